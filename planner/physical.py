@@ -1,0 +1,160 @@
+"""The physical plan: stages as data and the steps of an epoch over named columns. Engines run it, explain prints it.
+
+A *column* is one vector per vertex, known by name. A *step* makes columns out of columns. Steps stand in execution order;
+every column is made once. A *stage* is a piece of the model between two graph operators, run by the DL Engine chunk by
+chunk; its backward is the vector-Jacobian product of its forward, by autograd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec
+
+Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
+"""forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
+outputs to gradients of its inputs. evaluate: the last stage to metrics only. predict: the last stage to its output rows."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One vector per vertex. `shape` is that of a row; it travels flat, with `width` = its product."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    static: bool = False  # a column of the graph, the same in every epoch
+
+    @property
+    def width(self) -> int:
+        """Numbers per row."""
+        width = 1
+        for size in self.shape:
+            width *= size
+        return width
+
+
+@dataclass(frozen=True)
+class StageInput:
+    """A value a stage starts from.
+
+    role "vertex": the column's row of each vertex of the chunk. role "source": the column's rows of the distinct source
+    vertices of the chunk's in-edges (Collect); `lotan.scatter(_, "source", edges)` in the stage's calls reads those.
+    """
+
+    value: str  # name in the stage's calls
+    column: str
+    shape: tuple[int, ...]
+    role: Literal["vertex", "source"] = "vertex"
+    edges: EdgeSet | None = None  # for role "source"
+    dtype: str = "float32"
+    static: bool = False
+    needs_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class StageOutput:
+    """A value that leaves a stage as a column."""
+
+    value: str
+    column: str
+    shape: tuple[int, ...]
+    needs_gradient: bool = False
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A piece of the model as data: what a worker runs on a chunk. See `lotan.stages` for its execution."""
+
+    name: str
+    inputs: tuple[StageInput, ...]
+    parameters: tuple[ParameterSpec, ...]  # those its calls read
+    calls: tuple[Call, ...]
+    outputs: tuple[StageOutput, ...]
+    loss: LossSpec | None = None  # only the last stage: its single output is the model's, compared with "label" where "split" says
+    edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """The gradient of one stage output: the columns whose sum it is, added in this order."""
+
+    value: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PipeStep:
+    """Run a stage over all vertices: Graph Engine -> DL Engine -> Graph Engine, joined by vertex.
+
+    outputs: forward and predict: the stage's outputs. turn and backward: for each input with needs_gradient, its gradient;
+    of a "vertex" input a column, of a "source" input *contributions* for a GatherStep (`contributions` names those).
+    turn and backward also commit the gradients of the stage's parameters; turn and evaluate commit loss and metrics.
+    """
+
+    stage: str
+    mode: Mode
+    inputs: tuple[str, ...]  # columns for the inputs with role "vertex" (plus "label", "split" for turn and evaluate)
+    collections: tuple[str, ...]  # made by CollectSteps, for the inputs with role "source"
+    gradients: tuple[Gradients, ...]  # backward only
+    outputs: tuple[Column, ...]
+    contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
+
+
+@dataclass(frozen=True)
+class PropagateStep:
+    """output[v] = sum over in-edges (u, v) of [weight *] input[u]; with reverse, over out-edges (v, u) instead.
+
+    combine: whether messages for one destination are summed on their own side before they cross a partition boundary
+    (always in forward; in backward this is Reverse Graph Backpropagation, and False is the naive way).
+    """
+
+    input: str
+    output: Column
+    edges: EdgeSet
+    weighted: bool = False
+    reverse: bool = False
+    combine: bool = True
+
+
+@dataclass(frozen=True)
+class CollectStep:
+    """Bring, for every vertex, its in-edges and the rows of `columns` at their sources to where the vertex is."""
+
+    columns: tuple[str, ...]
+    edges: EdgeSet
+    output: str  # name of the collection
+
+
+@dataclass(frozen=True)
+class GatherStep:
+    """The adjoint of Collect: sum per vertex what the stage returned for it as a source. combine=False: per edge (naive)."""
+
+    contributions: str
+    output: Column
+    combine: bool = True
+
+
+Step = PipeStep | PropagateStep | CollectStep | GatherStep
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that an engine needs to train, evaluate and predict."""
+
+    stages: tuple[Stage, ...]  # of training and of evaluation; names are unique
+    train: tuple[Step, ...]
+    evaluate: tuple[Step, ...]
+    predict: tuple[Step, ...]
+    static_columns: tuple[Column, ...]  # the graph's columns that some step or stage reads
+    trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
+    fired: tuple[str, ...] = ()  # names of the rules that fired, in order
+    source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row ("per_edge": no RGB)
+
+    def stage(self, name: str) -> Stage:
+        """The stage of that name; KeyError if there is none."""
+        for stage in self.stages:
+            if stage.name == name:
+                return stage
+        raise KeyError(name)

@@ -1,0 +1,126 @@
+"""The Planner's input: a traced model as a flat list of calls, free of torch and Spark.
+
+`lotan.tracing` writes a `Spec`; `planner.build` reads it. A call is one tensor operator in the canonical spelling of
+PyTorch's operator library ("aten.linear.default"), or one of the graph operators below ("lotan.scatter" ...).
+The same `Call` is also the instruction of a `planner.physical.Stage`, so that what was traced is what a worker runs.
+
+Graph operators, with their arguments:
+    lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
+    lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
+    lotan.edge_softmax(s, edges)        edge rows -> edge rows, normalised over the in-edges of each destination
+    lotan.edge_weight(edges)            the weight of each edge, shape (), 1 where the graph has none
+    lotan.vertex_input(name)            a static column of the graph by name, see STATIC_COLUMNS
+    lotan.dropout(x, p, key)            (stages only) dropout whose random numbers belong to `key` and the row
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Rows = Literal["vertex", "edge", "none"]
+"""What the first dimension of a value counts; "none" for values computed from parameters and constants alone."""
+
+EdgeSet = Literal["graph", "self_loops"]
+"""Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
+
+AGGREGATES = ("sum", "mean", "max", "min")
+STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
+"""`in_degree` is float32 and at least 1; `gcn_scale` is (weighted in-degree)^-1/2, 0 where that is not finite."""
+
+SPLITS = ("train", "val", "test")
+"""The static column `split` holds -1 for none, else the position here."""
+
+
+@dataclass(frozen=True)
+class Ref:
+    """An argument that is the output of an earlier call, an input or a parameter, by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class RowCount:
+    """An argument that is the number of rows of the call's own output: never a fixed number."""
+
+
+Argument = Ref | RowCount | int | float | bool | str | None | tuple["Argument", ...]
+
+
+@dataclass(frozen=True)
+class ValueType:
+    """What a value is: rows of `shape` each, or for rows="none" one tensor of `shape`."""
+
+    rows: Rows
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+    edges: EdgeSet | None = None  # for rows="edge": which edges the rows are
+
+    @property
+    def width(self) -> int:
+        """Numbers per row."""
+        width = 1
+        for size in self.shape:
+            width *= size
+        return width
+
+
+@dataclass(frozen=True)
+class Call:
+    """One operator: `output = op(*arguments, **keywords)`."""
+
+    output: str
+    op: str
+    arguments: tuple[Argument, ...]
+    type: ValueType
+    keywords: tuple[tuple[str, Argument], ...] = ()
+    layer: str = ""  # qualified name of the module it came from, for explain and errors
+    where: str = ""  # "file.py:12" of the user's line
+
+
+@dataclass(frozen=True)
+class ParameterSpec:
+    """A parameter or buffer of the model; `trainable` is its requires_grad."""
+
+    name: str
+    shape: tuple[int, ...]
+    trainable: bool = True
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A model traced in one mode (training or evaluation). Its only row input is the static column "features"."""
+
+    width: int  # of the features
+    parameters: tuple[ParameterSpec, ...]
+    calls: tuple[Call, ...]  # in execution order
+    output: str  # name of the call whose rows are the model's output (logits), one per vertex
+
+
+Task = Literal["classification", "multilabel", "regression"]
+
+
+@dataclass(frozen=True)
+class LossSpec:
+    """The loss over training vertices: sum of weighted terms / normalizer (torch's reduction="mean")."""
+
+    task: Task
+    outputs: int  # classes, labels or targets: the width of the model's output
+    normalizer: float  # sum of class weights of the training vertices, or their number (times outputs where torch averages over them)
+    class_weights: tuple[float, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of a graph before planning."""
+
+    vertices: int
+    edges: int  # as given
+    width: int  # of the features
+    self_loops: int = 0  # edges whose ends are equal
+    weighted: bool = False
+
+    def edge_count(self, edges: EdgeSet) -> int:
+        """Number of edges of an edge set."""
+        return self.edges if edges == "graph" else self.edges - self.self_loops + self.vertices
