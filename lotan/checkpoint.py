@@ -1,0 +1,157 @@
+"""Checkpoints: everything that training has become after an epoch, in one file that is there whole or not at all.
+
+A directory holds `last.pt` and `best.pt` (the checkpoint at the best epoch so far). A file is written beside its place,
+forced to the disk, renamed over the old one, and the directory is forced too: whenever the process or the machine dies,
+one whole checkpoint stands. Only plain data and tensors are inside (`torch.load(weights_only=True)`).
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import IO, Any
+
+import torch
+
+from lotan.errors import LotanError
+
+FORMAT = 1
+LAST, BEST, PREVIOUS = "last.pt", "best.pt", "last.previous.pt"
+
+
+class CheckpointError(LotanError):
+    """A checkpoint that cannot be written, read or resumed from."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state after an epoch. Resuming from it gives the straight run, bit for bit."""
+
+    epoch: int  # epochs done
+    weights: dict[str, torch.Tensor]  # parameters and buffers, by name
+    optimizer: dict[str, Any]  # the optimizer's state_dict
+    stopping: dict[str, Any]  # early stopping: best value and epoch, epochs without improvement
+    best_weights: dict[str, torch.Tensor]  # parameters and buffers at the best epoch
+    history: list[dict[str, Any]]  # as in the report
+    identity: dict[str, str]  # what the run is: seed, model, graph, optimizer, plan
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:
+    """Write `last.pt`, and let `best.pt` be the same if `best`.
+
+    Raises:
+        CheckpointError: if the disk is full or the directory cannot be written; the checkpoint before stays as it was.
+    """
+    content = {"format": FORMAT, **{item.name: getattr(checkpoint, item.name) for item in fields(checkpoint)}}
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        write_atomically(directory / LAST, lambda stream: torch.save(content, stream))
+        if best:
+            _alias(directory / LAST, directory / BEST)
+    # torch's zip writer turns an OSError of the stream into a RuntimeError
+    except (OSError, RuntimeError) as error:
+        raise CheckpointError(
+            f"the checkpoint of epoch {checkpoint.epoch} could not be written to {directory}: {error}; the one "
+            f"before it is whole: free some space or mend the permissions, then resume"
+        ) from error
+
+
+def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint | None:
+    """The newest whole checkpoint of `directory`, or None if it holds none.
+
+    Raises:
+        CheckpointError: if files are there but none is readable, or the run they belong to differs from `identity`.
+    """
+    damaged = {}
+    for path in (directory / LAST, directory / BEST):
+        try:
+            checkpoint = _read(path)
+        except FileNotFoundError:
+            continue
+        # what torch.load raises for a file cut short depends on where it was cut
+        except (RuntimeError, EOFError, pickle.UnpicklingError, KeyError, TypeError, OSError) as error:
+            damaged[path] = error
+            continue
+        if damaged:
+            warnings.warn(f"{', '.join(map(str, damaged))} is damaged; going on from {path}", stacklevel=2)
+        _check_identity(path, checkpoint.identity, identity)
+        return checkpoint
+    if damaged:
+        reasons = "; ".join(f"{path}: {error}" for path, error in damaged.items())
+        raise CheckpointError(f"no checkpoint in {directory} can be read ({reasons}); train anew without resume")
+    return None
+
+
+def put_aside(directory: Path) -> None:
+    """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`."""
+    if (directory / LAST).exists():
+        warnings.warn(
+            f"{directory} holds the checkpoint of an earlier run; it is kept as {PREVIOUS}. "
+            f"To go on from it, rename it to {LAST} and resume",
+            stacklevel=2,
+        )
+        os.replace(directory / LAST, directory / PREVIOUS)
+    (directory / BEST).unlink(missing_ok=True)
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Call `write(stream)` on a new file, and put the file in the place of `path` once it is safely on the disk."""
+    # one name for all attempts, so that what a killed run left is written over and never gathers
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        with open(unfinished, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(unfinished, path)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+    _force_directory(path.parent)
+
+
+def _alias(existing: Path, alias: Path) -> None:
+    """Let `alias` be the same content: by a hard link where the file system has them, else by a copy."""
+    unfinished = alias.with_name(alias.name + ".unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        os.link(existing, unfinished)
+    except OSError:
+        shutil.copyfile(existing, unfinished)
+    os.replace(unfinished, alias)
+    _force_directory(alias.parent)
+
+
+def _force_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> Checkpoint:
+    content = torch.load(path, weights_only=True, map_location="cpu")
+    if content.pop("format") != FORMAT:
+        raise CheckpointError(
+            f"{path} was written by another version of lotan (its format is not {FORMAT}); train anew"
+        )
+    return Checkpoint(**content)
+
+
+def _check_identity(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    differences = [
+        f"{name} was {found.get(name)!r} and is now {expected.get(name)!r}"
+        for name in sorted({*found, *expected})
+        if found.get(name) != expected.get(name)
+    ]
+    if differences:
+        raise CheckpointError(
+            f"{path} belongs to a different run: {'; '.join(differences)}. Resume with the same settings, or train "
+            f"anew in another directory"
+        )

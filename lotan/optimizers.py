@@ -1,0 +1,144 @@
+"""Optimizers as plain data: torch's names, arguments and defaults, built over a model's named parameters on the driver.
+
+    Adam(lr=0.01, weight_decay=5e-4)
+    Adam(lr=0.01, groups={"convs.0": {"weight_decay": 5e-4}})  # weight decay on the first layer only
+
+`groups` maps the qualified name of a module or a parameter to the arguments that differ there; where several names
+match a parameter, the longest one holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from lotan.errors import ConfigurationError
+
+Overrides = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """What the optimizers share: how they become torch's own."""
+
+    torch_class: ClassVar[type[torch.optim.Optimizer]]
+
+    def build(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """Torch's optimizer over `parameters`, by name.
+
+        Raises:
+            ConfigurationError: if an argument is out of range, or `groups` names what the model or the optimizer lacks.
+        """
+        arguments = self._arguments()
+        groups: Overrides = arguments.pop("groups")
+        self._check(groups, arguments, parameters)
+        members: dict[str, dict[str, torch.nn.Parameter]] = {}
+        for name, parameter in parameters.items():
+            members.setdefault(_group_of(name, groups), {})[name] = parameter
+        param_groups = [{"params": list(named.items()), **groups.get(group, {})} for group, named in members.items()]
+        try:
+            return self.torch_class(param_groups, **arguments)
+        except ValueError as error:
+            raise ConfigurationError(f"{self!r}: {error}") from error
+
+    def _arguments(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
+    def _check(self, groups: Overrides, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
+        for group, overrides in groups.items():
+            if not any(_belongs(name, group) for name in parameters):
+                raise ConfigurationError(
+                    f"groups names {group!r}, but the model has no such module or trainable parameter; "
+                    f"it has {', '.join(parameters)}"
+                )
+            for argument in overrides:
+                if argument not in arguments:
+                    raise ConfigurationError(
+                        f"groups[{group!r}] sets {argument!r}, which {type(self).__name__} does not take; "
+                        f"it takes {', '.join(arguments)}"
+                    )
+
+
+def _belongs(parameter: str, group: str) -> bool:
+    return parameter == group or parameter.startswith(group + ".")
+
+
+def _group_of(parameter: str, groups: Overrides) -> str:
+    return max((group for group in groups if _belongs(parameter, group)), key=len, default="")
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """`torch.optim.Adam`."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    amsgrad: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adam
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer):
+    """`torch.optim.AdamW`: weight decay apart from the gradient."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 1e-2
+    amsgrad: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.AdamW
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """`torch.optim.SGD`."""
+
+    lr: float = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.SGD
+
+
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """`torch.optim.Adagrad`."""
+
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    weight_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adagrad
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "adagrad": Adagrad}
+
+
+def optimizer_by_name(name: str, **arguments: Any) -> Optimizer:
+    """The optimizer of that name, in any case: `optimizer_by_name("adam", lr=0.01)`.
+
+    Raises:
+        ConfigurationError: for an unknown name or argument.
+    """
+    if name.lower() not in OPTIMIZERS:
+        raise ConfigurationError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")
+    try:
+        return OPTIMIZERS[name.lower()](**arguments)
+    except TypeError as error:
+        raise ConfigurationError(f"optimizer {name!r}: {error}") from error
