@@ -1,0 +1,108 @@
+"""The work that the messenger moves: what a Dealer is given, what a worker's handler sees, what is committed.
+
+Rows find their names in `PipeJob` (one pass of one stage over one partition) and `ChunkKey` (one micro-batch of it). Neither
+holds an attempt number: two attempts of a partition are the same work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+GRADIENT = "gradient/"
+"""Prefix of the names under which a handler returns what is summed over a partition's chunks."""
+
+STATISTICS = "statistics"
+"""The one other name that is summed: loss and metrics."""
+
+
+def is_summed(name: str) -> bool:
+    """Whether a handler's tensor of that name is summed over chunks instead of returned with its chunk."""
+    return name == STATISTICS or name.startswith(GRADIENT)
+
+
+@dataclass(frozen=True)
+class PipeJob:
+    """One pass of one stage over one partition: the key of a commit.
+
+    `epoch` identifies the parameters: the number that `CoordinatorLink.begin` was given. An evaluation after the optimizer
+    step reads other parameters, so it is another number here (random numbers may count epochs their own way; that goes
+    through the `settings` of `begin`).
+    """
+
+    run: str
+    epoch: int
+    stage: str
+    mode: str
+    partition: int
+    accumulates: bool = field(default=True, compare=False)  # False: nothing to sum, so a returned chunk needs no replay
+
+    def __str__(self) -> str:
+        return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.epoch} of run {self.run!r}"
+
+
+@dataclass(frozen=True)
+class ChunkKey:
+    """One micro-batch: a contiguous run of rows of one partition."""
+
+    run: str
+    epoch: int
+    stage: str
+    mode: str
+    partition: int
+    chunk: int  # its index in the partition
+    first_row: int  # in the partition
+    rows: int
+
+
+@dataclass(frozen=True)
+class OutgoingChunk:
+    """Rows for a worker. Arrays must not change until the chunk has come back and its group is closed.
+
+    `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run, partition and
+    index under the same tensor name: these are offered by checksum first and sent when the worker asks. A kept tensor is
+    replaced when one of other content is offered under its name, so both sets are safe for anything; they differ in when the
+    worker lets go: `epoch_kept` ones at the first sign of the next epoch.
+    """
+
+    index: int
+    first_row: int
+    rows: int
+    digest: int  # of the vertex ids in order, see `messenger.frames.digest`; comes back with the result and is compared
+    tensors: Mapping[str, np.ndarray]
+    static: frozenset[str] = frozenset()
+    epoch_kept: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class ReturnedChunk:
+    """What a worker made of a chunk. Its arrays are read-only."""
+
+    index: int
+    first_row: int
+    rows: int
+    digest: int
+    tensors: dict[str, np.ndarray]
+
+
+class Handler(Protocol):
+    """What runs stages on a worker. Called from one thread only. Arrays given are read-only; those returned must not change."""
+
+    def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
+        """Take a stage's program, before the first chunk of that stage."""
+
+    def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
+        """Take an epoch's parameters, before its first chunk. Those of earlier epochs of that run are no longer needed."""
+
+    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run a chunk: a pure function of its arguments, the stage and the epoch's parameters.
+
+        Tensors named "gradient/<parameter>" or "statistics" are summed in float64 over the chunks of the partition and end
+        in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
+        """
+
+    def forget(self, run: str) -> None:
+        """Drop all that belongs to a run. May name a run never seen."""
