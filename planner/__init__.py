@@ -1,0 +1,7 @@
+"""From a traced message-passing model to a physical plan. Knows neither torch nor Spark."""
+
+from planner.compiler import Options, Planned, compile_plan
+from planner.errors import PlanError
+from planner.rules import RULES
+
+__all__ = ["RULES", "Options", "PlanError", "Planned", "compile_plan"]

@@ -15,6 +15,7 @@ Graph operators, with their arguments:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,6 +43,15 @@ class Ref:
 @dataclass(frozen=True)
 class RowCount:
     """An argument that is the number of rows of the call's own output: never a fixed number."""
+
+
+def references(arguments: tuple[Argument, ...]) -> Iterator[Ref]:
+    """The references in the arguments of a call, lists included."""
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from references(argument)
 
 
 Argument = Ref | RowCount | int | float | bool | str | None | tuple["Argument", ...]

@@ -1,0 +1,45 @@
+"""The rules, in order: the table of contents of what the planner does to a plan.
+
+A forward rule maps a node of the forward graph to a better one, or None. The two others work on what the forward graph
+is turned into. Every rule can be disabled by its name; the answer never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from planner.nodes import Node
+from planner.rules import drop_dead_gradients, fuse_apply, lift_message, push_down
+
+
+@dataclass(frozen=True)
+class ForwardRule:
+    """A rule on single nodes, applied bottom-up to a fixpoint by `planner.optimizer`."""
+
+    apply: Callable[[Node], Node | None]
+    declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
+
+    @property
+    def name(self) -> str:
+        """The function's name, by which the rule is disabled."""
+        return self.apply.__name__
+
+
+FORWARD_RULES = (
+    # First, so that a message that is f(x_j) becomes a plain copy of f(x), which can then be pushed down.
+    ForwardRule(lift_message.lift_message, lift_message.declined),
+    # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
+    ForwardRule(push_down.push_down, push_down.declined),
+)
+
+RULES: tuple[str, ...] = (
+    *(rule.name for rule in FORWARD_RULES),
+    # After all rewrites: only then is it known which operators stand between two graph operators.
+    fuse_apply.fuse_apply.__name__,
+    # Last, on the whole epoch: what is dead shows once backward has been derived.
+    drop_dead_gradients.drop_dead_gradients.__name__,
+)
+
+GENERAL_PLAN_WITHOUT = ("lift_message", "push_down")
+"""The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

@@ -1,0 +1,134 @@
+"""Spec -> logical operator graph: one node per traced call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from planner.errors import PlanError
+from planner.nodes import (
+    Aggregate,
+    Apply,
+    Dropout,
+    EdgeSoftmax,
+    EdgeWeight,
+    Elementwise,
+    MatMul,
+    Node,
+    NodeArgument,
+    OnParameters,
+    Parameter,
+    RowWise,
+    Scatter,
+    StaticColumn,
+)
+from planner.spec import AGGREGATES, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType
+
+MATMULS = frozenset({"linear", "mm", "matmul", "addmm"})
+ELEMENTWISE = frozenset(
+    "abs add celu clamp clamp_min cos div elu exp gelu hardtanh leaky_relu log log1p maximum minimum mish mul neg pow "
+    "reciprocal relu relu6 rsqrt rsub selu sigmoid silu sin softplus sqrt square sub tanh where".split()
+)
+"""Operator names (overloads aside) that the planner opens; any other row-wise operator is opaque to it."""
+
+
+def build(spec: Spec) -> Node:
+    """The logical graph of a traced model; its root yields the model's output rows.
+
+    Raises:
+        PlanError: a call that is no operator of the planner's, or reads what does not exist.
+    """
+    values: dict[str, Node] = {"features": StaticColumn("features", ValueType("vertex", (spec.width,)))}
+    for parameter in spec.parameters:
+        values[parameter.name] = Parameter(parameter.name, parameter.shape, parameter.trainable, parameter.dtype)
+    for ordinal, call in enumerate(spec.calls):
+        builder = BUILDERS.get(call.op)
+        values[call.output] = builder(call, values, ordinal) if builder else _apply(call, values)
+    if spec.output not in values:
+        raise PlanError(f"the model's output {spec.output!r} is none of its calls")
+    return values[spec.output]
+
+
+Values = dict[str, Node]
+
+
+def _node(argument: Argument, values: Values, call: Call) -> Node:
+    if not isinstance(argument, Ref) or argument.name not in values:
+        raise PlanError(f"{call.op} ({call.where or call.layer}) reads {argument!r}, which is no earlier value")
+    return values[argument.name]
+
+
+def _resolved(argument: Argument, values: Values, call: Call) -> NodeArgument:
+    if isinstance(argument, tuple):
+        return tuple(_resolved(item, values, call) for item in argument)
+    return _node(argument, values, call) if isinstance(argument, Ref) else argument
+
+
+def _apply(call: Call, values: Values) -> Node:
+    if call.op.startswith("lotan."):
+        raise PlanError(f"{call.op} ({call.where or call.layer}) is no operator of the planner")
+    arguments = tuple(_resolved(argument, values, call) for argument in call.arguments)
+    keywords = tuple((name, _resolved(argument, values, call)) for name, argument in call.keywords)
+    return _kind(call)(call.op, arguments, keywords, call.type, call.layer, call.where)
+
+
+def _kind(call: Call) -> type[Apply]:
+    name = call.op.split(".")[1] if call.op.count(".") else call.op
+    if call.type.rows == "none":
+        return OnParameters
+    if name in MATMULS:
+        return MatMul
+    return Elementwise if name in ELEMENTWISE else RowWise
+
+
+def _dropout(call: Call, values: Values, ordinal: int) -> Node:
+    settings = dict(zip(("x", "p", "train"), call.arguments, strict=False)) | dict(call.keywords)
+    x = _node(settings.get("x", settings.get("input")), values, call)
+    probability = settings["p"]
+    if not isinstance(probability, (int, float)) or not settings.get("train", True) or probability == 0:
+        return x
+    return Dropout(x, float(probability), ordinal, call.layer)
+
+
+def _edges(argument: Argument, call: Call) -> EdgeSet:
+    if argument == "graph" or argument == "self_loops":
+        return argument  # type: ignore[return-value]  # mypy does not narrow a union member by comparison
+    raise PlanError(f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops'")
+
+
+def _scatter(call: Call, values: Values, ordinal: int) -> Node:
+    x, end, edges = call.arguments
+    if end not in ("source", "destination"):
+        raise PlanError(f"{call.op} ({call.where or call.layer}) names the end {end!r}; expected 'source' or 'destination'")
+    return Scatter(_node(x, values, call), str(end), _edges(edges, call), call.layer)
+
+
+def _aggregate(call: Call, values: Values, ordinal: int) -> Node:
+    message, kind, edges = call.arguments
+    if kind not in AGGREGATES:
+        raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}")
+    return Aggregate(_node(message, values, call), str(kind), _edges(edges, call), call.layer)
+
+
+def _edge_softmax(call: Call, values: Values, ordinal: int) -> Node:
+    return EdgeSoftmax(_node(call.arguments[0], values, call), _edges(call.arguments[1], call), call.layer)
+
+
+def _edge_weight(call: Call, values: Values, ordinal: int) -> Node:
+    return EdgeWeight(_edges(call.arguments[0], call))
+
+
+def _vertex_input(call: Call, values: Values, ordinal: int) -> Node:
+    name = call.arguments[0]
+    if name not in STATIC_COLUMNS:
+        raise PlanError(f"{call.op} ({call.where or call.layer}) names the column {name!r}; expected one of {STATIC_COLUMNS}")
+    return StaticColumn(str(name), call.type)
+
+
+BUILDERS: dict[str, Callable[[Call, Values, int], Node]] = {
+    "aten.dropout.default": _dropout,
+    "lotan.scatter": _scatter,
+    "lotan.aggregate": _aggregate,
+    "lotan.edge_softmax": _edge_softmax,
+    "lotan.edge_weight": _edge_weight,
+    "lotan.vertex_input": _vertex_input,
+}

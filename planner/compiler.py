@@ -1,0 +1,121 @@
+"""The planner's entry: two specs of a model to a plan, stage by stage.
+
+    spec -> logical -> rewritten -> stages and forward steps -> steps of the epoch -> plan
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from planner.build import build
+from planner.differentiate import differentiate, mark_gradients
+from planner.errors import PlanError
+from planner.lower import OUTPUT, Forward, insert_collects, lower, static_columns
+from planner.nodes import Node
+from planner.optimizer import Rewritten, optimize
+from planner.physical import Column, PipeStep, Plan, Step
+from planner.rules import GENERAL_PLAN_WITHOUT, RULES
+from planner.rules.drop_dead_gradients import drop_dead_gradients
+from planner.rules.fuse_apply import fuse_apply
+from planner.spec import LossSpec, Spec, Statistics
+from planner.validate import validate
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user may ask of the planner."""
+
+    plan: Literal["auto", "general"] = "auto"  # "general": the paper's plan without pushdown
+    disabled: tuple[str, ...] = ()  # rules by name
+    rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
+    engine: str = "local"  # for explain: what will run the plan
+    engine_reason: str = ""  # why that engine
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A plan and all that led to it, for explain."""
+
+    plan: Plan
+    logical: Node
+    rewritten: Rewritten
+    evaluation: Rewritten
+    statistics: Statistics
+    options: Options
+
+
+def compile_plan(train: Spec, evaluate: Spec, loss: LossSpec, statistics: Statistics, options: Options | None = None) -> Planned:
+    """Plan the training, evaluation and prediction of a model.
+
+    Args:
+        train: the model traced in training mode.
+        evaluate: the same model traced in evaluation mode.
+        loss: what is minimised over the training vertices.
+        statistics: of the graph.
+        options: rules to leave out, and how backward is to cross partitions.
+
+    Raises:
+        PlanError: an unknown rule, or a model that cannot be planned.
+    """
+    options = options or Options()
+    disabled = _disabled(options)
+    logical = build(train)
+    _check_output(logical, loss)
+    rewritten, evaluation = optimize(logical, disabled), optimize(build(evaluate), disabled)
+    fuse = fuse_apply.__name__ not in disabled
+    forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
+    inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
+    plan = _plan(forward, inference, rewritten, evaluation, options, disabled)
+    validate(plan)
+    return Planned(plan, logical, rewritten, evaluation, statistics, options)
+
+
+def _disabled(options: Options) -> frozenset[str]:
+    for name in options.disabled:
+        if name not in RULES:
+            near = difflib.get_close_matches(name, RULES, 1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise PlanError(f"there is no rule {name!r}{hint} The rules are: {', '.join(RULES)}.")
+    if options.plan not in ("auto", "general"):
+        raise PlanError(f"there is no plan {options.plan!r}; expected 'auto' or 'general'")
+    return frozenset(options.disabled) | frozenset(GENERAL_PLAN_WITHOUT if options.plan == "general" else ())
+
+
+def _check_output(root: Node, loss: LossSpec) -> None:
+    if root.output.rows != "vertex" or root.output.shape != (loss.outputs,):
+        given = f"{root.output.rows} rows of shape {root.output.shape}"
+        raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
+
+
+def _plan(
+    forward: Forward, inference: Forward, rewritten: Rewritten, evaluation: Rewritten, options: Options, disabled: frozenset[str]
+) -> Plan:
+    steps = differentiate(forward, options.rgb)
+    if drop_dead_gradients.__name__ not in disabled:
+        steps = drop_dead_gradients(steps, forward.stages)
+    trainable = [parameter.name for stage in forward.stages for parameter in stage.parameters if parameter.trainable]
+    columns = {column.name: column for root in (rewritten.root, evaluation.root) for column in static_columns(root)}
+    labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
+    return Plan(
+        stages=(*mark_gradients(forward.stages, steps), *inference.stages),
+        train=steps,
+        evaluate=_last_as(inference.steps, "evaluate"),
+        predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),
+        static_columns=(*columns.values(), *labels),
+        trainable=tuple(dict.fromkeys(trainable)),
+        fired=tuple(dict.fromkeys(firing.rule for firing in rewritten.firings)),
+        source_gradients="summed" if options.rgb else "per_edge",
+    )
+
+
+def _last_as(steps: tuple[Step, ...], mode: Literal["evaluate", "predict"], loss: LossSpec | None = None) -> tuple[Step, ...]:
+    """The same pass with another end."""
+    last = steps[-1]
+    assert isinstance(last, PipeStep)  # the last stage, see planner.lower
+    if mode == "evaluate":
+        return (*steps[:-1], replace(last, mode=mode))
+    assert loss is not None  # the last stage has it
+    inputs = tuple(name for name in last.inputs if name not in ("label", "split"))
+    return (*steps[:-1], replace(last, mode=mode, inputs=inputs, outputs=(Column(OUTPUT, (loss.outputs,)),)))

@@ -1,0 +1,122 @@
+"""Forward steps -> the steps of a training epoch: backward is the adjoint of each forward step, in reverse order.
+
+    pipe forward(stage)      ->  pipe backward(stage): the stage's vector-Jacobian product, by autograd in the worker
+    propagate over the graph ->  propagate over the reverse graph, under the same vertex placement
+    collect                  ->  gather: one summed vector per source vertex
+
+A gradient that several readers contribute to is the sum of columns, added by the stage that made the value; a graph
+operator is linear, so it passes each contribution on by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from planner.lower import Forward
+from planner.physical import CollectStep, Column, GatherStep, Gradients, Mode, PipeStep, PropagateStep, Stage, StageInput, Step
+from planner.spec import STATIC_COLUMNS
+
+CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
+"""Static columns that no gradient is defined for."""
+
+
+@dataclass
+class _Backward:
+    stages: dict[str, Stage]
+    rgb: bool
+    steps: list[Step] = field(default_factory=list)
+    gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
+    contributions: dict[tuple[str, str], str] = field(default_factory=dict)  # (collection, column) -> contributions
+    passed: int = 0  # graph operators differentiated so far, to number their outputs
+
+    def add(self, step: Step) -> None:
+        self.steps.append(step)
+
+
+def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
+    """The steps of an epoch: forward, the turn, and backward with a gradient for everything that has one.
+
+    Args:
+        rgb: Reverse Graph Backpropagation (section 5.1 of the Lotan report): gradients are summed per vertex before they
+            cross a partition boundary. False is the naive way, for comparison.
+    """
+    backward = _Backward({stage.name: stage for stage in forward.stages}, rgb)
+    for step in reversed(forward.steps):
+        match step:
+            case PipeStep():
+                _pipe(step, backward)
+            case PropagateStep():
+                _propagate(step, backward)
+            case CollectStep():
+                _collect(step, backward)
+    return (*forward.steps[:-1], *backward.steps)
+
+
+def _pipe(step: PipeStep, backward: _Backward) -> None:
+    stage = backward.stages[step.stage]
+    gradients = tuple(
+        Gradients(output.value, tuple(backward.gradients[output.column]))
+        for output in stage.outputs
+        if output.column in backward.gradients
+    )
+    if step.mode != "turn" and not gradients:
+        return
+    outputs, contributions = [], []
+    for value in stage.inputs:
+        if value.column in CONSTANTS:
+            continue
+        column = Column(_gradient_name(value, stage), value.shape)
+        outputs.append(column)
+        if value.role == "source":
+            contributions.append(column.name)
+            backward.contributions[_collection(value, step), value.column] = column.name
+        else:
+            backward.gradients.setdefault(value.column, []).append(column.name)
+    mode: Mode = "turn" if step.mode == "turn" else "backward"
+    backward.add(replace(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions)))
+
+
+def _gradient_name(value: StageInput, stage: Stage) -> str:
+    return f"d_{value.value}.{stage.name}"
+
+
+def _collection(value: StageInput, step: PipeStep) -> str:
+    return f"neighbours@{value.edges}.{step.stage}"
+
+
+def _propagate(step: PropagateStep, backward: _Backward) -> None:
+    for gradient in backward.gradients.get(step.output.name, ()):
+        if step.input in CONSTANTS:
+            continue
+        backward.passed += 1
+        column = Column(f"d_{step.input}.{backward.passed}", step.output.shape)
+        backward.add(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
+        backward.gradients.setdefault(step.input, []).append(column.name)
+
+
+def _collect(step: CollectStep, backward: _Backward) -> None:
+    for name in step.columns:
+        contributions = backward.contributions.get((step.output, name))
+        if contributions is None:
+            continue
+        backward.passed += 1
+        shape = next(column.shape for made in backward.steps if isinstance(made, PipeStep) for column in made.outputs
+                     if column.name == contributions)  # fmt: skip
+        column = Column(f"d_{name}.{backward.passed}", shape)
+        backward.add(GatherStep(contributions, column, backward.rgb))
+        backward.gradients.setdefault(name, []).append(column.name)
+
+
+def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stage, ...]:
+    """The stages with `needs_gradient` set on the inputs and outputs whose gradients the steps make."""
+    return tuple(_marked(stage, steps) for stage in stages)
+
+
+def _marked(stage: Stage, steps: Sequence[Step]) -> Stage:
+    own = [step for step in steps if isinstance(step, PipeStep) and step.stage == stage.name and step.mode != "forward"]
+    made = {column.name for step in own for column in step.outputs}
+    received = {gradient.value for step in own for gradient in step.gradients}
+    inputs = tuple(replace(value, needs_gradient=_gradient_name(value, stage) in made) for value in stage.inputs)
+    outputs = tuple(replace(output, needs_gradient=output.value in received) for output in stage.outputs)
+    return replace(stage, inputs=inputs, outputs=outputs)

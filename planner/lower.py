@@ -1,0 +1,313 @@
+"""Rewritten forward graph -> stages and forward steps.
+
+What is left on edges reads its sources through `Collect`; vertex operators are assigned to stages; a stage holds its
+members and, again, whatever they need that has no column of its own: edge rows and values computed from parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from planner.nodes import (
+    GRAPH_OPERATORS,
+    Aggregate,
+    Apply,
+    Collect,
+    Dropout,
+    EdgeSoftmax,
+    EdgeWeight,
+    Node,
+    NodeArgument,
+    Parameter,
+    Propagate,
+    Scatter,
+    StaticColumn,
+    consumers,
+    topological,
+    transform,
+)
+from planner.physical import CollectStep, Column, PipeStep, PropagateStep, Stage, StageInput, StageOutput, Step
+from planner.rules.fuse_apply import fuse_apply
+from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref
+
+OUTPUT = "output"
+"""The column of the model's output rows."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """A forward pass: its last step is the last stage, as `turn`."""
+
+    stages: tuple[Stage, ...]
+    steps: tuple[Step, ...]
+
+
+def insert_collects(root: Node) -> Node:
+    """Scatter(x, source) = Scatter(Collect(x), source): the row of a source has to come from where the source is."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect):
+            return Scatter(Collect(node.x, node.edges, node.layer), "source", node.edges, node.layer)
+        return None
+
+    return transform(root, change)
+
+
+def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
+    """Cut a forward graph into stages and order its steps.
+
+    Args:
+        root: the model's output, after `insert_collects`.
+        prefix: of the stages' names: "train" or "evaluate".
+        fuse: whether `fuse_apply` is on; otherwise every vertex operator is a stage of its own.
+    """
+    order = topological(root)
+    assignment = {node: index for index, node in enumerate(_piped(order, root))}
+    if fuse:
+        assignment = fuse_apply(assignment, order, consumers(root))
+    last = assignment.get(root, max(assignment.values(), default=-1) + 1)
+    cut = _Cut(_names(order), assignment, static_values(order))
+    for index in sorted({*assignment.values(), last}):
+        cut.drafts[index] = _draft(index, root if index == last else None, cut)
+    numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
+    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | {
+        node.x for node in order if isinstance(node, GRAPH_OPERATORS)
+    }
+    stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
+              for index, draft in cut.drafts.items()}  # fmt: skip
+    return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
+
+
+def _piped(order: list[Node], root: Node) -> list[Node]:
+    """The operators of the DL Engine that yield vertex rows of their own.
+
+    What follows from static columns alone is computed again in each stage that reads it: it has no gradient, and its
+    inputs are at every worker. It gets a stage only where a graph operator or the loss reads it.
+    """
+    read_as_column = {node.x for node in order if isinstance(node, GRAPH_OPERATORS)} | {root}
+    static = static_values(order)
+    return [
+        node
+        for node in order
+        if node.output.rows == "vertex"
+        and not isinstance(node, (StaticColumn, *GRAPH_OPERATORS))
+        and (node not in static or node in read_as_column)
+    ]
+
+
+def static_values(order: list[Node]) -> set[Node]:
+    """Vertex values computed from static columns and constants alone: no parameter, random number or neighbour."""
+    static: set[Node] = set()
+    for node in order:
+        if isinstance(node, StaticColumn) or (isinstance(node, Apply) and node.children and static.issuperset(node.children)):
+            static.add(node)
+    return static
+
+
+@dataclass
+class _Draft:
+    """A stage in the making."""
+
+    members: list[Node] = field(default_factory=list)  # what its calls compute, children first
+    inputs: list[Node] = field(default_factory=list)  # vertex rows it starts from
+    collected: list[Collect] = field(default_factory=list)
+    parameters: list[Parameter] = field(default_factory=list)
+    edge_sets: list[EdgeSet] = field(default_factory=list)
+
+
+@dataclass
+class _Cut:
+    names: Mapping[Node, str]  # of every node, in topological order
+    assignment: Mapping[Node, int]
+    static: set[Node]
+    drafts: dict[int, _Draft] = field(default_factory=dict)
+
+
+def _names(order: list[Node]) -> dict[Node, str]:
+    """A readable name for every node: its operator's, numbered where there are several."""
+    names: dict[Node, str] = {}
+    counts: dict[str, int] = {}
+    for node in order:
+        if isinstance(node, (StaticColumn, Parameter)):
+            names[node] = node.name
+            continue
+        base = node.op.split(".")[1] if isinstance(node, Apply) and "." in node.op else type(node).__name__.lower()
+        counts[base] = counts.get(base, 0) + 1
+        names[node] = f"{base}_{counts[base]}"
+    return names
+
+
+def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
+    """The stage of that index; `root` for the last one, which ends in the model's output whoever computes it."""
+    draft = _Draft()
+    inside = _inside([node for node, stage in cut.assignment.items() if stage == index], index, cut)
+    for node in inside:
+        _place(node, index, draft, cut)
+    if root is not None and root not in inside:
+        draft.inputs.append(root)
+    return draft
+
+
+def _inside(targets: list[Node], index: int, cut: _Cut) -> list[Node]:
+    """What a stage computes and starts from, children first: the walk stops at columns and collections."""
+    seen: set[Node] = set()
+    stack = list(targets)
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if not _is_column(node, index, cut) and not isinstance(node, Collect):
+            stack.extend(node.children)
+    return [node for node in cut.names if node in seen]
+
+
+def _is_column(node: Node, index: int, cut: _Cut) -> bool:
+    """Whether the stage reads this vertex value as a column, made outside of it."""
+    if node.output.rows != "vertex" or isinstance(node, Collect):
+        return False
+    if node in cut.static and not isinstance(node, StaticColumn):
+        return False
+    return cut.assignment.get(node) != index
+
+
+def _place(node: Node, index: int, draft: _Draft, cut: _Cut) -> None:
+    if isinstance(node, Collect):
+        draft.collected.append(node)
+    elif isinstance(node, Parameter):
+        draft.parameters.append(node)
+    elif _is_column(node, index, cut):
+        draft.inputs.append(node)
+    else:
+        draft.members.append(node)
+    if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight)) and node.edges not in draft.edge_sets:
+        draft.edge_sets.append(node.edges)
+
+
+def _stage(
+    index: int, draft: _Draft, cut: _Cut, exported: set[Node], name: str, loss: LossSpec | None, root: Node
+) -> Stage:
+    vertex = [_input(node, cut) for node in draft.inputs]
+    source = [_source_input(node, cut) for node in draft.collected]
+    parameters = tuple(ParameterSpec(node.name, node.shape, node.trainable, node.dtype) for node in draft.parameters)
+    leaving = [node for node in draft.members if node in exported and cut.assignment.get(node) == index]
+    outputs = [StageOutput(cut.names[node], cut.names[node], node.output.shape) for node in leaving]
+    if loss is not None:
+        outputs = [StageOutput(cut.names[root], OUTPUT, root.output.shape)]
+    calls = tuple(_call(node, cut) for node in draft.members)
+    return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
+
+
+def _input(node: Node, cut: _Cut) -> StageInput:
+    name = cut.names[node]
+    static = isinstance(node, StaticColumn)
+    return StageInput(name, name, node.output.shape, dtype=node.output.dtype, static=static)
+
+
+def _source_input(node: Collect, cut: _Cut) -> StageInput:
+    column = cut.names[node.x]
+    static = isinstance(node.x, StaticColumn)
+    return StageInput(cut.names[node], column, node.output.shape, "source", node.edges, node.output.dtype, static)
+
+
+def _call(node: Node, cut: _Cut) -> Call:
+    name, output = cut.names[node], node.output
+    match node:
+        case Apply():
+            arguments = tuple(_argument(argument, cut) for argument in node.arguments)
+            keywords = tuple((key, _argument(argument, cut)) for key, argument in node.keywords)
+            return Call(name, node.op, arguments, output, keywords, node.layer, node.where)
+        case Dropout():
+            return Call(name, "lotan.dropout", (_ref(node.x, cut), node.p, node.key), output, layer=node.layer)
+        case Scatter():
+            return Call(name, "lotan.scatter", (_ref(node.x, cut), node.end, node.edges), output, layer=node.layer)
+        case Aggregate():
+            return Call(name, "lotan.aggregate", (_ref(node.message, cut), node.kind, node.edges), output, layer=node.layer)
+        case EdgeSoftmax():
+            return Call(name, "lotan.edge_softmax", (_ref(node.scores, cut), node.edges), output, layer=node.layer)
+        case EdgeWeight():
+            return Call(name, "lotan.edge_weight", (node.edges,), output)
+    raise TypeError(f"{type(node).__name__} is no operator of a stage")  # every kind of member is listed above
+
+
+def _ref(node: Node, cut: _Cut) -> Ref:
+    return Ref(cut.names[node])
+
+
+def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
+    if isinstance(argument, tuple):
+        return tuple(_argument(item, cut) for item in argument)
+    return _ref(argument, cut) if isinstance(argument, Node) else argument
+
+
+def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: int) -> tuple[Step, ...]:
+    """Every graph operator and stage once, each as soon as what it reads is there."""
+    waiting: list[Step] = [_propagate(node, cut) for node in order if isinstance(node, Propagate)]
+    for index in sorted(stages):
+        collects = _collects(stages[index])
+        waiting += collects
+        waiting.append(_pipe(stages[index], collects, "turn" if index == last else "forward"))
+    made = {node.name for node in order if isinstance(node, StaticColumn)} | {"label", "split"}
+    steps: list[Step] = []
+    while waiting:
+        ready = next(step for step in waiting if reads(step) <= made)
+        waiting.remove(ready)
+        steps.append(ready)
+        made |= makes(ready)
+    return tuple(steps)
+
+
+def _propagate(node: Propagate, cut: _Cut) -> PropagateStep:
+    column = Column(cut.names[node], node.output.shape)
+    return PropagateStep(cut.names[node.x], column, node.edges, node.weighted)
+
+
+def _collects(stage: Stage) -> list[Step]:
+    return [
+        CollectStep(
+            tuple(value.column for value in stage.inputs if value.role == "source" and value.edges == edges),
+            edges,
+            f"neighbours@{edges}.{stage.name}",
+        )
+        for edges in stage.edge_sets
+    ]
+
+
+def _pipe(stage: Stage, collects: list[Step], mode: str) -> PipeStep:
+    inputs = tuple(value.column for value in stage.inputs if value.role == "vertex")
+    collections = tuple(collect.output for collect in collects if isinstance(collect, CollectStep))
+    if mode == "turn":
+        return PipeStep(stage.name, "turn", (*inputs, "label", "split"), collections, (), ())
+    outputs = tuple(Column(output.column, output.shape) for output in stage.outputs)
+    return PipeStep(stage.name, "forward", inputs, collections, (), outputs)
+
+
+def reads(step: Step) -> set[str]:
+    """Names of the columns and collections a step reads."""
+    match step:
+        case PipeStep():
+            gradients = {column for gradient in step.gradients for column in gradient.columns}
+            return {*step.inputs, *step.collections, *gradients}
+        case PropagateStep():
+            return {step.input}
+        case CollectStep():
+            return set(step.columns)
+    return {step.contributions}
+
+
+def makes(step: Step) -> set[str]:
+    """Names of the columns and collections a step makes."""
+    match step:
+        case PipeStep():
+            return {column.name for column in step.outputs}
+        case CollectStep():
+            return {step.output}
+    return {step.output.name}
+
+
+def static_columns(root: Node) -> tuple[Column, ...]:
+    """The graph's columns that a forward graph reads."""
+    found = (node for node in topological(root) if isinstance(node, StaticColumn))
+    return tuple(Column(node.name, node.output.shape, node.output.dtype, static=True) for node in found)
+

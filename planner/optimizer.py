@@ -1,0 +1,88 @@
+"""The driver: runs the forward rules to a fixpoint, checks what they return, and remembers what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from planner.errors import PlanError
+from planner.nodes import Node, topological, transform
+from planner.rules import FORWARD_RULES, ForwardRule
+
+MAX_PASSES = 50
+"""A model of depth n settles in a few passes whatever n is; more than this is a rule at odds with another."""
+
+
+@dataclass(frozen=True)
+class Firing:
+    """One application of a rule."""
+
+    rule: str
+    before: Node
+    after: Node
+
+
+@dataclass(frozen=True)
+class Declined:
+    """A place where a rule did not fire, and what stopped it."""
+
+    rule: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """A rewritten forward graph and its history."""
+
+    root: Node
+    firings: tuple[Firing, ...]
+    declined: tuple[Declined, ...]
+
+
+def optimize(root: Node, disabled: Collection[str] = ()) -> Rewritten:
+    """Apply the enabled forward rules until nothing changes.
+
+    Raises:
+        PlanError: a rule changed an operator's output type, or the rules undo one another.
+    """
+    firings: list[Firing] = []
+    seen = {root}
+    for _ in range(MAX_PASSES):
+        before = root
+        for rule in FORWARD_RULES:
+            if rule.name not in disabled:
+                root = transform(root, _Recorded(rule, firings))
+        if root is before:
+            return Rewritten(root, tuple(firings), _reasons(root, disabled))
+        if root in seen:
+            break
+        seen.add(root)
+    raise PlanError(f"the rules do not settle; the last to fire was {firings[-1].rule}; disable it to go on")
+
+
+class _Recorded:
+    """A rule, with its output checked and its firings remembered."""
+
+    def __init__(self, rule: ForwardRule, firings: list[Firing]) -> None:
+        self.rule, self.firings = rule, firings
+
+    def __call__(self, node: Node) -> Node | None:
+        after = self.rule.apply(node)
+        if after is None or after is node:
+            return None
+        if after.output != node.output:
+            raise PlanError(f"rule {self.rule.name} turned {node.output} into {after.output} at {type(node).__name__}")
+        self.firings.append(Firing(self.rule.name, node, after))
+        return after
+
+
+def _reasons(root: Node, disabled: Collection[str]) -> tuple[Declined, ...]:
+    """Why the enabled rules left what they left; the same words once."""
+    found = {
+        Declined(rule.name, reason): None
+        for rule in FORWARD_RULES
+        if rule.name not in disabled
+        for node in topological(root)
+        if (reason := rule.declined(node)) is not None
+    }
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""Rule: no gradient for what nobody trains."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.physical import GatherStep, PipeStep, PropagateStep, Stage, Step
+from planner.spec import references
+
+
+def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
+    """A gradient that reaches no parameter need not exist: not that of a static column, nor any that only leads to one.
+
+    Args:
+        steps: the steps of a training epoch, forward and backward.
+        stages: its stages; what leads to one of their trainable parameters is kept.
+    """
+    by_name = {stage.name: stage for stage in stages}
+    read: set[str] = set()
+    kept: list[Step] = []
+    for step in reversed(steps):
+        live = _live_pipe(step, by_name[step.stage], read) if isinstance(step, PipeStep) else _live(step, read)
+        if live is not None:
+            kept.append(live)
+            read |= _gradients_read(live)
+    return tuple(reversed(kept))
+
+
+def _live(step: Step, read: set[str]) -> Step | None:
+    """A graph operator's gradient that somebody reads, or None; forward steps stay as they are."""
+    match step:
+        case GatherStep(output=output) | PropagateStep(reverse=True, output=output):
+            return step if output.name in read else None
+    return step
+
+
+def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
+    """A stage's backward with what somebody reads, or None."""
+    if step.mode not in ("turn", "backward"):
+        return step
+    outputs = tuple(column for column in step.outputs if column.name in read)
+    names = {column.name for column in outputs}
+    sinks = {value.value for value in stage.inputs if f"d_{value.value}.{stage.name}" in names}
+    sinks |= {parameter.name for parameter in stage.parameters if parameter.trainable}
+    sources = _sources(stage)
+    gradients = tuple(gradient for gradient in step.gradients if sources[gradient.value] & sinks)
+    if step.mode == "backward" and not gradients:
+        return None
+    contributions = tuple(name for name in step.contributions if name in names)
+    return replace(step, gradients=gradients, outputs=outputs, contributions=contributions)
+
+
+def _sources(stage: Stage) -> dict[str, frozenset[str]]:
+    """For every value of a stage, the inputs and parameters it is computed from."""
+    sources = {value.value: frozenset({value.value}) for value in stage.inputs}
+    sources |= {parameter.name: frozenset({parameter.name}) for parameter in stage.parameters}
+    for call in stage.calls:
+        below = [sources[ref.name] for ref in references((*call.arguments, *(value for _, value in call.keywords)))]
+        sources[call.output] = frozenset().union(*below)
+    return sources
+
+
+def _gradients_read(step: Step) -> set[str]:
+    match step:
+        case GatherStep():
+            return {step.contributions}
+        case PropagateStep(reverse=True):
+            return {step.input}
+        case PipeStep(mode="backward"):
+            return {column for gradient in step.gradients for column in gradient.columns}
+    return set()

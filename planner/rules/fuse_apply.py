@@ -1,0 +1,36 @@
+"""Rule: neighbouring operators of the DL Engine become one stage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from planner.nodes import GRAPH_OPERATORS, Node, StaticColumn
+
+
+def fuse_apply(stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]]) -> dict[Node, int]:
+    """g(f(x)) in one round trip: rows are piped once between two graph operators, not once per operator.
+
+    The stage of an operator becomes the number of graph operators on its longest path from the inputs; operators of
+    static columns alone move down to their first reader, since those columns are at every worker anyway.
+
+    Args:
+        stages: the stage of every operator of the DL Engine on vertex rows, one each.
+        order: all nodes, children first.
+        readers: the nodes that read each node.
+    """
+    level: dict[Node, int] = {}
+    movable: set[Node] = set()
+    for node in order:
+        level[node] = max((level[child] for child in node.children), default=0) + isinstance(node, GRAPH_OPERATORS)
+        inputs = [child for child in node.children if child.output.rows != "none"]
+        if node in stages and all(isinstance(child, StaticColumn) or child in movable for child in inputs):
+            movable.add(node)
+    for node in reversed(order):
+        if node in movable and readers[node]:
+            level[node] = max(level[node], min(_latest(reader, level) for reader in readers[node]))
+    return {node: level[node] for node in stages}
+
+
+def _latest(reader: Node, level: Mapping[Node, int]) -> int:
+    """The last level at which an input of the reader can be computed."""
+    return level[reader] - isinstance(reader, GRAPH_OPERATORS)

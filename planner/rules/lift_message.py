@@ -1,0 +1,48 @@
+"""Rule: compute once per vertex what a message computes from one end of the edge alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from planner.nodes import Apply, Dropout, Node, OnParameters, Parameter, Scatter, tensor_arguments
+from planner.spec import ValueType
+
+
+def lift_message(node: Node) -> Node | None:
+    """f(x[end]) = f(x)[end]: a row-wise f commutes with the scatter of its only row-valued inputs.
+
+    Its random numbers would change, so dropout stays on the edges.
+
+    >>> from planner.nodes import Elementwise, StaticColumn
+    >>> x = StaticColumn("features", ValueType("vertex", (4,)))
+    >>> on_edges = Elementwise("aten.relu.default", (Scatter(x, "source", "graph"),), (), ValueType("edge", (4,), edges="graph"))
+    >>> lifted = lift_message(on_edges)
+    >>> type(lifted).__name__, lifted.x.output.rows
+    ('Scatter', 'vertex')
+    """
+    if not isinstance(node, Apply) or isinstance(node, OnParameters) or node.type.rows != "edge":
+        return None
+    inputs = tensor_arguments(node)
+    ends = {(scatter.end, scatter.edges) for scatter in inputs if isinstance(scatter, Scatter)}
+    if len(ends) != 1 or not all(isinstance(value, Scatter) for value in inputs):
+        return None
+    end, edges = ends.pop()
+    on_vertices = node.with_children({scatter: scatter.x for scatter in inputs if isinstance(scatter, Scatter)})
+    assert isinstance(on_vertices, Apply)  # with_children keeps the class
+    lifted = replace(on_vertices, type=ValueType("vertex", node.type.shape, node.type.dtype))
+    return Scatter(lifted, end, edges, node.layer)
+
+
+def declined(node: Node) -> str | None:
+    """Why an operator that costs much on edges stayed there, and what to write instead."""
+    if isinstance(node, Dropout) and node.output.rows == "edge":
+        return f"dropout in the message of layer {node.layer or '?'} draws its own numbers for every edge; apply it to x before the layer"
+    if not isinstance(node, Apply) or node.type.rows != "edge":
+        return None
+    parameters = [child.name for child in node.children if isinstance(child, Parameter)]
+    if not parameters:
+        return None
+    return (
+        f"{node.op.split('.')[1]} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values of both ends "
+        "or of the edge; write it as a function of x_j and one of x_i, and combine the results"
+    )

@@ -1,0 +1,97 @@
+"""Rule: sums of unparameterised messages belong to the Graph Engine."""
+
+from __future__ import annotations
+
+from planner.nodes import (
+    Aggregate,
+    Apply,
+    Dropout,
+    EdgeSoftmax,
+    EdgeWeight,
+    Elementwise,
+    Node,
+    Parameter,
+    Propagate,
+    RowWise,
+    Scatter,
+    StaticColumn,
+    topological,
+)
+from planner.spec import ValueType
+
+RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.reshape.default"})
+
+
+def push_down(node: Node) -> Node | None:
+    """sum over in-edges of [w_e *] x[source] = Propagate(x): no neighbourhood has to be collected; mean = sum / in-degree.
+
+    Section 4.2 of the Lotan report: when message and aggregate have no parameters, one aggregated vector per vertex is
+    piped in place of its neighbourhood.
+
+    >>> x = StaticColumn("features", ValueType("vertex", (4,)))
+    >>> push_down(Aggregate(Scatter(x, "source", "graph"), "sum", "graph")) is Propagate(x, "graph")
+    True
+    """
+    if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
+        return None
+    if node.kind == "mean" and node.edges != "graph":
+        return None
+    copied = _copied_source(node.message)
+    if copied is None:
+        return None
+    source, weighted = copied
+    total = Propagate(source, node.edges, weighted, node.layer)
+    return total if node.kind == "sum" else _divided_by_degree(total, node.layer)
+
+
+def _copied_source(message: Node) -> tuple[Node, bool] | None:
+    """(x, weighted) where the message is x of the source, or that times the edge's weight."""
+    if isinstance(message, Scatter) and message.end == "source":
+        return message.x, False
+    if not isinstance(message, Apply) or message.op != "aten.mul.Tensor" or message.keywords:
+        return None
+    for copy, factor in (message.arguments, tuple(reversed(message.arguments))):
+        is_copy = isinstance(copy, Scatter) and copy.end == "source" and copy.output.shape == message.output.shape
+        if is_copy and isinstance(factor, Node) and _is_weight(factor):
+            return copy.x, True
+    return None
+
+
+def _is_weight(node: Node) -> bool:
+    """Whether a factor is the edge's weight, perhaps with dimensions of size 1 added for broadcasting."""
+    while isinstance(node, Apply) and node.op in RESHAPES and isinstance(node.arguments[0], Node) and node.output.width == 1:
+        node = node.arguments[0]
+    return isinstance(node, EdgeWeight)
+
+
+def _divided_by_degree(total: Propagate, layer: str) -> Node:
+    degree: Node = StaticColumn("in_degree", ValueType("vertex", ()))
+    for depth in range(len(total.output.shape)):
+        degree = RowWise("aten.unsqueeze.default", (degree, -1), (), ValueType("vertex", (1,) * (depth + 1)), layer)
+    return Elementwise("aten.div.Tensor", (total, degree), (), total.output, layer)
+
+
+def declined(node: Node) -> str | None:
+    """Why an aggregate stayed in the DL Engine, and what to write instead."""
+    if not isinstance(node, Aggregate):
+        return None
+    where = f"layer {node.layer or '?'}"
+    if node.kind in ("max", "min"):
+        return f"the {node.kind} of {where} has no linear adjoint; its neighbourhoods are collected"
+    if node.kind == "mean" and node.edges != "graph":
+        return f"the mean of {where} runs over added self-loops; write it as a sum over a scaled x"
+    return f"the message of {where} {_reason(node.message)}; its neighbourhoods are collected"
+
+
+def _reason(message: Node) -> str:
+    on_edges = [node for node in topological(message) if node.output.rows == "edge"]
+    parameters = [child.name for node in on_edges for child in node.children if isinstance(child, Parameter)]
+    if parameters:
+        return f"uses parameter {parameters[0]} on edges"
+    if any(isinstance(node, Dropout) for node in on_edges):
+        return "draws random numbers for every edge"
+    if any(isinstance(node, EdgeSoftmax) for node in on_edges):
+        return "is a softmax over the in-edges"
+    if any(isinstance(node, Scatter) and node.end == "destination" for node in on_edges):
+        return "reads the destination"
+    return "is more than the source's row times the edge's weight"

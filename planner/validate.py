@@ -1,0 +1,45 @@
+"""The last look at a plan: it changes nothing, and refuses what no engine can run."""
+
+from __future__ import annotations
+
+from planner.errors import PlanError
+from planner.lower import makes, reads
+from planner.physical import Plan, Stage, Step
+from planner.spec import references
+
+
+def validate(plan: Plan) -> None:
+    """Check that every value is made once and before it is read, in steps and inside stages.
+
+    Raises:
+        PlanError: names the step or stage; always a defect of the planner, never of the user's model.
+    """
+    static = {column.name for column in plan.static_columns}
+    for steps in (plan.train, plan.evaluate, plan.predict):
+        _check_steps(steps, static)
+    names = [stage.name for stage in plan.stages]
+    if len(set(names)) != len(names):
+        raise PlanError(f"stages share a name: {names}")
+    for stage in plan.stages:
+        _check_stage(stage)
+
+
+def _check_steps(steps: tuple[Step, ...], static: set[str]) -> None:
+    made = set(static)
+    for step in steps:
+        if missing := reads(step) - made:
+            raise PlanError(f"step {step} reads {sorted(missing)}, which nothing before it makes")
+        if again := makes(step) & made:
+            raise PlanError(f"step {step} makes {sorted(again)} a second time")
+        made |= makes(step)
+
+
+def _check_stage(stage: Stage) -> None:
+    known = {value.value for value in stage.inputs} | {parameter.name for parameter in stage.parameters}
+    for call in stage.calls:
+        if unknown := {ref.name for ref in references((*call.arguments, *(value for _, value in call.keywords)))} - known:
+            raise PlanError(f"{call.op} in stage {stage.name} reads {sorted(unknown)}, which nothing before it makes")
+        known.add(call.output)
+    if unknown := {output.value for output in stage.outputs} - known:
+        raise PlanError(f"stage {stage.name} yields {sorted(unknown)}, which it does not compute")
+
