@@ -25,3 +25,7 @@ class ModelError(LotanError):
 
 class EngineError(LotanError):
     """A failure while an engine or worker ran; names the stage and the partition."""
+
+
+class StageError(EngineError):
+    """A stage, or a chunk for it, that cannot be run: names the stage and the call or value at fault."""

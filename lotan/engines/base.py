@@ -69,13 +69,113 @@ class Engine(ABC):
         """Called once for every column and collection that is not static, after its last use."""
 
     @abstractmethod
-    def begin(self, plan: Plan, a_pass: Pass) -> None:
-        """Called before the first step of a pass."""
+    def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
+        """Called before the first step of a pass over `steps`."""
 
     @abstractmethod
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """Called after the last step: force whatever is still lazy, and return what the stages committed."""
 
     @abstractmethod
+    def abort(self) -> None:
+        """Called instead of `finish` after a step failed: drop what the pass holds beside columns. Raises nothing."""
+
+    @abstractmethod
     def close(self) -> None:
         """Free everything the engine holds. May be called twice."""
+
+    def run(self, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: Sequence[str] = ()) -> Outcome:
+        """Walk `steps` once.
+
+        Every column and collection is released after the last step that reads it, unless it is static or in `keep`;
+        what `keep` names is the caller's to release.
+
+        Args:
+            plan: the plan the steps are from.
+            steps: plan.train, plan.evaluate or plan.predict.
+            a_pass: epoch, parameters and seed.
+            keep: columns to return in the outcome.
+
+        Raises:
+            EngineError: a stage failed. Nothing of the pass is left held.
+        """
+        walk = _Walk(self, plan)
+        self.begin(plan, steps, a_pass)
+        try:
+            for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
+                walk.take(step)
+                walk.drop(last_reads)
+            kept = {name: walk.held[name] for name in keep}
+            outcome = self.finish(kept)
+            walk.drop([name for name in walk.held if name not in kept])
+            return outcome
+        except BaseException:
+            walk.drop(list(walk.held))
+            self.abort()
+            raise
+
+
+class _Walk:
+    """The handles of one pass, by name."""
+
+    def __init__(self, engine: Engine, plan: Plan) -> None:
+        self.engine = engine
+        self.static = frozenset(column.name for column in plan.static_columns)
+        self.held: dict[str, Handle] = {}
+
+    def take(self, step: Step) -> None:
+        """Run one step on the handles it names, and hold what it makes."""
+        engine = self.engine
+        match step:
+            case PropagateStep():
+                self.held[step.output.name] = engine.propagate(step, self.get(step.input))
+            case CollectStep():
+                self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
+            case GatherStep():
+                self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
+            case PipeStep():
+                self.held.update(engine.pipe(step, {name: self.get(name) for name in reads(step)}))
+
+    def get(self, name: str) -> Handle:
+        """The handle of a column or collection."""
+        return self.engine.static(name) if name in self.static else self.held[name]
+
+    def drop(self, names: Sequence[str]) -> None:
+        """Release handles."""
+        for name in names:
+            if name in self.held:
+                self.engine.release(self.held.pop(name))
+
+
+def reads(step: Step) -> tuple[str, ...]:
+    """Names of the columns and collections a step reads, each once."""
+    match step:
+        case PropagateStep():
+            return (step.input,)
+        case CollectStep():
+            return step.columns
+        case GatherStep():
+            return (step.contributions,)
+    gradients = [name for gradient in step.gradients for name in gradient.columns]
+    return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
+
+
+def makes(step: Step) -> tuple[str, ...]:
+    """Names of the columns or the collection a step makes."""
+    match step:
+        case CollectStep():
+            return (step.output,)
+        case PipeStep():
+            return tuple(column.name for column in step.outputs)
+    return (step.output.name,)
+
+
+def last_uses(steps: Sequence[Step], keep: Sequence[str]) -> list[tuple[str, ...]]:
+    """For each step, the names that no later step reads, among those it reads or makes."""
+    later = set(keep)
+    done: list[tuple[str, ...]] = []
+    for step in reversed(steps):
+        now = [name for name in dict.fromkeys([*reads(step), *makes(step)]) if name not in later]
+        done.append(tuple(now))
+        later.update(now)
+    return done[::-1]

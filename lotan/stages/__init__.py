@@ -1,0 +1,11 @@
+"""Stages as programs: what a worker, or the local engine, runs on a chunk of vertices.
+
+A `planner.physical.Stage` is data: a list of calls of allow-listed operators. `StageProgram` compiles it once and runs
+it forward and backward; `encode_stage` and `decode_stage` are its form on the wire.
+"""
+
+from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients
+from lotan.stages.codec import decode_stage, encode_stage
+from lotan.stages.program import StageProgram
+
+__all__ = ["Chunk", "EdgeBlock", "Saved", "StageGradients", "StageProgram", "decode_stage", "encode_stage"]

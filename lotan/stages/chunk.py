@@ -1,0 +1,111 @@
+"""What a stage is run on, and what comes back."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from planner.spec import EdgeSet
+
+
+@dataclass(eq=False)
+class EdgeBlock:
+    """The in-edges of a chunk's rows, sorted by destination row, then by source vertex.
+
+    Whatever is derived from the topology alone is computed once, on first use.
+    """
+
+    indptr: Tensor  # int64 [rows + 1]
+    positions: Tensor  # int64 [edges], into the chunk's source rows
+    weight: Tensor | None = None  # float32 [edges]; None = 1 each
+    keys: Tensor | None = None  # int64 [edges], row keys for random numbers, where a stage draws any on edges
+
+    @property
+    def rows(self) -> int:
+        """Number of destination rows."""
+        return self.indptr.numel() - 1
+
+    @property
+    def edges(self) -> int:
+        """Number of edges."""
+        return self.positions.numel()
+
+    @cached_property
+    def in_degree(self) -> Tensor:
+        """Number of in-edges of each row, at least 1. float32 [rows]"""
+        return self.indptr.diff().clamp_(min=1).to(torch.float32)
+
+    @cached_property
+    def destinations(self) -> Tensor:
+        """The destination row of each edge. int64 [edges]"""
+        return torch.repeat_interleave(torch.arange(self.rows), self.indptr.diff(), output_size=self.edges)
+
+    @cached_property
+    def by_destination(self) -> Tensor:
+        """Sparse ones [rows, edges]: its product with edge rows sums them per destination."""
+        return sparse_rows(self.indptr, torch.arange(self.edges), self.edges)
+
+    @cached_property
+    def _source_order(self) -> Tensor:
+        return torch.argsort(self.positions, stable=True)
+
+    def by_source(self, sources: int) -> Tensor:
+        """Sparse ones [sources, edges]: its product with edge rows sums them per source row."""
+        if self._by_source is None or self._by_source.shape[0] != sources:
+            counts = torch.bincount(self.positions, minlength=sources)
+            self._by_source = sparse_rows(prefix_sum(counts), self._source_order, self.edges)
+        return self._by_source
+
+    _by_source: Tensor | None = field(default=None, init=False, repr=False)
+
+
+def prefix_sum(counts: Tensor) -> Tensor:
+    """Row pointers from row lengths: [rows] -> int64 [rows + 1]."""
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | None = None) -> Tensor:
+    """A CSR matrix [rows, width] of `values` (ones if None)."""
+    values = torch.ones(columns.numel()) if values is None else values
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")  # said once per process, to no one's use
+        return torch.sparse_csr_tensor(indptr, columns, values, (indptr.numel() - 1, width), check_invariants=False)
+
+
+@dataclass(eq=False)
+class Chunk:
+    """A contiguous run of one partition's vertices with the values a stage reads. May have no rows at all."""
+
+    keys: Tensor  # int64 [rows], row keys of the vertices
+    values: Mapping[str, Tensor]  # by StageInput.value: [rows or sources, *shape]
+    edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
+    label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
+    split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
+
+    @property
+    def rows(self) -> int:
+        """Number of vertices."""
+        return self.keys.numel()
+
+
+@dataclass(eq=False)
+class Saved:
+    """The autograd graph of a forward run, kept for its backward. Good for one backward."""
+
+    leaves: Mapping[str, Tensor]  # inputs and parameters that receive gradients
+    outputs: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class StageGradients:
+    """What a backward run yields."""
+
+    inputs: Mapping[
+        str, Tensor
+    ]  # by StageInput.value: rows like the input, or per edge for a source (see StageProgram)
+    parameters: Mapping[str, Tensor]  # by name, summed over the chunk

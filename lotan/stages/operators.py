@@ -1,0 +1,159 @@
+"""The operators a stage may call, and how a call becomes a closure.
+
+Names are resolved from an allow-list only: a stage that came over the wire can compute, and do nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotan.errors import StageError
+from lotan.randomness import Randomness, dropout
+from lotan.stages import edges as edge_rows
+from lotan.stages.chunk import Chunk, EdgeBlock
+from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
+
+PROVISIONAL = frozenset(
+    f"aten.{name}"
+    for name in (
+        "linear.default mm.default matmul.default t.default transpose.int permute.default view.default reshape.default "
+        "unsqueeze.default squeeze.dim expand.default slice.Tensor select.int cat.default stack.default clone.default "
+        "add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar neg.default "
+        "pow.Tensor_Scalar sqrt.default rsqrt.default exp.default log.default abs.default reciprocal.default "
+        "relu.default leaky_relu.default elu.default gelu.default silu.default sigmoid.default tanh.default "
+        "softmax.int log_softmax.int layer_norm.default sum.dim_IntList mean.dim clamp.default where.self"
+    ).split()
+)
+
+LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
+"""The graph operators a stage may call. `lotan.vertex_input` reaches a stage as an input."""
+
+
+@dataclass(slots=True)
+class Frame:
+    """One run of a stage: the values so far, by name, and what the calls look up beside them."""
+
+    values: dict[str, Any]
+    chunk: Chunk
+    randomness: Randomness
+
+
+Evaluate = Callable[[Frame], Any]
+
+
+def is_allowed(op: str) -> bool:
+    """Whether a stage may call the operator of that name."""
+    return op in LOTAN or op in PROVISIONAL
+
+
+def resolve(op: str) -> Callable[..., Any]:
+    """The torch operator of an allowed name such as "aten.linear.default".
+
+    Raises:
+        StageError: the name is not on the allow-list, or this torch has no such operator.
+    """
+    if op in LOTAN or not is_allowed(op):
+        raise StageError(f"operator {op!r} is not one that a stage may call")
+    _, name, overload = op.split(".")
+    try:
+        return getattr(getattr(torch.ops.aten, name), overload)
+    except AttributeError:
+        raise StageError(f"operator {op!r} is unknown to torch {torch.__version__}") from None
+
+
+def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
+    """The closure that computes a call's output.
+
+    Args:
+        call: the call.
+        per_edge: source inputs that hold one row per edge already, with their edge set.
+
+    Raises:
+        StageError: the operator or an argument is not allowed.
+    """
+    match call.op, call.arguments:
+        case "lotan.scatter", (Ref(name), "source", str(edges)):
+            if per_edge.get(name) == edges:
+                return lambda frame: frame.values[name]
+            return lambda frame: edge_rows.gather_source(frame.values[name], block(frame, edges))
+        case "lotan.scatter", (Ref(name), "destination", str(edges)):
+            return lambda frame: edge_rows.gather_destination(frame.values[name], block(frame, edges))
+        case "lotan.aggregate", (Ref(name), str(kind), str(edges)) if kind in AGGREGATES:
+            return lambda frame: edge_rows.aggregate(frame.values[name], kind, block(frame, edges))
+        case "lotan.edge_softmax", (Ref(name), str(edges)):
+            return lambda frame: edge_rows.edge_softmax(frame.values[name], block(frame, edges))
+        case "lotan.edge_weight", (str(edges),):
+            return lambda frame: edge_weight(block(frame, edges))
+        case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
+            return _dropout(name, float(p), key, call)
+    if call.op.startswith("lotan."):
+        raise StageError(f"{call.output} = {call.op}{call.arguments}: no such graph operator, or not these arguments")
+    return _aten(call)
+
+
+def _aten(call: Call) -> Evaluate:
+    op = resolve(call.op)
+    arguments = tuple(_argument(argument, call) for argument in call.arguments)
+    keywords = {name: _argument(argument, call) for name, argument in call.keywords}
+    if keywords:
+        return lambda frame: op(*[a(frame) for a in arguments], **{name: a(frame) for name, a in keywords.items()})
+    return lambda frame: op(*[a(frame) for a in arguments])
+
+
+def _argument(argument: Argument, call: Call) -> Evaluate:
+    match argument:
+        case Ref(name):
+            return lambda frame: frame.values[name]
+        case RowCount():
+            return _row_count(call)
+        case tuple():
+            parts = tuple(_argument(part, call) for part in argument)
+            return lambda frame: [part(frame) for part in parts]
+        case _:
+            return lambda frame: argument
+
+
+def _row_count(call: Call) -> Evaluate:
+    edges = call.type.edges
+    match call.type.rows:
+        case "vertex":
+            return lambda frame: frame.chunk.rows
+        case "edge" if edges is not None:
+            return lambda frame: block(frame, edges).edges
+    raise StageError(f"{call.output} = {call.op}: counts rows, but has none")
+
+
+def _dropout(name: str, p: float, key: int | str, call: Call) -> Evaluate:
+    edges = call.type.edges
+    if call.type.rows == "none" or (call.type.rows == "edge" and edges is None):
+        raise StageError(f"{call.output} = lotan.dropout: needs rows of vertices or edges to draw for")
+    if not 0 <= p <= 1:
+        raise StageError(f"{call.output} = lotan.dropout: probability {p} is not between 0 and 1")
+    if edges is None:
+        return lambda frame: dropout(frame.values[name], p, frame.randomness, key, frame.chunk.keys)
+    return lambda frame: dropout(frame.values[name], p, frame.randomness, key, _edge_keys(frame, edges))
+
+
+def block(frame: Frame, edges: EdgeSet) -> EdgeBlock:
+    """The chunk's in-edges of an edge set; StageError where it came without."""
+    try:
+        return frame.chunk.edges[edges]
+    except KeyError:
+        raise StageError(f"the chunk has no edges of the set {edges!r}, but the stage reads them") from None
+
+
+def _edge_keys(frame: Frame, edges: EdgeSet) -> Tensor:
+    keys = block(frame, edges).keys
+    if keys is None:
+        raise StageError(f"the chunk's edges {edges!r} have no row keys, but the stage draws random numbers on them")
+    return keys
+
+
+def edge_weight(edges: EdgeBlock) -> Tensor:
+    """The weight of each edge, 1 where the graph has none. float32 [edges]"""
+    return torch.ones(edges.edges) if edges.weight is None else edges.weight

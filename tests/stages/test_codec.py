@@ -1,0 +1,76 @@
+"""Stages as plain data: what comes back is equal, and nothing malformed or forbidden gets through."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+import pytest
+
+from lotan.errors import StageError
+from lotan.stages import decode_stage, encode_stage
+from planner.physical import Stage
+from tests.stages.test_program import dense_stage, last_stage, neighbour_stage
+
+STAGES = [dense_stage(), neighbour_stage("mean"), last_stage()]
+
+
+@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
+def test_a_stage_survives_the_wire(stage: Stage) -> None:
+    assert decode_stage(msgpack.unpackb(msgpack.packb(encode_stage(stage)))) == stage
+
+
+def _call(**changes: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda data: data["calls"][1].update(changes)
+
+
+MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no calls": (lambda data: data.pop("calls"), "'calls' is missing"),
+    "forbidden operator": (_call(op="aten.from_file.default"), "from_file"),
+    "not an operator": (_call(op="__import__"), "__import__"),
+    "random operator": (_call(op="aten.dropout.default"), "dropout"),
+    "graph operator with wrong arguments": (_call(op="lotan.aggregate"), "aggregate"),
+    "unknown reference": (_call(arguments=[{"ref": "nobody"}, {"ref": "w"}]), "'nobody'"),
+    "cycle": (_call(arguments=[{"ref": "y"}, {"ref": "w"}]), "'y', made by nothing before"),
+    "name made twice": (_call(output="d"), "'d' is made twice"),
+    "argument that is no data": (_call(arguments=[b"x"]), "argument"),
+    "argument nested without end": (_call(arguments=[[[[[[[[[[[1]]]]]]]]]]]), "argument"),
+    "unknown rows": (lambda data: data["calls"][0]["type"].update(rows="cell"), "'cell'"),
+    "negative size": (lambda data: data["inputs"][0].update(shape=[-1]), "-1"),
+    "size that is a flag": (lambda data: data["inputs"][0].update(shape=[True]), "True"),
+    "unknown dtype": (lambda data: data["inputs"][0].update(dtype="object"), "'object'"),
+    "name that is no text": (lambda data: data.update(name=3), "'name'"),
+    "inputs that are no list": (lambda data: data.update(inputs={}), "'inputs'"),
+    "output made by nothing": (lambda data: data["outputs"][0].update(value="nobody"), "'nobody'"),
+    "source without edges": (lambda data: data["inputs"][0].update(role="source"), "edge set"),
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+def test_malformed_data_is_refused(name: str) -> None:
+    damage, message = MALFORMED[name]
+    data = copy.deepcopy(encode_stage(dense_stage()))
+    damage(data)
+    with pytest.raises(StageError, match=message):
+        decode_stage(data)
+
+
+def test_what_is_no_mapping_is_refused() -> None:
+    with pytest.raises(StageError, match="expected a mapping"):
+        decode_stage([1])  # type: ignore[arg-type]
+
+
+def test_a_source_is_read_through_scatter_only() -> None:
+    data = encode_stage(neighbour_stage("sum"))
+    data["calls"][2]["arguments"][0] = {"ref": "x"}
+    with pytest.raises(StageError, match="source input"):
+        decode_stage(data)
+
+
+def test_a_loss_needs_one_output() -> None:
+    data = encode_stage(last_stage())
+    data["outputs"] = []
+    with pytest.raises(StageError, match="exactly one output"):
+        decode_stage(data)
