@@ -31,7 +31,7 @@ def width(loss: LossSpec) -> int:
 
 
 def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) -> Tensor:
-    """Gradient of the training loss by the logits; zero outside the training rows. float32 [rows, outputs]"""
+    """Gradient of the training loss by the logits; zero outside the training rows. float32 [rows, outputs]."""
     rows = _rows_of(0, label, split)
     chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
     match loss.task:
@@ -68,7 +68,7 @@ def statistics(
 
 
 def _rows_of(split_number: int, label: Tensor, split: Tensor) -> Tensor:
-    """Positions of the labelled rows of a split. int64 [chosen]"""
+    """Positions of the labelled rows of a split. int64 [chosen]."""
     labelled = label >= 0 if not label.is_floating_point() else ~label.isnan()
     if labelled.dim() > 1:
         labelled = labelled.all(1)
@@ -118,8 +118,10 @@ def _regression(prediction: Tensor, label: Tensor) -> Sums:
 
 
 def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
-    """The metrics of each split that has any row: "loss", and by task
-    classification "accuracy", "macro_f1"; multilabel "accuracy" (all labels right), "micro_f1"; regression "mse", "mae", "r2".
+    """The metrics of each split that has any labelled row, by split and name.
+
+    Beside "loss": classification "accuracy", "macro_f1"; multilabel "accuracy" (all labels of a vertex right),
+    "micro_f1"; regression "mse", "mae", "r2".
     """
     names = {name: row for name, row in zip(SPLITS, sums, strict=True) if row[2] > 0}
     return {name: {"loss": float(row[0] / row[1]), **_scores(loss, row)} for name, row in names.items()}

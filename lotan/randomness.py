@@ -1,7 +1,7 @@
 """Random numbers that belong to (seed, epoch, operator, row, column) and to nothing else.
 
-A counter-based generator: each number is a hash of what it belongs to. So a mask is the same whatever engine, partition,
-chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with 16 bits each.
+A counter-based generator: each number is a hash of what it belongs to. So a mask is the same whatever engine,
+partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with 16 bits each.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def _mix_array(state: Hashes) -> Hashes:
 
 
 def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> NDArray[np.uint16]:
-    """Uniform 16-bit numbers. uint16 [rows, columns]"""
+    """Uniform 16-bit numbers. uint16 [rows, columns]."""
     words = -(-columns // _DRAWS)
     keys = row_keys.numpy().view(np.uint64)
     rows = _mix_array(keys ^ np.uint64(randomness.operator(key)))[:, None]  # uint64 [rows, 1]
@@ -87,7 +87,7 @@ def _sixteen_bits(hashes: Hashes) -> NDArray[np.uint16]:
 
 
 def keep_mask(x: Tensor, threshold: int, randomness: Randomness, key: int | str, row_keys: Tensor) -> Tensor:
-    """Which numbers of `x` [rows, *shape] a dropout keeps: those whose draw is at least `threshold`. bool, like x"""
+    """Which numbers of `x` [rows, *shape] a dropout keeps: those whose draw is at least `threshold`. bool, like x."""
     if row_keys.numel() != x.shape[0]:
         raise ValueError(f"dropout over {x.shape[0]} rows was given {row_keys.numel()} row keys")
     columns = x[:1].numel() if x.shape[0] else 0

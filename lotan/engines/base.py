@@ -36,7 +36,7 @@ class Outcome:
 
 
 class Engine(ABC):
-    """Runs plans over one loaded graph. Engines differ in where columns live and in nothing a user can see in the numbers."""
+    """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
 
     name: str
 

@@ -37,12 +37,12 @@ class EdgeBlock:
 
     @cached_property
     def in_degree(self) -> Tensor:
-        """Number of in-edges of each row, at least 1. float32 [rows]"""
+        """Number of in-edges of each row, at least 1. float32 [rows]."""
         return self.indptr.diff().clamp_(min=1).to(torch.float32)
 
     @cached_property
     def destinations(self) -> Tensor:
-        """The destination row of each edge. int64 [edges]"""
+        """The destination row of each edge. int64 [edges]."""
         return torch.repeat_interleave(torch.arange(self.rows), self.indptr.diff(), output_size=self.edges)
 
     @cached_property
@@ -73,7 +73,9 @@ def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | No
     """A CSR matrix [rows, width] of `values` (ones if None)."""
     values = torch.ones(columns.numel()) if values is None else values
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")  # said once per process, to no one's use
+        warnings.filterwarnings(
+            "ignore", "Sparse CSR tensor support is in beta"
+        )  # said once per process, to no one's use
         return torch.sparse_csr_tensor(indptr, columns, values, (indptr.numel() - 1, width), check_invariants=False)
 
 

@@ -248,8 +248,14 @@ def _decode_loss(data: Any) -> LossSpec:
         task=read.choice("task", _TASKS),
         outputs=_size(read.field("outputs"), "loss"),
         normalizer=float(read.of("normalizer", float, int)),
-        class_weights=read.optional("class_weights", lambda weights: tuple(float(w) for w in weights)),
+        class_weights=read.optional("class_weights", _decode_weights),
     )
+
+
+def _decode_weights(data: Any) -> tuple[float, ...]:
+    if not isinstance(data, list | tuple) or any(type(weight) not in (int, float) for weight in data):
+        raise StageError(f"loss: class weights {data!r} are not a list of numbers")
+    return tuple(float(weight) for weight in data)
 
 
 def _decode_call(data: Any) -> Call:

@@ -18,7 +18,7 @@ from lotan.stages.chunk import EdgeBlock
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
-    """Sum, amax or amin of edge rows as `matrix` says. [edges, *shape] -> [matrix rows, *shape]; zero where there are none"""
+    """Sum, amax or amin of edge rows as `matrix` says. [edges, *shape] -> [matrix rows, *shape]; zero where there are none."""
     shape = (matrix.shape[0], *rows.shape[1:])
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)
@@ -111,12 +111,12 @@ class _Softmax(Function):
 
 
 def gather_source(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's source. [sources, *shape] -> [edges, *shape]"""
+    """The row of each edge's source. [sources, *shape] -> [edges, *shape]."""
     return _GatherSource.apply(x, block)
 
 
 def gather_destination(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's destination. [rows, *shape] -> [edges, *shape]"""
+    """The row of each edge's destination. [rows, *shape] -> [edges, *shape]."""
     return _GatherDestination.apply(x, block)
 
 
@@ -138,5 +138,5 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:
-    """Normalise over the in-edges of each destination. [edges, *shape] -> [edges, *shape]"""
+    """Normalise over the in-edges of each destination. [edges, *shape] -> [edges, *shape]."""
     return _Softmax.apply(scores, block)

@@ -20,14 +20,55 @@ from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
 PROVISIONAL = frozenset(
     f"aten.{name}"
-    for name in (
-        "linear.default mm.default matmul.default t.default transpose.int permute.default view.default reshape.default "
-        "unsqueeze.default squeeze.dim expand.default slice.Tensor select.int cat.default stack.default clone.default "
-        "add.Tensor add.Scalar sub.Tensor sub.Scalar rsub.Scalar mul.Tensor mul.Scalar div.Tensor div.Scalar neg.default "
-        "pow.Tensor_Scalar sqrt.default rsqrt.default exp.default log.default abs.default reciprocal.default "
-        "relu.default leaky_relu.default elu.default gelu.default silu.default sigmoid.default tanh.default "
-        "softmax.int log_softmax.int layer_norm.default sum.dim_IntList mean.dim clamp.default where.self"
-    ).split()
+    for name in [
+        "linear.default",
+        "mm.default",
+        "matmul.default",
+        "t.default",
+        "transpose.int",
+        "permute.default",
+        "view.default",
+        "reshape.default",
+        "unsqueeze.default",
+        "squeeze.dim",
+        "expand.default",
+        "slice.Tensor",
+        "select.int",
+        "cat.default",
+        "stack.default",
+        "clone.default",
+        "add.Tensor",
+        "add.Scalar",
+        "sub.Tensor",
+        "sub.Scalar",
+        "rsub.Scalar",
+        "mul.Tensor",
+        "mul.Scalar",
+        "div.Tensor",
+        "div.Scalar",
+        "neg.default",
+        "pow.Tensor_Scalar",
+        "sqrt.default",
+        "rsqrt.default",
+        "exp.default",
+        "log.default",
+        "abs.default",
+        "reciprocal.default",
+        "relu.default",
+        "leaky_relu.default",
+        "elu.default",
+        "gelu.default",
+        "silu.default",
+        "sigmoid.default",
+        "tanh.default",
+        "softmax.int",
+        "log_softmax.int",
+        "layer_norm.default",
+        "sum.dim_IntList",
+        "mean.dim",
+        "clamp.default",
+        "where.self",
+    ]
 )
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
@@ -155,5 +196,5 @@ def _edge_keys(frame: Frame, edges: EdgeSet) -> Tensor:
 
 
 def edge_weight(edges: EdgeBlock) -> Tensor:
-    """The weight of each edge, 1 where the graph has none. float32 [edges]"""
+    """The weight of each edge, 1 where the graph has none. float32 [edges]."""
     return torch.ones(edges.edges) if edges.weight is None else edges.weight

@@ -81,7 +81,7 @@ class StageProgram:
         return statistics(loss, logits, label, split, only="train"), self._pull(saved, {name: gradient})
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """The last stage to its statistics. float64 [splits, k], see lotan.metrics"""
+        """The last stage to its statistics. float64 [splits, k], see lotan.metrics."""
         label, split, loss = self._targets(chunk)
         (logits,) = self.predict(chunk, parameters).values()
         return statistics(loss, logits, label, split)

@@ -73,7 +73,8 @@ def test_a_stage_equals_autograd(keep: bool) -> None:
     chunk, parameters, gradient = dense_values()
     program = StageProgram(dense_stage())
     outputs, saved = program.forward(chunk, parameters, DRAWS, keep=keep)
-    assert (saved is not None) == keep and not outputs["y"].requires_grad
+    assert (saved is not None) == keep
+    assert not outputs["y"].requires_grad
     found = program.backward(chunk, parameters, DRAWS, {"y": gradient}, saved)
 
     x, w = chunk.values["x"].clone().requires_grad_(), parameters["w"].clone().requires_grad_()
@@ -82,12 +83,15 @@ def test_a_stage_equals_autograd(keep: bool) -> None:
     torch.testing.assert_close(outputs["y"], expected.detach())
     torch.testing.assert_close(found.inputs["x"], wanted[0])
     torch.testing.assert_close(found.parameters["w"], wanted[1])
-    assert set(found.parameters) == {"w"} and set(found.inputs) == {"x"}
+    assert set(found.parameters) == {"w"}
+    assert set(found.inputs) == {"x"}
 
 
 def test_rows_that_are_not_contiguous() -> None:
     chunk, parameters, gradient = dense_values()
-    strided = Chunk(chunk.keys, {"x": chunk.values["x"].T.contiguous().T, "s": chunk.values["s"].repeat_interleave(2)[::2]})
+    strided = Chunk(
+        chunk.keys, {"x": chunk.values["x"].T.contiguous().T, "s": chunk.values["s"].repeat_interleave(2)[::2]}
+    )
     program = StageProgram(dense_stage())
     one = program.backward(chunk, parameters, DRAWS, {"y": gradient})
     two = program.backward(strided, parameters, DRAWS, {"y": gradient.transpose(1, 2).contiguous().transpose(1, 2)})
@@ -247,21 +251,28 @@ def test_turn_yields_the_loss_and_all_gradients() -> None:
     weights = torch.tensor([1.0, 2.0, 0.5])
     loss = torch.nn.functional.cross_entropy((x @ w.T)[rows], label[rows], weights, reduction="sum")
     wanted = torch.autograd.grad(loss / 4, [x, w])
-    assert sums[0, 0] == pytest.approx(loss.item(), rel=1e-6) and sums[0, 1] == 4.5 and not sums[1:].any()
+    assert sums[0, 0] == pytest.approx(loss.item(), rel=1e-6)
+    assert sums[0, 1] == 4.5
+    assert not sums[1:].any()
     torch.testing.assert_close(found.inputs["x"], wanted[0])
     torch.testing.assert_close(found.parameters["w"], wanted[1])
 
 
 def test_evaluate_counts_every_split_and_predict_yields_rows() -> None:
     chunk = Chunk(
-        torch.arange(3), {"x": torch.eye(3, 6)}, label=torch.tensor([0, 1, 0]), split=torch.tensor([0, 1, 2], dtype=torch.int8)
+        torch.arange(3),
+        {"x": torch.eye(3, 6)},
+        label=torch.tensor([0, 1, 0]),
+        split=torch.tensor([0, 1, 2], dtype=torch.int8),
     )
     program, w = StageProgram(last_stage()), {"w": torch.eye(3, 6)}
     assert program.evaluate(chunk, w)[:, 2:4].tolist() == [[1, 1], [1, 1], [1, 0]]
     assert torch.equal(program.predict(chunk, w)["y"], torch.eye(3))
 
 
-@pytest.mark.parametrize("op", ["aten.bernoulli.default", "aten.nothing.default", "os.system", "lotan.vertex_input", "aten.dropout.default"])
+@pytest.mark.parametrize(
+    "op", ["aten.bernoulli.default", "aten.nothing.default", "os.system", "lotan.vertex_input", "aten.dropout.default"]
+)
 def test_only_listed_operators_run(op: str) -> None:
     stage = Stage("bad", (StageInput("x", "x", (1,)),), (), (Call("y", op, (Ref("x"),), vertex(1)),), ())
     with pytest.raises(StageError, match=op):
