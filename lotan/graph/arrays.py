@@ -1,0 +1,128 @@
+"""A graph as numpy arrays, sorted, with edges by position: what the local engine reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from lotan.graph.faults import dangling_edges, doubled_ids
+from lotan.row_keys import vertex_keys
+from planner.spec import SPLITS, Statistics
+
+Ids = npt.NDArray[np.generic]
+Positions = npt.NDArray[np.int64]
+Weights = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class VertexColumns:
+    """Vertices as they came: in any order, not yet checked against each other."""
+
+    ids: Ids  # [vertices], an integer dtype, or object holding str
+    features: npt.NDArray[np.float32]  # [vertices, width]
+    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """Edges as they came, by id."""
+
+    src: Ids  # [edges]
+    dst: Ids  # [edges]
+    weight: Weights | None  # [edges]
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """A graph in memory. Vertices are sorted by id; edges by destination, then source, then weight."""
+
+    ids: Ids  # [vertices], as given: an integer dtype, or object holding str
+    features: npt.NDArray[np.float32]  # [vertices, width]
+    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
+    src: Positions  # [edges], rows of the vertex arrays
+    dst: Positions  # [edges]
+    weight: Weights | None  # [edges]
+
+    @cached_property
+    def keys(self) -> npt.NDArray[np.int64]:
+        """Row keys of the vertices, see `lotan.row_keys`: int64 [vertices]."""
+        return vertex_keys(self.ids)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """What the Planner wants to know."""
+        return Statistics(
+            vertices=len(self.ids),
+            edges=len(self.src),
+            width=self.features.shape[1],
+            self_loops=int(np.count_nonzero(self.src == self.dst)),
+            weighted=self.weight is not None,
+        )
+
+    def rows_of(self, split: str) -> Positions:
+        """Rows of the vertices of a split, by its name."""
+        return np.flatnonzero(self.split == SPLITS.index(split))
+
+
+def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False) -> GraphArrays:
+    """Sort vertices and edges, and replace the ids of edges by positions.
+
+    Raises:
+        GraphError: an id occurs twice, or an edge's end is no vertex.
+    """
+    order = _order_of_ids(vertices.ids)
+    ids = vertices.ids[order]
+    src, dst = _find_ends(ids, edges)
+    weight = edges.weight
+    if undirected:
+        src, dst, weight = _add_reverses(src, dst, weight, len(ids))
+    by_destination = np.lexsort((src, dst) if weight is None else (weight, src, dst))
+    return GraphArrays(
+        ids=ids,
+        features=vertices.features[order],
+        label=vertices.label[order],
+        split=vertices.split[order],
+        src=src[by_destination],
+        dst=dst[by_destination],
+        weight=None if weight is None else weight[by_destination],
+    )
+
+
+def _order_of_ids(ids: Ids) -> Positions | slice:
+    """The order that sorts ids; a slice, which copies nothing, where they are sorted already."""
+    if len(ids) < 2 or bool(np.all(ids[1:] > ids[:-1])):
+        return slice(None)
+    order = np.argsort(ids, kind="stable")
+    ranked = ids[order]
+    doubled = ranked[1:][ranked[1:] == ranked[:-1]]
+    if len(doubled):
+        raise doubled_ids(len(np.unique(doubled)), doubled[0])
+    return order
+
+
+def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
+    index = pd.Index(ids)
+    src = index.get_indexer(edges.src).astype(np.int64, copy=False)
+    dst = index.get_indexer(edges.dst).astype(np.int64, copy=False)
+    dangling = np.flatnonzero((src < 0) | (dst < 0))
+    if len(dangling):
+        raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:3]])
+    return src, dst
+
+
+def _add_reverses(
+    src: Positions, dst: Positions, weight: Weights | None, vertices: int
+) -> tuple[Positions, Positions, Weights | None]:
+    """Add (dst, src), with the same weight, for every edge whose reverse the graph does not hold yet.
+
+    So a self-loop gains none, and each of several parallel edges gains one.
+    """
+    missing = np.flatnonzero(~np.isin(dst * vertices + src, src * vertices + dst))
+    both = np.concatenate([src, dst[missing]]), np.concatenate([dst, src[missing]])
+    return *both, None if weight is None else np.concatenate([weight, weight[missing]])

@@ -1,0 +1,258 @@
+"""Tables (pandas, Arrow) to numpy columns, with an error for every cell that has no place in one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lotan.errors import GraphError
+from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
+from lotan.graph.faults import example_row, fault, missing_column, null_ids
+from planner.spec import SPLITS
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """Which column is what; ids are always `id`, `src` and `dst`."""
+
+    features: str | tuple[str, ...] = "features"  # one array column, or several columns of numbers
+    label: str | None = "label"  # may be absent under this default name
+    split: str | None = "split"  # likewise
+    weight: str | None = None
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """The names of the feature columns."""
+        return (self.features,) if isinstance(self.features, str) else self.features
+
+    def present(self, columns: list[str]) -> ColumnNames:
+        """Leave out label and split where they have their default names and the vertices have no such column."""
+        label = None if self.label == "label" and "label" not in columns else self.label
+        split = None if self.split == "split" and "split" not in columns else self.split
+        return ColumnNames(self.features, label, split, self.weight)
+
+    def of_vertices(self) -> list[str]:
+        """Columns read from the vertices."""
+        return ["id", *self.feature_columns, *(name for name in (self.label, self.split) if name)]
+
+    def of_edges(self) -> list[str]:
+        """Columns read from the edges."""
+        return ["src", "dst", *([self.weight] if self.weight else [])]
+
+
+def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
+    """Raise a GraphError for the first column that is not there."""
+    for name in wanted:
+        if name not in present:
+            raise missing_column(table, name, present)
+
+
+def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str | None = None) -> pa.Table:
+    """The wanted columns of a pandas DataFrame.
+
+    Whole numbers that pandas holds as floats, because some are missing, become integers in the label.
+
+    Raises:
+        GraphError: a column is missing or mixes types.
+    """
+    require_columns(table, wanted, list(frame.columns))
+    columns = {}
+    for name in wanted:
+        series = frame[name]
+        if name == label and pd.api.types.is_float_dtype(series.dtype) and series.isna().any():
+            series = _whole_numbers(series)
+        try:
+            # NaN inside an array must stay NaN, not turn into null: hence the mask instead of from_pandas.
+            columns[name] = pa.array(series.tolist() if series.dtype == object else series, mask=_missing(series))
+        except (pa.ArrowException, TypeError) as error:
+            mend = "Give every row of the column the same type."
+            raise fault(table, name, f"cannot be read: {error}", mend) from error
+    return pa.table(columns)
+
+
+def _missing(series: pd.Series[Any]) -> npt.NDArray[np.bool_]:
+    return series.isna().to_numpy(dtype=bool)
+
+
+def _whole_numbers(series: pd.Series[Any]) -> pd.Series[Any]:
+    known = series.dropna()
+    return series.astype("Int64") if len(known) and bool((known == known.round()).all()) else series
+
+
+def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
+    """Read the vertices.
+
+    Raises:
+        GraphError: no rows, a null id, features or labels that make no matrix, an unknown split.
+    """
+    names = names.present(table.column_names)
+    require_columns("vertices", names.of_vertices(), table.column_names)
+    if table.num_rows == 0:
+        raise fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
+    ids = _ids(table, "vertices", "id")
+    return VertexColumns(
+        ids=ids,
+        features=_features(table, ids, names.feature_columns),
+        label=_label(table, ids, names.label),
+        split=_split(table, ids, names.split),
+    )
+
+
+def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
+    """Read the edges; `ids` are those of the vertices, whose type the ends must have.
+
+    Raises:
+        GraphError: a null end, one of another type than the ids, a null weight.
+    """
+    require_columns("edges", names.of_edges(), table.column_names)
+    if table.num_rows == 0:
+        return EdgeColumns(ids[:0], ids[:0], None if names.weight is None else np.zeros(0, dtype=np.float32))
+    src, dst = _ids(table, "edges", "src"), _ids(table, "edges", "dst")
+    for column, ends in (("src", src), ("dst", dst)):
+        if (ends.dtype == object) != (ids.dtype == object):
+            raise wrong_id_type("edges", column, _kind(ends), _kind(ids))
+    weight = None if names.weight is None else _numbers(table, "edges", names.weight, src)
+    return EdgeColumns(src, dst, weight)
+
+
+def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:
+    """Build the error for ids of a type that cannot be."""
+    return fault(table, column, f"is of type {given}, expected {expected}", "Cast the column; ids are long or string.")
+
+
+def _kind(ids: Ids) -> str:
+    return "string" if ids.dtype == object else "integer"
+
+
+def _column(table: pa.Table, name: str) -> pa.Array:
+    column = table.column(name).combine_chunks()
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+
+
+def _ids(table: pa.Table, name: str, column: str) -> Ids:
+    values = _column(table, column)
+    nulls = values.null_count
+    if nulls:
+        raise null_ids(name, column, nulls)
+    if pa.types.is_integer(values.type):
+        ids = values.to_numpy()
+        return ids.astype(np.int64) if ids.dtype.kind == "u" else ids
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return values.to_numpy(zero_copy_only=False).astype(object)
+    raise wrong_id_type(name, column, str(values.type), "an integer or string type")
+
+
+def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...]) -> Floats:
+    if len(columns) == 1 and _is_list(_column(table, columns[0]).type):
+        return _matrix(_column(table, columns[0]), ids, columns[0], nullable=False)
+    return np.stack([_numbers(table, "vertices", column, ids) for column in columns], axis=1)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+
+
+def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
+    """A list column as [rows, width]; rows that are null become NaN where `nullable`."""
+    known = values.is_valid().to_numpy(zero_copy_only=False)
+    if not nullable and not known.all():
+        mend = "Give every vertex its features, or drop it."
+        raise fault("vertices", column, "rows that are null", mend, int((~known).sum()), _row(ids, ~known, None))
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
+    width = int(lengths.max(initial=0))
+    narrower = known & (lengths < width)
+    if narrower.any():
+        raise ragged(column, int(narrower.sum()), width, _row(ids, narrower, f"{lengths[narrower][0]} numbers"))
+    flat = values.flatten()
+    if not (pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type) or pa.types.is_boolean(flat.type)):
+        raise wrong_type("vertices", column, f"array of {flat.type}")
+    if flat.null_count:
+        holes = np.zeros(len(values), dtype=bool)
+        holes[np.flatnonzero(known)] = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1)
+        raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None))
+    matrix = np.full((len(values), width), np.nan, dtype=np.float32)
+    matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)
+    return matrix
+
+
+def ragged(column: str, count: int, width: int, example: str) -> GraphError:
+    """Build the error for rows of different widths."""
+    problem = f"rows that are shorter than the longest ({width:,} numbers)"
+    return fault("vertices", column, problem, "Give every row the same width.", count, example)
+
+
+def nulls_inside(column: str, count: int, example: str) -> GraphError:
+    """Build the error for arrays that hold a null."""
+    return fault("vertices", column, "arrays that hold a null", "Replace it by a number.", count, example)
+
+
+def wrong_type(table: str, column: str, given: str) -> GraphError:
+    """Build the error for a column of numbers that holds none."""
+    return fault(table, column, f"is of type {given}, expected numbers", "Cast the column, or name another.")
+
+
+def _row(ids: Ids, rows: npt.NDArray[np.bool_], value: object) -> str:
+    return example_row(ids[np.flatnonzero(rows)[0]], "null" if value is None else value)
+
+
+def _numbers(table: pa.Table, name: str, column: str, ids: Ids) -> Floats:
+    values = _column(table, column)
+    if not (pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type)):
+        raise wrong_type(name, column, str(values.type))
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if missing.any():
+        mend = "Replace them by a number, or drop the rows."
+        raise fault(name, column, "rows that are null", mend, int(missing.sum()), _row(ids, missing, None))
+    return values.to_numpy(zero_copy_only=False).astype(np.float32)
+
+
+def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.generic]:
+    if column is None:
+        return np.full(len(ids), -1, dtype=np.int64)
+    values = _column(table, column)
+    if pa.types.is_null(values.type):
+        return np.full(len(ids), -1, dtype=np.int64)
+    if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        return pc.fill_null(values.cast(pa.int64()), -1).to_numpy()
+    if pa.types.is_floating(values.type):
+        return pc.fill_null(values.cast(pa.float32(), safe=False), float("nan")).to_numpy()[:, np.newaxis]
+    if _is_list(values.type):
+        return _matrix(values, ids, column, nullable=True)
+    raise wrong_label_type(column, str(values.type))
+
+
+def wrong_label_type(column: str, given: str) -> GraphError:
+    """Build the error for labels that are neither numbers nor arrays of them."""
+    mend = "Give classes as integers 0, 1, ..., several labels as an array of 0 and 1, targets as floats."
+    return fault("vertices", column, f"is of type {given}, expected numbers or arrays of numbers", mend)
+
+
+def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8]:
+    if column is None or pa.types.is_null(table.column(column).type):
+        return np.full(len(ids), -1, dtype=np.int8)
+    values = _column(table, column)
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        raise fault("vertices", column, f"is of type {values.type}, expected string", split_mend())
+    codes = pc.index_in(values.cast(pa.string()), pa.array(SPLITS))  # null for null and for unknown names
+    unknown = values.is_valid().to_numpy(zero_copy_only=False) & codes.is_null().to_numpy(zero_copy_only=False)
+    if unknown.any():
+        raise unknown_splits(column, int(unknown.sum()), _row(ids, unknown, values[np.flatnonzero(unknown)[0]]))
+    return pc.fill_null(codes, -1).to_numpy().astype(np.int8)
+
+
+def split_mend() -> str:
+    """What to do about a bad split."""
+    return f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
+
+
+def unknown_splits(column: str, count: int, example: str) -> GraphError:
+    """Build the error for split names nobody knows."""
+    return fault("vertices", column, "rows of an unknown split", split_mend(), count, example)

@@ -1,0 +1,104 @@
+"""Graphs on disk: names, `.npz` archives and directories of Parquet."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from lotan.errors import GraphError
+from lotan.graph.arrays import EdgeColumns, VertexColumns
+from planner.spec import SPLITS
+
+VERTICES, EDGES = "vertices.parquet", "edges.parquet"
+SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
+
+_CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
+
+
+def data_directories() -> tuple[Path, ...]:
+    """Where names of graphs are looked up: `$LOTAN_DATA`, then `../shared/data` beside the checkout."""
+    named = os.environ.get("LOTAN_DATA")
+    return (Path(named), SHARED_DATA) if named else (SHARED_DATA,)
+
+
+def find(path_or_name: str | Path) -> Path:
+    """Resolve a path, or a name such as `cora`, to an `.npz` file or a directory of Parquet.
+
+    Raises:
+        GraphError: nothing of that name is there.
+    """
+    given = Path(path_or_name)
+    places = [given]
+    if len(given.parts) == 1:
+        places += [folder / name for folder in data_directories() for name in (f"{given}.npz", str(given))]
+    for place in places:
+        if (place.suffix == ".npz" and place.is_file()) or (place / VERTICES).exists():
+            return place
+    if given.exists():
+        raise GraphError(
+            f"{given} is neither an .npz file nor a directory with {VERTICES} and {EDGES}. "
+            "Write the graph in one of these forms; the README describes both."
+        )
+    raise GraphError(
+        f"No graph {str(path_or_name)!r}: looked at {', '.join(str(place) for place in places)}. "
+        "Give a path, set LOTAN_DATA to the directory of your data sets, or see the names with `lotan datasets`."
+    )
+
+
+def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
+    """Read an `.npz` archive: `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and `*_idx` per split.
+
+    Vertex ids are 0 to num_nodes - 1. Sparse features become dense: 4 bytes x vertices x width.
+
+    Raises:
+        GraphError: the file is not readable, or an array is missing or does not fit.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            held = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+        raise GraphError(
+            f"{path} cannot be read as an .npz archive: {error}. It may be truncated: copy or write it again."
+        ) from error
+    _require(path, held, ("num_nodes", "edge_src", "edge_dst", *(("x",) if "x" in held else _CSR)))
+    try:
+        return _columns_of(held)
+    except (ValueError, IndexError, TypeError) as error:
+        raise GraphError(f"{path}: its arrays do not fit together: {error}. Write the file again.") from error
+
+
+def _require(path: Path, held: Mapping[str, object], names: tuple[str, ...]) -> None:
+    missing = [name for name in names if name not in held]
+    if missing:
+        raise GraphError(
+            f"{path}: there is no array {', '.join(map(repr, missing))}; the arrays are {', '.join(sorted(held))}. "
+            f"Features are `x` (dense), or {', '.join(_CSR)} (CSR)."
+        )
+
+
+def _columns_of(held: Mapping[str, npt.NDArray[np.generic]]) -> tuple[VertexColumns, EdgeColumns]:
+    count = int(held["num_nodes"])
+    features = held["x"].astype(np.float32, copy=False) if "x" in held else _dense(held)
+    label = held["y"].astype(np.int64) if "y" in held else np.full(count, -1, dtype=np.int64)
+    if features.ndim != 2 or len(features) != count or label.shape != (count,):
+        raise ValueError(f"{count} vertices, but features of shape {features.shape} and labels of {label.shape}")
+    split = np.full(count, -1, dtype=np.int8)
+    for code, name in enumerate(SPLITS):
+        split[held.get(f"{name}_idx", np.zeros(0, dtype=np.int64))] = code
+    edges = EdgeColumns(held["edge_src"].astype(np.int64), held["edge_dst"].astype(np.int64), weight=None)
+    if edges.src.shape != edges.dst.shape or edges.src.ndim != 1:
+        raise ValueError(f"edge_src of shape {edges.src.shape} and edge_dst of {edges.dst.shape}")
+    return VertexColumns(np.arange(count), features, label, split), edges
+
+
+def _dense(held: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float32]:
+    dense = np.zeros(tuple(held["x_shape"]), dtype=np.float32)
+    rows = np.repeat(np.arange(len(dense)), np.diff(held["x_indptr"]))
+    dense[rows, held["x_indices"]] = held["x_data"]
+    return dense

@@ -1,0 +1,255 @@
+"""The graph a model is trained on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from lotan.errors import GraphError
+from lotan.graph import files
+from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
+from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, vertex_columns
+from lotan.graph.labels import (
+    LabelStatistics,
+    check_class_weights,
+    label_statistics,
+    loss_spec,
+    require_training_labels,
+    training_weight,
+)
+from planner.spec import LossSpec, Statistics, Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Origin = Literal["memory", "files", "spark"]
+
+
+class VerticesAndEdges(Protocol):
+    """What a GraphFrame shows of itself."""
+
+    vertices: DataFrame
+    edges: DataFrame
+
+
+class Graph:
+    """Vertices with features, and directed edges along which messages flow, src to dst.
+
+    Args:
+        vertices: Spark or pandas DataFrame with `id` (an integer or string type) and the columns named below.
+        edges: DataFrame of the same kind with `src` and `dst`, of the id's type.
+        features: an array (or Spark ML vector) column, or several columns of numbers.
+        label: integers (classes, -1 or null for none), arrays of 0 and 1 (several labels at once), or floats or arrays
+            of them (regression). The default may be absent.
+        split: 'train', 'val', 'test' or null. The default may be absent.
+        weight: a column of the edges; None for weights of 1.
+        undirected: add the reverse, with the same weight, of every edge whose reverse is not there yet. Self-loops gain
+            none; parallel edges one each.
+
+    Tables are read when something asks for them, and bad ones raise a GraphError then: all that can be wrong is found
+    by `lotan.validation.check_graph`, which the Trainer calls before its first epoch.
+    """
+
+    def __init__(
+        self,
+        vertices: DataFrame | pd.DataFrame,
+        edges: DataFrame | pd.DataFrame,
+        features: str | Sequence[str] = "features",
+        label: str | None = "label",
+        split: str | None = "split",
+        weight: str | None = None,
+        undirected: bool = False,
+    ) -> None:
+        columns = features if isinstance(features, str) else tuple(features)
+        self.names = ColumnNames(columns, label, split, weight)
+        self.undirected = undirected
+        self._tables: tuple[DataFrame, DataFrame] | None = None
+        self._directory: Path | None = None
+        self._load: Callable[[], tuple[VertexColumns, EdgeColumns]] = self._collect
+        if isinstance(vertices, pd.DataFrame) and isinstance(edges, pd.DataFrame):
+            self._load = lambda: _from_pandas(vertices, edges, self.names)
+        elif _is_spark(vertices) and _is_spark(edges):
+            self._tables = vertices, edges
+        else:
+            raise GraphError(
+                f"Vertices are a {type(vertices).__name__} and edges a {type(edges).__name__}; "
+                "expected two pandas DataFrames or two Spark DataFrames."
+            )
+
+    @classmethod
+    def read(cls, path_or_name: str | Path, undirected: bool = False) -> Graph:
+        """Read an `.npz` file, a directory of Parquet, or a graph by name.
+
+        Names are the built-in ones (see `lotan.datasets`), then files in `$LOTAN_DATA` and `../shared/data`. A
+        directory is opened only when something asks for its rows, by Arrow or by Spark.
+
+        Raises:
+            GraphError: nothing of that name, or an unreadable file.
+        """
+        from lotan import datasets  # which makes Graphs
+
+        if str(path_or_name) in datasets.BUILT_IN:
+            return datasets.load(str(path_or_name), undirected)
+        path = files.find(path_or_name)
+        if path.suffix == ".npz":
+            vertices, edges = files.read_npz(path)
+            return cls._of(lambda: (vertices, edges), undirected)
+        graph = cls._of(lambda: files.read_directory(path), undirected, files.column_names(path))
+        graph._directory = path
+        return graph
+
+    @classmethod
+    def from_graphframe(
+        cls,
+        graph: VerticesAndEdges,
+        features: str | Sequence[str] = "features",
+        label: str | None = "label",
+        split: str | None = "split",
+        weight: str | None = None,
+        undirected: bool = False,
+    ) -> Graph:
+        """The vertices and edges of a GraphFrame, or of anything that has these two DataFrames."""
+        return cls(graph.vertices, graph.edges, features, label, split, weight, undirected)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        features: npt.NDArray[np.generic],
+        src: npt.NDArray[np.generic],
+        dst: npt.NDArray[np.generic],
+        label: npt.NDArray[np.generic] | None = None,
+        split: npt.NDArray[np.generic] | None = None,
+        weight: npt.NDArray[np.generic] | None = None,
+        ids: npt.NDArray[np.generic] | None = None,
+        undirected: bool = False,
+    ) -> Graph:
+        """A graph from numpy arrays.
+
+        Args:
+            features: [vertices, width].
+            src: [edges], ids.
+            dst: [edges], ids.
+            label: integers [vertices] (-1 = none), or floats [vertices] or [vertices, targets] (NaN = none).
+            split: int8 [vertices]: -1 none, 0 train, 1 val, 2 test.
+            weight: [edges].
+            ids: [vertices]; None for 0, 1, ...
+            undirected: see the class.
+        """
+        count = len(features)
+        vertices = VertexColumns(
+            ids=np.arange(count) if ids is None else ids.astype(object) if ids.dtype.kind == "U" else ids,
+            features=np.asarray(features, dtype=np.float32),
+            label=_label_array(label, count),
+            split=np.full(count, -1, dtype=np.int8) if split is None else split.astype(np.int8),
+        )
+        ends = [end.astype(object) if end.dtype.kind == "U" else end for end in (src, dst)]
+        edges = EdgeColumns(ends[0], ends[1], None if weight is None else weight.astype(np.float32))
+        return cls._of(lambda: (vertices, edges), undirected)
+
+    @classmethod
+    def _of(
+        cls,
+        load: Callable[[], tuple[VertexColumns, EdgeColumns]],
+        undirected: bool,
+        names: ColumnNames | None = None,
+    ) -> Graph:
+        graph = cls.__new__(cls)
+        graph.names = names or ColumnNames()
+        graph.undirected = undirected
+        graph._tables, graph._directory, graph._load = None, None, load
+        return graph
+
+    @property
+    def origin(self) -> Origin:
+        """Where the tables are."""
+        if self._tables is not None:
+            return "spark"
+        return "memory" if self._directory is None else "files"
+
+    def arrays(self) -> GraphArrays:
+        """The graph in this process's memory; collects a Spark graph. Kept for later calls.
+
+        Raises:
+            GraphError: tables that make no graph: see `lotan.graph.columns` and `lotan.graph.arrays`.
+        """
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> GraphArrays:
+        return assemble(*self._load(), self.undirected)
+
+    @cached_property
+    def statistics(self) -> Statistics:
+        """What the Planner wants to know; one or two Spark jobs for a Spark graph."""
+        if self._tables is None:
+            return self.arrays().statistics
+        from lotan.graph import frames
+
+        return frames.statistics(self._tables, self.names, self.undirected)
+
+    @cached_property
+    def labels(self) -> LabelStatistics:
+        """What the labels say of the task."""
+        if self._tables is None:
+            return label_statistics(self.arrays())
+        from lotan.graph import frames
+
+        return frames.label_statistics(self._tables, self.names)
+
+    def loss_spec(self, task: Task | None, outputs: int, class_weights: Sequence[float] | None = None) -> LossSpec:
+        """The loss over the training vertices, with torch's reduction="mean".
+
+        Args:
+            task: None for the one that the labels suggest: see `LabelStatistics`.
+            outputs: width of the model's output.
+            class_weights: the `weight` of torch's loss: one per class, or per label of a multi-label task.
+
+        Raises:
+            GraphError: no training vertex has a label.
+            ConfigurationError: the class weights do not fit.
+        """
+        task = task or self.labels.task
+        weights = None if class_weights is None else check_class_weights(task, outputs, class_weights)
+        require_training_labels(self.labels)
+        total = self._training_weight(weights) if weights and task == "classification" else None
+        return loss_spec(self.labels, task, outputs, weights, total)
+
+    def _training_weight(self, weights: Sequence[float]) -> float:
+        if self._tables is None:
+            return training_weight(self.arrays(), weights)
+        from lotan.graph import frames
+
+        return frames.training_weight(self._tables, self.names, weights)
+
+    def _collect(self) -> tuple[VertexColumns, EdgeColumns]:
+        from lotan.graph import frames
+
+        assert self._tables is not None
+        return frames.collect(self._tables, self.names)
+
+
+def _is_spark(table: object) -> bool:
+    """Whether it is a Spark DataFrame, classic or Connect; asked without importing Spark."""
+    return any(
+        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(table).__mro__
+    )
+
+
+def _from_pandas(vertices: pd.DataFrame, edges: pd.DataFrame, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+    names = names.present(list(vertices.columns))
+    columns = vertex_columns(arrow_table(vertices, "vertices", names.of_vertices(), names.label), names)
+    return columns, edge_columns(arrow_table(edges, "edges", names.of_edges()), names, columns.ids)
+
+
+def _label_array(label: npt.NDArray[np.generic] | None, count: int) -> npt.NDArray[np.generic]:
+    if label is None:
+        return np.full(count, -1, dtype=np.int64)
+    if label.dtype.kind in "iub" and label.ndim == 1:
+        return label.astype(np.int64)
+    return label.astype(np.float32).reshape(count, -1)

@@ -1,0 +1,81 @@
+"""What a graph's labels say of the task and of its loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lotan.errors import ConfigurationError, GraphError
+from lotan.graph.arrays import GraphArrays
+from planner.spec import SPLITS, LossSpec, Task
+
+
+@dataclass(frozen=True)
+class LabelStatistics:
+    """Counts over the labelled vertices."""
+
+    task: Task  # as the column's type suggests: integers, arrays of 0 and 1, other floats
+    outputs: int  # classes (largest label + 1), or the width of the label arrays; 0 without labels
+    labelled: tuple[int, ...]  # labelled vertices of each split, in the order of planner.spec.SPLITS
+
+
+def label_statistics(graph: GraphArrays) -> LabelStatistics:
+    """Count the labels of a graph in memory."""
+    known = has_label(graph)
+    labelled = tuple(int(np.count_nonzero(known & (graph.split == code))) for code in range(len(SPLITS)))
+    if graph.label.ndim == 1:
+        return LabelStatistics("classification", int(graph.label.max(initial=-1)) + 1, labelled)
+    binary = bool(np.isin(graph.label[known], (0, 1)).all())
+    return LabelStatistics("multilabel" if binary else "regression", graph.label.shape[1], labelled)
+
+
+def has_label(graph: GraphArrays) -> np.ndarray:
+    """Which vertices have a label: bool [vertices]."""
+    return graph.label != -1 if graph.label.ndim == 1 else ~np.isnan(graph.label).any(axis=1)
+
+
+def training_weight(graph: GraphArrays, weights: Sequence[float]) -> float:
+    """Sum of the class weights of the labelled training vertices."""
+    labels = graph.label[has_label(graph) & (graph.split == SPLITS.index("train"))]
+    return float(np.asarray(weights, dtype=np.float64)[labels].sum())
+
+
+def require_training_labels(labels: LabelStatistics) -> None:
+    """Raise a GraphError where there is nothing to train on."""
+    if labels.labelled[SPLITS.index("train")] == 0:
+        raise GraphError(
+            "vertices.split: the training set is empty: no vertex with a label is in 'train'. Set split to 'train' "
+            "('val', 'test', or null for the others) and name both columns where the graph is made."
+        )
+
+
+def check_class_weights(task: Task, outputs: int, class_weights: Sequence[float]) -> tuple[float, ...]:
+    """Return the weights as floats; raise a ConfigurationError where they do not fit the task."""
+    weights = tuple(float(weight) for weight in class_weights)
+    if task == "regression":
+        raise ConfigurationError("class_weights: regression has no classes. Leave class_weights out.")
+    if len(weights) != outputs or not all(0 <= weight < float("inf") for weight in weights):
+        raise ConfigurationError(
+            f"class_weights: {list(weights)}, expected {outputs} finite numbers of at least 0, one per output."
+        )
+    return weights
+
+
+def loss_spec(
+    labels: LabelStatistics, task: Task, outputs: int, weights: tuple[float, ...] | None, weight_sum: float | None
+) -> LossSpec:
+    """The loss over the training vertices, with torch's reduction="mean".
+
+    Args:
+        labels: of the graph.
+        task: what is trained.
+        outputs: width of the model's output.
+        weights: checked class weights.
+        weight_sum: classification with class weights: their sum over the training vertices.
+    """
+    count = labels.labelled[SPLITS.index("train")]
+    if task == "classification":
+        return LossSpec(task, outputs, float(count if weight_sum is None else weight_sum), weights)
+    return LossSpec(task, outputs, float(count * outputs), weights)
