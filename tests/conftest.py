@@ -1,0 +1,93 @@
+"""Fixtures for every test: one Spark session, public graphs where they are, and a watch over what is left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.leaks import Snapshot
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Spark's Python workers and the processes that tests start run this interpreter on this checkout.
+os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+
+
+@pytest.fixture(scope="session", autouse=True)
+def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A temporary folder of this run alone, so that what other programs do in the machine's is no leak of ours."""
+    folder = tmp_path_factory.mktemp("temporary")
+    before = os.environ.get("TMPDIR")
+    os.environ["TMPDIR"] = tempfile.tempdir = str(folder)
+    yield folder
+    tempfile.tempdir = None
+    os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
+
+
+@pytest.fixture(scope="session")
+def spark(temporary_folder: Path) -> Iterator[SparkSession]:
+    """The one Spark session of the suite: local[2], quiet. Tests of another master start a process of their own."""
+    builder = SparkSession.builder.master("local[2]").appName("lotan-tests")
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.local.dir": str(temporary_folder / "spark"),
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.warehouse.dir": str(temporary_folder / "warehouse"),
+    }
+    if jar := os.environ.get("LOTAN_GRAPHFRAMES_JAR"):
+        settings["spark.jars"] = jar
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """Fails a test after which a process, socket, file, persisted frame or global view is there that was not before."""
+    before = Snapshot.take()
+    yield
+    leaked = before.leaks_since()
+    assert not leaked, "left behind: " + "; ".join(leaked)
+
+
+@pytest.fixture(autouse=True)
+def _graphframes_core(request: pytest.FixtureRequest) -> None:
+    """Skips tests marked `graphframes` where the session has no GraphFrames JVM core."""
+    if request.node.get_closest_marker("graphframes") is None:
+        return
+    jvm = request.getfixturevalue("spark")._jvm
+    try:
+        jvm.Thread.currentThread().getContextClassLoader().loadClass("org.graphframes.GraphFramePythonAPI")
+    except Exception as error:
+        if "ClassNotFoundException" not in str(error):
+            raise
+        pytest.skip("GraphFrames' JVM core is not on Spark's classpath: set LOTAN_GRAPHFRAMES_JAR to its jar")
+
+
+@pytest.fixture(scope="session")
+def data() -> Callable[[str], Path]:
+    """data("cora.npz"): the path of a public graph, or a skip that says where it was looked for."""
+
+    def find(name: str) -> Path:
+        folders = [Path(os.environ[key]) for key in ("LOTAN_DATA",) if os.environ.get(key)] + [
+            ROOT.parent / "shared" / "data"
+        ]
+        for folder in folders:
+            if (folder / name).exists():
+                return folder / name
+        pytest.skip(f"{name} is neither in $LOTAN_DATA nor in ../shared/data")
+
+    return find

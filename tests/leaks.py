@@ -1,0 +1,85 @@
+"""What tests must not leave behind: child processes, listening sockets, temporary files, persisted frames, views.
+
+`Snapshot.take()` before and after; what the second has and the first had not is a leak. The JVM of the shared Spark
+session and the Python daemon it forks are the suite's own.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+SHARED_MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """All that is there now, as printable names."""
+
+    found: frozenset[str]
+
+    @classmethod
+    def take(cls) -> Snapshot:
+        return cls(frozenset([*_processes(), *_sockets(), *_files(), *_frames()]))
+
+    def leaks_since(self, deadline: float = 5.0) -> list[str]:
+        """What is there beyond this snapshot, once what is on its way out has had `deadline` seconds to go."""
+        end = time.monotonic() + deadline
+        while leaked := sorted(self.take().found - self.found):
+            if time.monotonic() > end:
+                return leaked
+            threading.Event().wait(0.05)
+        return []
+
+
+def _processes() -> list[str]:
+    return [f"process {child.pid}: {line}" for child in _children() if (line := _command_line(child))]
+
+
+def _children() -> list[psutil.Process]:
+    return psutil.Process().children(recursive=True)
+
+
+def _command_line(process: psutil.Process) -> str:
+    """Empty for what is gone, or is the suite's own: Spark's JVM and daemon, and multiprocessing's tracker."""
+    try:
+        words = process.cmdline()
+    except psutil.Error:
+        return ""
+    line = " ".join(words)
+    own = (
+        "org.apache.spark.deploy.SparkSubmit",
+        "pyspark.daemon",
+        "pyspark/daemon",
+        "multiprocessing.resource_tracker",
+    )
+    return "" if any(mark in line for mark in own) else line[:200]
+
+
+def _sockets() -> list[str]:
+    connections = psutil.Process().net_connections(kind="inet")
+    return [f"listening socket {c.laddr.ip}:{c.laddr.port}" for c in connections if c.status == psutil.CONN_LISTEN]
+
+
+def _files() -> list[str]:
+    folders = [Path(tempfile.gettempdir()), SHARED_MEMORY]
+    return [f"file {path}" for folder in folders if folder.is_dir() for path in folder.glob("*lotan*")]
+
+
+def _frames() -> list[str]:
+    context = SparkContext._active_spark_context
+    session = SparkSession._instantiatedSession
+    if context is None or session is None:
+        return []
+    shared = session._jsparkSession.sharedState()
+    frames = [f"persisted RDD {key}" for key in context._jsc.getPersistentRDDs()]
+    views = shared.globalTempViewManager().listViewNames("*").mkString(",")
+    frames += [f"global temporary view {name}" for name in views.split(",") if name]
+    return frames if shared.cacheManager().isEmpty() else [*frames, "a cached DataFrame"]
