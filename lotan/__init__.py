@@ -1,0 +1,70 @@
+"""Lotan: exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.
+
+    graph = lotan.Graph.read("digits")
+    model = lotan.nn.GCN(in_channels=graph.width, hidden_channels=64, num_layers=2, out_channels=graph.outputs)
+    run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
+
+What is named here is public. It is imported at first use, so that `import lotan` and `lotan --help` load neither torch nor
+Spark.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError, ModelError
+from lotan.rooms import check_rooms
+
+check_rooms()  # before the first import of either, for its message is the better one
+
+from messenger.errors import MessengerError  # noqa: E402
+from planner.errors import PlanError  # noqa: E402
+
+if TYPE_CHECKING:
+    from lotan import datasets, nn
+    from lotan.graph import Graph
+    from lotan.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.trainer import Trainer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SGD",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "ConfigurationError",
+    "EngineError",
+    "Graph",
+    "GraphError",
+    "LotanError",
+    "MessengerError",
+    "ModelError",
+    "PlanError",
+    "Trainer",
+    "__version__",
+    "datasets",
+    "nn",
+]
+
+_MODULES = {"datasets", "nn"}
+_PLACES = {
+    "Graph": "lotan.graph",
+    "Trainer": "lotan.trainer",
+    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What is not imported yet (PEP 562)."""
+    if name in _MODULES:
+        return import_module(f"lotan.{name}")
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'lotan' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """All public names, imported or not."""
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,158 @@
+"""Options that several commands share, and what they make: a graph, a model, a Trainer."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+    from lotan.trainer import Trainer
+
+ENGINES = ("auto", "rows", "local")
+OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
+AGGREGATES = ("mean", "max", "sum")
+
+
+def number(kind: type[int] | type[float], least: float, below: float = float("inf")) -> Callable[[str], float]:
+    """An argparse type: a number from `least` on, under `below`."""
+
+    def parse(text: str) -> float:
+        value = kind(text)
+        if not least <= value < below:
+            limit = "" if below == float("inf") else f" and less than {below:g}"
+            raise argparse.ArgumentTypeError(f"{text} is not at least {least:g}{limit}")
+        return value
+
+    parse.__name__ = "whole number" if kind is int else "number"  # argparse: "invalid whole number value: 'x'"
+    return parse
+
+
+def add_graph_options(parser: argparse.ArgumentParser) -> None:
+    """--graph and what says how to read it."""
+    group = parser.add_argument_group("graph")
+    group.add_argument(
+        "--graph",
+        required=True,
+        metavar="PATH|NAME",
+        help="a directory with vertices.parquet and edges.parquet, an .npz file, or a name that `lotan datasets` lists",
+    )
+    group.add_argument("--undirected", action="store_true", help="add the reverse of every edge once (default: no)")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    """What the model is."""
+    group = parser.add_argument_group("model")
+    group.add_argument(
+        "--model",
+        default="gcn",
+        metavar="gcn|sage|gin|gat|mlp|MODULE:FACTORY",
+        help="a stock model, or your own: FACTORY in the Python module MODULE is called with those of in_channels,\n"
+        "out_channels, hidden_channels, num_layers, dropout, heads, aggr that it has parameters for (default: gcn)",
+    )
+    group.add_argument("--layers", type=number(int, 1), default=2, metavar="N", help="number of layers (default: 2)")
+    group.add_argument("--hidden", type=number(int, 1), default=64, metavar="N", help="hidden channels (default: 64)")
+    group.add_argument(
+        "--dropout", type=number(float, 0, 1), default=0.5, metavar="P", help="dropout probability (default: 0.5)"
+    )
+    group.add_argument("--heads", type=number(int, 1), metavar="N", help="attention heads, gat only (default: 1)")
+    group.add_argument("--aggr", choices=AGGREGATES, help="aggregation, sage only (default: mean)")
+
+
+def add_plan_options(parser: argparse.ArgumentParser) -> None:
+    """Where and how it runs."""
+    group = parser.add_argument_group("plan and engine")
+    group.add_argument(
+        "--engine",
+        default="auto",
+        metavar="auto|rows|local",
+        help="rows: Spark and DL workers; local: this process, no Spark;\n"
+        "auto: local if the graph is not in Spark and its memory fits (default: auto)",
+    )
+    group.add_argument(
+        "--plan",
+        choices=("auto", "general"),
+        default="auto",
+        help="general: collect neighbourhoods and run all of the model in the DL Engine;\n"
+        "auto: push what it can down into the Graph Engine (default: auto)",
+    )
+    group.add_argument(
+        "--disable",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="switch a rewrite rule off by name; may be repeated",
+    )
+    group.add_argument(
+        "--no-rgb",
+        action="store_true",
+        help="do without Reverse Graph Backpropagation: one gradient per edge crosses partitions (an ablation)",
+    )
+    group.add_argument(
+        "--workers", type=number(int, 1), metavar="N", help="DL worker processes, rows only (default: one per core)"
+    )
+    group.add_argument(
+        "--partitions",
+        type=number(int, 1),
+        metavar="N",
+        help="partitions of the graph, rows only (default: by its size)",
+    )
+    group.add_argument(
+        "--seed", type=number(int, 0), default=0, metavar="N", help="of weights and dropout (default: 0)"
+    )
+    group.add_argument(
+        "--master",
+        metavar="URL",
+        help="Spark master, such as local[4] or spark://host:7077 (default: spark-submit's, or local[*])",
+    )
+
+
+def add_training_options(parser: argparse.ArgumentParser) -> None:
+    """How it is trained."""
+    group = parser.add_argument_group("training")
+    group.add_argument("--epochs", type=number(int, 1), default=200, metavar="N", help="at most (default: 200)")
+    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="with torch's semantics (default: adam)")
+    group.add_argument("--lr", type=number(float, 0), default=0.01, metavar="X", help="learning rate (default: 0.01)")
+    group.add_argument(
+        "--weight-decay", type=number(float, 0), default=5e-4, metavar="X", help="on all parameters (default: 5e-4)"
+    )
+    group.add_argument(
+        "--patience",
+        type=number(int, 1),
+        metavar="N",
+        help="stop after N evaluations without a better validation metric, and restore the best weights\n(default: do not)",
+    )
+    group.add_argument(
+        "--eval-every",
+        type=number(int, 0),
+        default=1,
+        metavar="N",
+        help="evaluate every N epochs; 0: only at the end (default: 1)",
+    )
+
+
+def read_graph(options: argparse.Namespace) -> Graph:
+    """The graph that --graph names."""
+    from lotan.graph import Graph
+
+    return Graph.read(options.graph, undirected=options.undirected)
+
+
+def make_trainer(options: argparse.Namespace, graph: Graph, model: Any, **more: Any) -> Trainer:
+    """A Trainer for the plan options, and for the training options where the command has them."""
+    from lotan.trainer import Trainer
+
+    return Trainer(
+        model,
+        graph,
+        engine=options.engine,
+        plan=options.plan,
+        disable=tuple(options.disable),
+        rgb=not options.no_rgb,
+        workers=options.workers,
+        partitions=options.partitions,
+        seed=options.seed,
+        master=options.master,
+        **more,
+    )

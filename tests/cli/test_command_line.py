@@ -1,0 +1,164 @@
+"""The `lotan` command as a user meets it: help, exit statuses, one clear line for an error."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+import lotan
+from lotan.cli import COMMANDS, main
+from lotan.cli.models import Recipe, load_model, save_model
+
+# The names that other tools are written against.
+TRAIN_OPTIONS = [
+    "--graph",
+    "--model",
+    "--layers",
+    "--hidden",
+    "--dropout",
+    "--heads",
+    "--aggr",
+    "--lr",
+    "--weight-decay",
+    "--optimizer",
+    "--epochs",
+    "--patience",
+    "--eval-every",
+    "--engine",
+    "--plan",
+    "--disable",
+    "--no-rgb",
+    "--workers",
+    "--partitions",
+    "--seed",
+    "--master",
+    "--checkpoint-dir",
+    "--resume",
+    "--report",
+    "--save",
+    "--quiet",
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main([command, "--help"])
+    assert exited.value.code == 0
+    assert f"usage: lotan {command}" in capsys.readouterr().out
+
+
+def test_train_has_the_agreed_options(capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    shown = capsys.readouterr().out
+    assert [option for option in TRAIN_OPTIONS if option not in shown] == []
+
+
+@pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"]])
+def test_help_loads_neither_torch_nor_spark(words):
+    script = (
+        "import sys, lotan.cli\n"
+        f"try: lotan.cli.main({words})\n"
+        "except SystemExit: pass\n"
+        "print('LOADED', sorted({'torch', 'pyspark', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert "LOADED []" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--graph", "no-such-graph"], "no-such-graph"),
+        (["--graph", "digits", "--model", "gnc"], "unknown model 'gnc'"),
+        (["--graph", "digits", "--model", "no_such_module:make"], "no_such_module"),
+        (["--graph", "digits", "--model", "gcn", "--heads", "4"], "--heads 4 is for --model gat"),
+        (["--graph", "digits", "--engine", "spork"], "spork"),
+        (["--graph", "digits", "--disable", "push_up"], "push_up"),
+        (["--graph", "digits", "--resume"], "--checkpoint-dir"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
+    assert main(["train", *words]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("lotan: ")
+    assert expected in shown
+    assert "Traceback" not in shown
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train"], "--graph"),
+        (["train", "--graph", "digits", "--epochs", "0"], "0 is not at least 1"),
+        (["train", "--graph", "digits", "--dropout", "1"], "less than 1"),
+        (["train", "--graph", "digits", "--lr", "fast"], "invalid number value: 'fast'"),
+        (["trian"], "invalid choice"),
+    ],
+)
+def test_wrong_usage_is_status_2(words, expected, capsys):
+    with pytest.raises(SystemExit) as exited:
+        main(words)
+    assert exited.value.code == 2
+    assert expected in capsys.readouterr().err
+
+
+def test_train_writes_report_and_model_that_predict_reads(tmp_path, capsys):
+    pandas = pytest.importorskip("pandas")
+    report, model, out = tmp_path / "report.json", tmp_path / "model", tmp_path / "predictions.parquet"
+    common = ["--graph", "digits", "--engine", "local"]
+    trained = ["--epochs", "3", "--eval-every", "0", "--report", str(report), "--save", str(model)]
+    assert main(["train", *common, *trained]) == 0
+    assert "test  " in capsys.readouterr().out
+    assert main(["predict", *common, "--model-dir", str(model), "--out", str(out)]) == 0
+    predictions = pandas.read_parquet(out)
+    written = json.loads(report.read_text())
+    assert list(predictions.columns) == ["id", "prediction", "probability"]
+    assert len(predictions) == written["graph"]["vertices"]
+    assert len(written["epochs"]) == 3
+
+
+def test_quiet_prints_nothing(capfd):
+    assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", "--quiet"]) == 0
+    shown = capfd.readouterr()
+    assert shown.out == ""
+    assert "epoch" not in shown.err
+
+
+def test_explain_prints_text_and_json(capsys):
+    assert main(["explain", "--graph", "digits", "--engine", "local"]) == 0
+    assert "push_down" in capsys.readouterr().out
+    assert main(["explain", "--graph", "digits", "--engine", "local", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)
+
+
+def test_datasets_lists_the_built_in_one(capsys):
+    assert main(["datasets"]) == 0
+    assert "digits" in capsys.readouterr().out
+
+
+def test_own_factory_gets_only_what_it_asks_for(tmp_path, monkeypatch):
+    (tmp_path / "own_model.py").write_text(
+        "import torch\ndef make(in_channels, out_channels): return torch.nn.Linear(in_channels, out_channels)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    recipe = Recipe("own_model:make", {"in_channels": 3, "out_channels": 2, "dropout": 0.5})
+    assert recipe.make().weight.shape == (2, 3)
+
+
+def test_saved_model_comes_back(tmp_path):
+    recipe = Recipe("gcn", {"in_channels": 5, "hidden_channels": 4, "num_layers": 2, "out_channels": 3, "dropout": 0.0})
+    model = recipe.make(seed=1)
+    save_model(tmp_path, recipe, model)
+    loaded = load_model(tmp_path).state_dict()
+    assert loaded.keys() == model.state_dict().keys()
+    assert all(loaded[name].equal(value) for name, value in model.state_dict().items())
+
+
+def test_directory_without_a_model_is_named(tmp_path):
+    with pytest.raises(lotan.ConfigurationError, match=str(tmp_path)):
+        load_model(tmp_path)

@@ -1,0 +1,80 @@
+"""Ctrl-C ends a command within two seconds, also where Python cannot get a word in."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+# Ignoring KeyboardInterrupt stands for a call that does not come back.
+STUBBORN = """
+import subprocess, sys, threading
+from lotan.cli.interrupt import exit_soon_after_interrupt
+with exit_soon_after_interrupt(130, grace=0.5):
+    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); input()"],
+                             stdin=subprocess.PIPE)
+    print(child.pid, flush=True)
+    while True:
+        try:
+            threading.Event().wait(60)
+        except KeyboardInterrupt:
+            pass
+"""
+ORDERLY = """
+import threading
+from lotan.cli.interrupt import exit_soon_after_interrupt
+try:
+    with exit_soon_after_interrupt(130):
+        print(0, flush=True)
+        threading.Event().wait(60)
+except KeyboardInterrupt:
+    print("closed", flush=True)
+"""
+
+
+@pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
+def test_stubborn_command_and_its_children_are_ended(received):
+    with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as command:
+        child = int(command.stdout.readline())
+        command.send_signal(received)
+        assert command.wait(timeout=10) == 130
+        psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=5)
+        assert not psutil.pid_exists(child)
+
+
+@pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
+def test_orderly_command_ends_by_itself(received):
+    with subprocess.Popen([sys.executable, "-c", ORDERLY], stdout=subprocess.PIPE, text=True) as command:
+        command.stdout.readline()
+        command.send_signal(received)
+        assert command.communicate(timeout=10)[0] == "closed\n"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["local", pytest.param("rows", marks=pytest.mark.spark)])
+def test_training_stops_within_two_seconds_and_leaves_nothing(engine, tmp_path):
+    words = [sys.executable, "-m", "lotan", "train", "--graph", "digits", "--epochs", "100000", "--engine", engine]
+    words += ["--eval-every", "0", "--master", "local[2]"]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as command:
+        _wait_for_an_epoch(command)
+        started = psutil.Process(command.pid).children(recursive=True)
+        pressed = time.monotonic()
+        os.kill(command.pid, signal.SIGINT)
+        command.communicate(timeout=20)
+        assert command.returncode == 130
+        assert time.monotonic() - pressed < 2.0 + 1.0  # one second for a loaded machine
+    _, alive = psutil.wait_procs(started, timeout=10)
+    assert alive == []
+
+
+def _wait_for_an_epoch(command: subprocess.Popen) -> None:
+    """Reads the plain progress lines; pytest's timeout is the deadline."""
+    for line in command.stderr:
+        if line.startswith("epoch 2/"):
+            return
+    pytest.fail("training ended before its second epoch")
