@@ -1,7 +1,7 @@
 """Lotan: exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.
 
     graph = lotan.Graph.read("digits")
-    model = lotan.nn.GCN(in_channels=graph.width, hidden_channels=64, num_layers=2, out_channels=graph.outputs)
+    model = lotan.nn.GCN(in_channels=64, hidden_channels=64, num_layers=2, out_channels=10)
     run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
 
 What is named here is public. It is imported at first use, so that `import lotan` and `lotan --help` load neither torch nor
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from lotan import datasets, nn
     from lotan.graph import Graph
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.settings import TrainerConfig
+    from lotan.trained_model import TrainedModel, load
     from lotan.trainer import Trainer
 
 __version__ = "0.1.0"
@@ -42,9 +44,12 @@ __all__ = [
     "MessengerError",
     "ModelError",
     "PlanError",
+    "TrainedModel",
     "Trainer",
+    "TrainerConfig",
     "__version__",
     "datasets",
+    "load",
     "nn",
 ]
 
@@ -52,6 +57,8 @@ _MODULES = {"datasets", "nn"}
 _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.trainer",
+    "TrainerConfig": "lotan.settings",
+    **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
 }
 

@@ -11,8 +11,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """List what --graph takes by name."""
-    from lotan.datasets import list_datasets
+    from lotan.datasets import available
 
-    for dataset in list_datasets():
-        print(dataset)
+    for dataset in available():
+        print(f"{dataset.name:<16}{dataset.size:<20}{dataset.place}")
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lotan.cli.options import add_graph_options, add_model_options, add_plan_options, make_trainer, read_graph
+from lotan.cli.options import add_graph_options, add_model_options, add_plan_options, plan_settings, read_graph
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -17,10 +17,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan."""
-    from lotan.cli.models import Recipe
+    from lotan.cli.models import make_model
+    from lotan.trainer import Trainer
 
     graph = read_graph(options)
-    model = Recipe.from_options(options, graph.width, graph.outputs).make(options.seed)
-    with make_trainer(options, graph, model) as trainer:
-        print(trainer.explain(format=options.format))
+    model = make_model(options, graph.statistics.width, graph.labels.outputs)
+    print(Trainer(model, graph, **plan_settings(options)).explain(format=options.format))
     return 0

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they make: a graph, a model, a Trainer."""
+"""Options that several commands share, and what they make."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-    from lotan.trainer import Trainer
 
 ENGINES = ("auto", "rows", "local")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
@@ -139,20 +138,17 @@ def read_graph(options: argparse.Namespace) -> Graph:
     return Graph.read(options.graph, undirected=options.undirected)
 
 
-def make_trainer(options: argparse.Namespace, graph: Graph, model: Any, **more: Any) -> Trainer:
-    """A Trainer for the plan options, and for the training options where the command has them."""
-    from lotan.trainer import Trainer
-
-    return Trainer(
-        model,
-        graph,
-        engine=options.engine,
-        plan=options.plan,
-        disable=tuple(options.disable),
-        rgb=not options.no_rgb,
-        workers=options.workers,
-        partitions=options.partitions,
-        seed=options.seed,
-        master=options.master,
-        **more,
-    )
+def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The plan options as settings of a Trainer."""
+    return {
+        "engine": options.engine,
+        "plan": options.plan,
+        "disable": tuple(options.disable),
+        "rgb": not options.no_rgb,
+        "workers": options.workers,
+        "partitions": options.partitions,
+        "router": options.router,
+        "keys": options.keys,
+        "seed": options.seed,
+        "master": options.master,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from lotan.cli.options import add_graph_options, add_plan_options, make_trainer, read_graph
+from lotan.cli.options import add_graph_options, add_plan_options, plan_settings, read_graph
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -14,19 +14,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out",
         default="predictions.parquet",
-        metavar="FILE",
-        help="a Parquet file with the columns id, prediction, probability (default: predictions.parquet)",
+        metavar="PATH",
+        help="Parquet with the columns id, prediction and, but for regression, probability;\n"
+        "a folder of part files from the rows engine (default: predictions.parquet)",
     )
     add_plan_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
     """Predict every vertex."""
-    from lotan.cli.models import load_model
+    from lotan.trained_model import load
 
-    graph = read_graph(options)
-    with make_trainer(options, graph, load_model(options.model_dir)) as trainer:
-        predictions = trainer.predict()
-    predictions.to_parquet(options.out, index=False)
-    print(f"{len(predictions)} predictions in {options.out}")
+    load(options.model_dir).write_predictions(read_graph(options), options.out, **plan_settings(options))
+    print(f"predictions written to {options.out}")
     return 0

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
-import lotan
 from lotan.cli import COMMANDS, main
-from lotan.cli.models import Recipe, load_model, save_model
+from lotan.cli.models import make_model
 
 # The names that other tools are written against.
 TRAIN_OPTIONS = [
@@ -146,19 +146,11 @@ def test_own_factory_gets_only_what_it_asks_for(tmp_path, monkeypatch):
         "import torch\ndef make(in_channels, out_channels): return torch.nn.Linear(in_channels, out_channels)\n"
     )
     monkeypatch.chdir(tmp_path)
-    recipe = Recipe("own_model:make", {"in_channels": 3, "out_channels": 2, "dropout": 0.5})
-    assert recipe.make().weight.shape == (2, 3)
+    options = SimpleNamespace(model="own_model:make", hidden=8, layers=2, dropout=0.5, heads=None, aggr=None, seed=0)
+    assert make_model(options, in_channels=3, out_channels=2).weight.shape == (2, 3)
 
 
-def test_saved_model_comes_back(tmp_path):
-    recipe = Recipe("gcn", {"in_channels": 5, "hidden_channels": 4, "num_layers": 2, "out_channels": 3, "dropout": 0.0})
-    model = recipe.make(seed=1)
-    save_model(tmp_path, recipe, model)
-    loaded = load_model(tmp_path).state_dict()
-    assert loaded.keys() == model.state_dict().keys()
-    assert all(loaded[name].equal(value) for name, value in model.state_dict().items())
-
-
-def test_directory_without_a_model_is_named(tmp_path):
-    with pytest.raises(lotan.ConfigurationError, match=str(tmp_path)):
-        load_model(tmp_path)
+def test_factory_that_makes_no_module_is_named(tmp_path, monkeypatch):
+    (tmp_path / "no_model.py").write_text("def make(): return 7\n")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--graph", "digits", "--model", "no_model:make"]) == 2
