@@ -1,0 +1,5 @@
+import sys
+
+from lotan.cli import main
+
+sys.exit(main(["train", *sys.argv[1:]]))
