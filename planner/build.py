@@ -92,13 +92,17 @@ def _dropout(call: Call, values: Values, ordinal: int) -> Node:
 def _edges(argument: Argument, call: Call) -> EdgeSet:
     if argument == "graph" or argument == "self_loops":
         return argument  # type: ignore[return-value]  # mypy does not narrow a union member by comparison
-    raise PlanError(f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops'")
+    raise PlanError(
+        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected 'graph' or 'self_loops'"
+    )
 
 
 def _scatter(call: Call, values: Values, ordinal: int) -> Node:
     x, end, edges = call.arguments
     if end not in ("source", "destination"):
-        raise PlanError(f"{call.op} ({call.where or call.layer}) names the end {end!r}; expected 'source' or 'destination'")
+        raise PlanError(
+            f"{call.op} ({call.where or call.layer}) names the end {end!r}; expected 'source' or 'destination'"
+        )
     return Scatter(_node(x, values, call), str(end), _edges(edges, call), call.layer)
 
 
@@ -120,7 +124,9 @@ def _edge_weight(call: Call, values: Values, ordinal: int) -> Node:
 def _vertex_input(call: Call, values: Values, ordinal: int) -> Node:
     name = call.arguments[0]
     if name not in STATIC_COLUMNS:
-        raise PlanError(f"{call.op} ({call.where or call.layer}) names the column {name!r}; expected one of {STATIC_COLUMNS}")
+        raise PlanError(
+            f"{call.op} ({call.where or call.layer}) names the column {name!r}; expected one of {STATIC_COLUMNS}"
+        )
     return StaticColumn(str(name), call.type)
 
 

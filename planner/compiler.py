@@ -1,6 +1,6 @@
 """The planner's entry: two specs of a model to a plan, stage by stage.
 
-    spec -> logical -> rewritten -> stages and forward steps -> steps of the epoch -> plan
+spec -> logical -> rewritten -> stages and forward steps -> steps of the epoch -> plan
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from planner.build import build
 from planner.differentiate import differentiate, mark_gradients
 from planner.errors import PlanError
-from planner.lower import OUTPUT, Forward, insert_collects, lower, static_columns
+from planner.lower import OUTPUT, Forward, insert_collects, lower, makes, static_columns
 from planner.nodes import Node
 from planner.optimizer import Rewritten, optimize
 from planner.physical import Column, PipeStep, Plan, Step
@@ -44,9 +44,12 @@ class Planned:
     evaluation: Rewritten
     statistics: Statistics
     options: Options
+    dropped: int = 0  # backward steps and outputs that drop_dead_gradients removed
 
 
-def compile_plan(train: Spec, evaluate: Spec, loss: LossSpec, statistics: Statistics, options: Options | None = None) -> Planned:
+def compile_plan(
+    train: Spec, evaluate: Spec, loss: LossSpec, statistics: Statistics, options: Options | None = None
+) -> Planned:
     """Plan the training, evaluation and prediction of a model.
 
     Args:
@@ -67,9 +70,13 @@ def compile_plan(train: Spec, evaluate: Spec, loss: LossSpec, statistics: Statis
     fuse = fuse_apply.__name__ not in disabled
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
-    plan = _plan(forward, inference, rewritten, evaluation, options, disabled)
+    naive = differentiate(forward, options.rgb)
+    steps = naive if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive, forward.stages)
+    plan = _plan(forward, inference, steps, rewritten, evaluation, options)
     validate(plan)
-    return Planned(plan, logical, rewritten, evaluation, statistics, options)
+    return Planned(
+        plan, logical, rewritten, evaluation, statistics, options, _columns_made(naive) - _columns_made(steps)
+    )
 
 
 def _disabled(options: Options) -> frozenset[str]:
@@ -89,12 +96,18 @@ def _check_output(root: Node, loss: LossSpec) -> None:
         raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
 
 
+def _columns_made(steps: tuple[Step, ...]) -> int:
+    return sum(len(makes(step)) for step in steps)
+
+
 def _plan(
-    forward: Forward, inference: Forward, rewritten: Rewritten, evaluation: Rewritten, options: Options, disabled: frozenset[str]
+    forward: Forward,
+    inference: Forward,
+    steps: tuple[Step, ...],
+    rewritten: Rewritten,
+    evaluation: Rewritten,
+    options: Options,
 ) -> Plan:
-    steps = differentiate(forward, options.rgb)
-    if drop_dead_gradients.__name__ not in disabled:
-        steps = drop_dead_gradients(steps, forward.stages)
     trainable = [parameter.name for stage in forward.stages for parameter in stage.parameters if parameter.trainable]
     columns = {column.name: column for root in (rewritten.root, evaluation.root) for column in static_columns(root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
@@ -110,7 +123,9 @@ def _plan(
     )
 
 
-def _last_as(steps: tuple[Step, ...], mode: Literal["evaluate", "predict"], loss: LossSpec | None = None) -> tuple[Step, ...]:
+def _last_as(
+    steps: tuple[Step, ...], mode: Literal["evaluate", "predict"], loss: LossSpec | None = None
+) -> tuple[Step, ...]:
     """The same pass with another end."""
     last = steps[-1]
     assert isinstance(last, PipeStep)  # the last stage, see planner.lower

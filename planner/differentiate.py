@@ -14,7 +14,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from planner.lower import Forward
-from planner.physical import CollectStep, Column, GatherStep, Gradients, Mode, PipeStep, PropagateStep, Stage, StageInput, Step
+from planner.physical import (
+    CollectStep,
+    Column,
+    GatherStep,
+    Gradients,
+    Mode,
+    PipeStep,
+    PropagateStep,
+    Stage,
+    StageInput,
+    Step,
+)
 from planner.spec import STATIC_COLUMNS
 
 CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
@@ -74,7 +85,9 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
         else:
             backward.gradients.setdefault(value.column, []).append(column.name)
     mode: Mode = "turn" if step.mode == "turn" else "backward"
-    backward.add(replace(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions)))
+    backward.add(
+        replace(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions))
+    )
 
 
 def _gradient_name(value: StageInput, stage: Stage) -> str:

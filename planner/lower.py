@@ -100,7 +100,9 @@ def static_values(order: list[Node]) -> set[Node]:
     """Vertex values computed from static columns and constants alone: no parameter, random number or neighbour."""
     static: set[Node] = set()
     for node in order:
-        if isinstance(node, StaticColumn) or (isinstance(node, Apply) and node.children and static.issuperset(node.children)):
+        if isinstance(node, StaticColumn) or (
+            isinstance(node, Apply) and node.children and static.issuperset(node.children)
+        ):
             static.add(node)
     return static
 
@@ -223,7 +225,9 @@ def _call(node: Node, cut: _Cut) -> Call:
         case Scatter():
             return Call(name, "lotan.scatter", (_ref(node.x, cut), node.end, node.edges), output, layer=node.layer)
         case Aggregate():
-            return Call(name, "lotan.aggregate", (_ref(node.message, cut), node.kind, node.edges), output, layer=node.layer)
+            return Call(
+                name, "lotan.aggregate", (_ref(node.message, cut), node.kind, node.edges), output, layer=node.layer
+            )
         case EdgeSoftmax():
             return Call(name, "lotan.edge_softmax", (_ref(node.scores, cut), node.edges), output, layer=node.layer)
         case EdgeWeight():
@@ -310,4 +314,3 @@ def static_columns(root: Node) -> tuple[Column, ...]:
     """The graph's columns that a forward graph reads."""
     found = (node for node in topological(root) if isinstance(node, StaticColumn))
     return tuple(Column(node.name, node.output.shape, node.output.dtype, static=True) for node in found)
-

@@ -286,4 +286,3 @@ def consumers(*roots: Node) -> dict[Node, list[Node]]:
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:
     """The row-valued inputs of an operator: parameters and values computed from them are left out."""
     return tuple(child for child in node.children if child.output.rows != "none")
-

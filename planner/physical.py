@@ -72,7 +72,9 @@ class Stage:
     parameters: tuple[ParameterSpec, ...]  # those its calls read
     calls: tuple[Call, ...]
     outputs: tuple[StageOutput, ...]
-    loss: LossSpec | None = None  # only the last stage: its single output is the model's, compared with "label" where "split" says
+    loss: LossSpec | None = (
+        None  # only the last stage: its single output is the model's, compared with "label" where "split" says
+    )
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
 
 
@@ -150,7 +152,9 @@ class Plan:
     static_columns: tuple[Column, ...]  # the graph's columns that some step or stage reads
     trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
-    source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row ("per_edge": no RGB)
+    source_gradients: Literal["summed", "per_edge"] = (
+        "summed"  # what a stage returns for a collected row ("per_edge": no RGB)
+    )
 
     def stage(self, name: str) -> Stage:
         """The stage of that name; KeyError if there is none."""

@@ -37,9 +37,11 @@ def _check_steps(steps: tuple[Step, ...], static: set[str]) -> None:
 def _check_stage(stage: Stage) -> None:
     known = {value.value for value in stage.inputs} | {parameter.name for parameter in stage.parameters}
     for call in stage.calls:
-        if unknown := {ref.name for ref in references((*call.arguments, *(value for _, value in call.keywords)))} - known:
+        if (
+            unknown := {ref.name for ref in references((*call.arguments, *(value for _, value in call.keywords)))}
+            - known
+        ):
             raise PlanError(f"{call.op} in stage {stage.name} reads {sorted(unknown)}, which nothing before it makes")
         known.add(call.output)
     if unknown := {output.value for output in stage.outputs} - known:
         raise PlanError(f"stage {stage.name} yields {sorted(unknown)}, which it does not compute")
-

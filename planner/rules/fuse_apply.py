@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from planner.nodes import GRAPH_OPERATORS, Node, StaticColumn
 
 
-def fuse_apply(stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]]) -> dict[Node, int]:
+def fuse_apply(
+    stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]]
+) -> dict[Node, int]:
     """g(f(x)) in one round trip: rows are piped once between two graph operators, not once per operator.
 
     The stage of an operator becomes the number of graph operators on its longest path from the inputs; operators of

@@ -59,7 +59,12 @@ def _copied_source(message: Node) -> tuple[Node, bool] | None:
 
 def _is_weight(node: Node) -> bool:
     """Whether a factor is the edge's weight, perhaps with dimensions of size 1 added for broadcasting."""
-    while isinstance(node, Apply) and node.op in RESHAPES and isinstance(node.arguments[0], Node) and node.output.width == 1:
+    while (
+        isinstance(node, Apply)
+        and node.op in RESHAPES
+        and isinstance(node.arguments[0], Node)
+        and node.output.width == 1
+    ):
         node = node.arguments[0]
     return isinstance(node, EdgeWeight)
 

@@ -1,0 +1,74 @@
+"""What a plan moves and keeps, in rows and bytes: enough to choose an engine and to read a plan by.
+
+Upper estimates from sizes alone; seconds are not estimated.
+"""
+
+from __future__ import annotations
+
+from planner.physical import CollectStep, Column, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.spec import EdgeSet, Statistics
+
+BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
+CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
+KEPT_PER_CALL = 2  # a call keeps its output for backward, and backward makes a gradient of the same size
+
+
+def step_rows(step: Step, statistics: Statistics) -> int:
+    """Rows that a step hands on: vertices, or edges where neighbourhoods are collected one by one."""
+    match step:
+        case CollectStep():
+            return statistics.edge_count(step.edges)
+        case GatherStep():
+            return statistics.vertices
+    return statistics.vertices
+
+
+def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
+    """Bytes of what a step hands on."""
+    match step:
+        case PropagateStep() | GatherStep():
+            return statistics.vertices * row_bytes(step.output)
+        case PipeStep():
+            return statistics.vertices * sum(row_bytes(column) for column in step.outputs)
+        case CollectStep():
+            widths = {column.name: row_bytes(column) for column in columns(plan)}
+            return statistics.edge_count(step.edges) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
+
+
+def row_bytes(column: Column) -> int:
+    """Bytes of one row."""
+    return column.width * BYTES[column.dtype]
+
+
+def columns(plan: Plan) -> list[Column]:
+    """Every column of a plan, static ones included."""
+    made = [column for steps in (plan.train, plan.predict) for step in steps for column in _made(step)]
+    return [*plan.static_columns, *made]
+
+
+def _made(step: Step) -> tuple[Column, ...]:
+    match step:
+        case PipeStep():
+            return step.outputs
+        case CollectStep():
+            return ()
+    return (step.output,)
+
+
+def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:
+    """Peak memory of training in one process: static columns, both directions of the edges, and all that backward needs."""
+    static = sum(row_bytes(column) for column in plan.static_columns)
+    kept, messages = 0, 0
+    for stage in plan.stages:
+        for call in stage.calls:
+            if call.type.rows == "vertex":
+                kept += KEPT_PER_CALL * call.type.width * BYTES.get(call.type.dtype, 8)
+            elif call.type.rows == "edge" and call.type.edges is not None:
+                edges = statistics.edge_count(call.type.edges)
+                messages += KEPT_PER_CALL * edges * call.type.width * BYTES.get(call.type.dtype, 8)
+    sparse = sum(2 * CSR_BYTES_PER_EDGE * statistics.edge_count(edges) for edges in _edge_sets(plan))
+    return statistics.vertices * (static + kept) + messages + sparse
+
+
+def _edge_sets(plan: Plan) -> set[EdgeSet]:
+    return {step.edges for step in (*plan.train, *plan.evaluate) if isinstance(step, (PropagateStep, CollectStep))}

@@ -1,0 +1,137 @@
+"""An operator graph as indented text: one operator a line, the output first, its inputs below it.
+
+An operator with one input stands right above it; where there are several, each is indented. What is read more than once
+is printed once, as r0, r1 ..., and named where it is read; `_` stands for the input that follows on the next line.
+"""
+
+from __future__ import annotations
+
+from planner.nodes import (
+    GRAPH_OPERATORS,
+    Aggregate,
+    Apply,
+    Collect,
+    Dropout,
+    EdgeSoftmax,
+    EdgeWeight,
+    Node,
+    OnParameters,
+    Parameter,
+    Propagate,
+    Scatter,
+    StaticColumn,
+    consumers,
+    topological,
+)
+
+WIDTH = 100  # of a line
+RIGHT = 30  # of those, the column of engine, shape and size
+
+
+def tree(root: Node) -> list[str]:
+    """The lines of an operator graph."""
+    readers = consumers(root)
+    shared = [node for node in topological(root) if len(readers[node]) > 1 and row_inputs(node)]
+    names = {node: f"r{index}" for index, node in enumerate(node for node in shared if has_line(node))}
+    lines: list[str] = []
+    for node, name in names.items():
+        lines += _subtree(node, names, f"{name} := ")
+    return lines if root in names else lines + _subtree(root, names, "")
+
+
+def _subtree(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
+    """Lines of a node and what is below it, without recursion: models may be hundreds of operators deep."""
+    lines: list[str] = []
+    stack = [(top, 0)]
+    while stack:
+        node, depth = stack.pop()
+        inline = {child: _inline(child, names) for child in row_inputs(node)}
+        below = [child for child, text in inline.items() if text is None]
+        operands = [text or "_" for text in inline.values()] if len(below) < len(inline) else []
+        lines.append(aligned("  " * depth + prefix + label(node, operands), engine(node), shape(node)))
+        prefix = ""
+        stack.extend((child, depth + (len(below) > 1)) for child in reversed(below))
+    return lines
+
+
+def _inline(node: Node, names: dict[Node, str]) -> str | None:
+    """How a node is written inside its reader's line, or None if it has lines of its own."""
+    if node in names:
+        return names[node]
+    if isinstance(node, StaticColumn):
+        return node.name
+    return f"weight of {node.edges}" if isinstance(node, EdgeWeight) else None
+
+
+def has_line(node: Node) -> bool:
+    """Whether a node has rows: parameters and what is computed from them appear in their reader's line."""
+    return not isinstance(node, (Parameter, OnParameters))
+
+
+def row_inputs(node: Node) -> list[Node]:
+    """The inputs of a node that have rows, each once."""
+    return [child for child in dict.fromkeys(node.children) if has_line(child)]
+
+
+def label(node: Node, operands: list[str] | None = None) -> str:
+    """`Name(field=value, ...)` of one operator; `operands` are inputs to write inside it."""
+    fields = [*_fields(node), *(operands or [])]
+    name = "Column" if isinstance(node, StaticColumn) else type(node).__name__
+    return f"{name}({', '.join(fields)})"
+
+
+def _fields(node: Node) -> list[str]:
+    match node:
+        case StaticColumn():
+            return [node.name]
+        case Apply():
+            return [_operator(node.op), *_parameters(node)]
+        case Dropout():
+            return [f"p={node.p:g}", f"key={node.key}"]
+        case Scatter():
+            return [f"end={node.end}", f"edges={node.edges}", *_layer(node.layer)]
+        case Aggregate():
+            return [f"kind={node.kind}", f"edges={node.edges}", *_layer(node.layer)]
+        case Propagate():
+            return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
+        case EdgeSoftmax() | Collect():
+            return [f"edges={node.edges}", *_layer(node.layer)]
+        case EdgeWeight():
+            return [f"edges={node.edges}"]
+    return []
+
+
+def _operator(op: str) -> str:
+    return op.split(".")[1] if "." in op else op
+
+
+def _layer(name: str) -> list[str]:
+    return [f"layer={name}"] if name else []
+
+
+def _parameters(node: Apply) -> list[str]:
+    """Names of the parameters an operator reads, itself or through values computed from parameters alone."""
+    below = [child for child in node.children if not has_line(child)]
+    return [found.name for found in topological(*below) if isinstance(found, Parameter)] if below else []
+
+
+def engine(node: Node) -> str:
+    """Which engine an operator needs."""
+    return "graph" if isinstance(node, (*GRAPH_OPERATORS, StaticColumn, EdgeWeight)) else "dl"
+
+
+def shape(node: Node) -> str:
+    """The shape of an operator's output; V and E count vertices and edges."""
+    rows = {"vertex": "V", "edge": "E", "none": "-"}[node.output.rows]
+    return "[" + ", ".join([rows, *map(str, node.output.shape)]) + "]"
+
+
+def aligned(left: str, engine_name: str, *right: str) -> str:
+    """A line with engine and estimates in the right-hand column."""
+    room = WIDTH - RIGHT
+    return f"{cut(left, room - 1):<{room}}{engine_name:<6}{'  '.join(right)}".rstrip()
+
+
+def cut(text: str, room: int) -> str:
+    """Text shortened to fit."""
+    return text if len(text) <= room else text[: room - 3] + "..."
