@@ -25,9 +25,12 @@ from planner.spec import AGGREGATES, STATIC_COLUMNS, Argument, Call, EdgeSet, Re
 
 MATMULS = frozenset({"linear", "mm", "matmul", "addmm"})
 ELEMENTWISE = frozenset(
-    "abs add celu clamp clamp_min cos div elu exp gelu hardtanh leaky_relu log log1p maximum minimum mish mul neg pow "
-    "reciprocal relu relu6 rsqrt rsub selu sigmoid silu sin softplus sqrt square sub tanh where".split()
-)
+    {
+        "abs", "add", "celu", "clamp", "clamp_min", "cos", "div", "elu", "exp", "gelu", "hardtanh", "leaky_relu", "log",
+        "log1p", "maximum", "minimum", "mish", "mul", "neg", "pow", "reciprocal", "relu", "relu6", "rsqrt", "rsub",
+        "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
+    }
+)  # fmt: skip
 """Operator names (overloads aside) that the planner opens; any other row-wise operator is opaque to it."""
 
 

@@ -49,8 +49,9 @@ def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
     """The steps of an epoch: forward, the turn, and backward with a gradient for everything that has one.
 
     Args:
-        rgb: Reverse Graph Backpropagation (section 5.1 of the Lotan report): gradients are summed per vertex before they
-            cross a partition boundary. False is the naive way, for comparison.
+        forward: the stages and forward steps.
+        rgb: Reverse Graph Backpropagation (section 5.1 of the Lotan report): gradients are summed per vertex before
+            they cross a partition boundary. False is the naive way, for comparison.
     """
     backward = _Backward({stage.name: stage for stage in forward.stages}, rgb)
     for step in reversed(forward.steps):

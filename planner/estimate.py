@@ -56,7 +56,7 @@ def _made(step: Step) -> tuple[Column, ...]:
 
 
 def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:
-    """Peak memory of training in one process: static columns, both directions of the edges, and all that backward needs."""
+    """Peak bytes of training in one process: static columns, the edges both ways, and all that backward needs."""
     static = sum(row_bytes(column) for column in plan.static_columns)
     kept, messages = 0, 0
     for stage in plan.stages:

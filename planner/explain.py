@@ -24,7 +24,7 @@ PlanStage = Literal["all", "logical", "rewritten", "physical"]
 STAGES = ("all", "logical", "rewritten", "physical")
 
 
-def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all") -> str:  # noqa: A002  # the name users know
+def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all") -> str:
     """Say what will run and why.
 
     Args:
@@ -92,13 +92,15 @@ def _wrapped(reason: str) -> list[str]:
 def rule_facts(planned: Planned) -> list[dict[str, Any]]:
     """Every rule as plain data, in the order of RULES."""
     off = set(planned.options.disabled) | set(GENERAL_PLAN_WITHOUT if planned.options.plan == "general" else ())
-    counted = {rule.name for rule in FORWARD_RULES}
+    idle = {rule.name: rule.idle for rule in FORWARD_RULES}
     facts = []
     for name in RULES:
         firings = [firing for firing in planned.rewritten.firings if firing.rule == name]
         layers = dict.fromkeys(getattr(firing.before, "layer", "") for firing in firings)
         declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
-        fired = len(firings) if name in counted else _epoch_firings(planned, name) if name not in off else 0
+        if name in idle and name not in off and not firings and not declined:
+            declined = [idle[name]]
+        fired = len(firings) if name in idle else _epoch_firings(planned, name) if name not in off else 0
         facts.append(
             {
                 "name": name,

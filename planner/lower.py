@@ -59,6 +59,7 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
 
     Args:
         root: the model's output, after `insert_collects`.
+        loss: for the last stage.
         prefix: of the stages' names: "train" or "evaluate".
         fuse: whether `fuse_apply` is on; otherwise every vertex operator is a stage of its own.
     """

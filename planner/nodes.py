@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from planner.spec import EdgeSet, ValueType
 
@@ -18,7 +18,7 @@ from planner.spec import EdgeSet, ValueType
 class Interned(type):
     """Metaclass that returns the living instance with the same fields, if there is one."""
 
-    _pool: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+    _pool: ClassVar[weakref.WeakValueDictionary[tuple[Any, ...], Node]] = weakref.WeakValueDictionary()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         candidate = super().__call__(*args, **kwargs)

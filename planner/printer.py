@@ -1,6 +1,6 @@
 """An operator graph as indented text: one operator a line, the output first, its inputs below it.
 
-An operator with one input stands right above it; where there are several, each is indented. What is read more than once
+An operator with one input stands right above it; where there are several, each is indented and begins with "+". What is read more than once
 is printed once, as r0, r1 ..., and named where it is read; `_` stands for the input that follows on the next line.
 """
 
@@ -25,7 +25,7 @@ from planner.nodes import (
 )
 
 WIDTH = 100  # of a line
-RIGHT = 30  # of those, the column of engine, shape and size
+RIGHT = 34  # of those, the column of engine, shape and size
 
 
 def tree(root: Node) -> list[str]:
@@ -42,15 +42,18 @@ def tree(root: Node) -> list[str]:
 def _subtree(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
     """Lines of a node and what is below it, without recursion: models may be hundreds of operators deep."""
     lines: list[str] = []
-    stack = [(top, 0)]
+    stack = [(top, 0, "")]
     while stack:
-        node, depth = stack.pop()
+        node, depth, branch = stack.pop()
         inline = {child: _inline(child, names) for child in row_inputs(node)}
         below = [child for child, text in inline.items() if text is None]
         operands = [text or "_" for text in inline.values()] if len(below) < len(inline) else []
-        lines.append(aligned("  " * depth + prefix + label(node, operands), engine(node), shape(node)))
+        lines.append(
+            aligned("  " * (depth - bool(branch)) + branch + prefix + label(node, operands), engine(node), shape(node))
+        )
         prefix = ""
-        stack.extend((child, depth + (len(below) > 1)) for child in reversed(below))
+        several = len(below) > 1
+        stack.extend((child, depth + several, "+ " * several) for child in reversed(below))
     return lines
 
 

@@ -117,7 +117,9 @@ class LossSpec:
 
     task: Task
     outputs: int  # classes, labels or targets: the width of the model's output
-    normalizer: float  # sum of class weights of the training vertices, or their number (times outputs where torch averages over them)
+    normalizer: (
+        float  # sum of class weights of the training vertices, or their number, times outputs where torch means those
+    )
     class_weights: tuple[float, ...] | None = None
 
 

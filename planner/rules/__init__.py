@@ -19,6 +19,7 @@ class ForwardRule:
 
     apply: Callable[[Node], Node | None]
     declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
+    idle: str  # what it means that the rule neither fired nor was stopped
 
     @property
     def name(self) -> str:
@@ -28,9 +29,11 @@ class ForwardRule:
 
 FORWARD_RULES = (
     # First, so that a message that is f(x_j) becomes a plain copy of f(x), which can then be pushed down.
-    ForwardRule(lift_message.lift_message, lift_message.declined),
+    ForwardRule(
+        lift_message.lift_message, lift_message.declined, "no message computes anything from one end of an edge alone"
+    ),
     # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
-    ForwardRule(push_down.push_down, push_down.declined),
+    ForwardRule(push_down.push_down, push_down.declined, "the model aggregates nothing over edges"),
 )
 
 RULES: tuple[str, ...] = (

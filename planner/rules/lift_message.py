@@ -36,13 +36,14 @@ def lift_message(node: Node) -> Node | None:
 def declined(node: Node) -> str | None:
     """Why an operator that costs much on edges stayed there, and what to write instead."""
     if isinstance(node, Dropout) and node.output.rows == "edge":
-        return f"dropout in the message of layer {node.layer or '?'} draws its own numbers for every edge; apply it to x before the layer"
+        where = f"layer {node.layer or '?'}"
+        return f"dropout in the message of {where} draws its own numbers for every edge; apply it to x before the layer"
     if not isinstance(node, Apply) or node.type.rows != "edge":
         return None
     parameters = [child.name for child in node.children if isinstance(child, Parameter)]
     if not parameters:
         return None
     return (
-        f"{node.op.split('.')[1]} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values of both ends "
-        "or of the edge; write it as a function of x_j and one of x_i, and combine the results"
+        f"{node.op.split('.')[1]} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values "
+        "of both ends or of the edge; write it as a function of x_j and one of x_i, and combine the results"
     )

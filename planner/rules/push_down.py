@@ -23,7 +23,7 @@ RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.resha
 
 
 def push_down(node: Node) -> Node | None:
-    """sum over in-edges of [w_e *] x[source] = Propagate(x): no neighbourhood has to be collected; mean = sum / in-degree.
+    """The sum over in-edges of [w_e *] x[source] is Propagate(x): nothing is collected; mean = sum / in-degree.
 
     Section 4.2 of the Lotan report: when message and aggregate have no parameters, one aggregated vector per vertex is
     piped in place of its neighbourhood.

@@ -1,0 +1,168 @@
+"""Cutting into stages, adjoints, the last look, and what explain prints."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from planner import Options, PlanError
+from planner.explain import explain
+from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
+from planner.spec import LossSpec, Ref, ValueType
+from planner.validate import validate
+from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
+
+GOLDEN = Path(__file__).parent / "golden"
+MODELS = {
+    "gcn": (gcn(), gcn(training=False)),
+    "attention": (attention(dropout=True), attention()),
+    "jumping": (jumping(), jumping()),
+}
+OPTIONS = {
+    "auto": Options(engine_reason="the graph fits in memory"),
+    "general": Options(plan="general", rgb=False),
+    "bare": Options(disabled=("push_down", "lift_message", "fuse_apply", "drop_dead_gradients")),
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_explain_is_what_it_was(model, options):
+    """LOTAN_UPDATE_GOLDEN=1 writes the files anew; read the difference before committing it."""
+    text = explain(planned(*MODELS[model], options=OPTIONS[options]))
+    path = GOLDEN / f"{model}_{options}.txt"
+    if os.environ.get("LOTAN_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+def test_explain_says_the_same_as_data():
+    data = json.loads(explain(planned(*MODELS["gcn"]), format="json"))
+    assert [rule["name"] for rule in data["rules"]] == [
+        "lift_message",
+        "push_down",
+        "fuse_apply",
+        "drop_dead_gradients",
+    ]
+    assert data["epoch"][1]["operator"] == "Propagate(mul_1, self_loops) -> propagate_1"
+    assert data["epoch"][1]["bytes"] == 100 * 16 * 4
+
+
+def test_explain_shows_one_stage_at_a_time():
+    plan = planned(*MODELS["gcn"])
+    assert "== logical ==" in explain(plan, stage="logical")
+    assert "== physical" not in explain(plan, stage="logical")
+    with pytest.raises(PlanError, match="logical, rewritten, physical"):
+        explain(plan, stage="optimised")
+    with pytest.raises(PlanError, match="'text' or 'json'"):
+        explain(plan, format="yaml")
+
+
+def test_a_deep_model_fits_the_page_and_the_stack():
+    text = explain(planned(gcn(layers=64)))
+    assert max(len(line) for line in text.splitlines()) <= 100
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_backward_mirrors_forward(model, options):
+    """Every graph operator that a gradient passes has one adjoint, over the reversed edges."""
+    plan = planned(*MODELS[model], options=OPTIONS[options]).plan
+    forward = [step for step in plan.train if isinstance(step, PropagateStep) and not step.reverse]
+    reverse = [step for step in plan.train if isinstance(step, PropagateStep) and step.reverse]
+    assert all(step.edges in {other.edges for other in forward} for step in reverse)
+    made = {column.name for step in plan.train if isinstance(step, PipeStep) for column in step.outputs}
+    assert all(step.contributions in made for step in plan.train if isinstance(step, GatherStep))
+    assert all(step.combine is OPTIONS[options].rgb for step in reverse)
+
+
+def test_a_value_read_twice_gets_the_sum_of_its_gradients():
+    plan = planned(jumping()).plan
+    summed = [gradient for step in plan.train if isinstance(step, PipeStep) for gradient in step.gradients
+              if len(gradient.columns) == 2]  # fmt: skip
+    assert len(summed) == 2  # h0 and h1: propagated, and concatenated
+
+
+def test_a_model_that_ends_in_a_propagate_has_a_last_stage_without_calls():
+    w = SpecWriter()
+    spec = w.spec(w.aggregate(w.scatter(w.linear(FEATURES, "lin", 8, 3), "source", 3), 3))
+    plan = planned(spec).plan
+    last = plan.stage(next(step for step in plan.train if isinstance(step, PipeStep) and step.mode == "turn").stage)
+    assert last.calls == ()
+    assert last.outputs[0].value == last.inputs[0].value == "propagate_1"
+
+
+def test_a_model_without_edges_is_one_stage():
+    w = SpecWriter()
+    plan = planned(w.spec(w.linear(w.vertex("relu.default", FEATURES, width=8), "lin", 8, 3))).plan
+    assert [step.mode for step in plan.train] == ["turn"]
+
+
+def test_edge_values_are_computed_again_in_every_stage_that_reads_them():
+    """Attention computed once and used by two layers: edges have no columns, so both stages hold the scores."""
+    w = SpecWriter(width=3)
+    score = w.edge("sub.Tensor", w.scatter(FEATURES, "source", 3), w.scatter(FEATURES, "destination", 3), width=3)
+    first = w.aggregate(w.edge("mul.Tensor", score, w.scatter(FEATURES, "source", 3), width=3), 3)
+    h = w.linear(first, "lin", 3, 3)
+    second = w.aggregate(w.edge("mul.Tensor", score, w.scatter(h, "source", 3), width=3), 3)
+    plan = planned(w.spec(second)).plan
+    holding = [stage.name for stage in plan.stages if any(call.op == "aten.sub.Tensor" for call in stage.calls)]
+    assert holding[:2] == ["train.0", "train.1"]
+
+
+def test_collections_bring_each_column_once():
+    plan = planned(attention()).plan
+    (collect,) = [step for step in plan.train if isinstance(step, CollectStep)]
+    assert len(collect.columns) == len(set(collect.columns)) == 2  # W x and its score
+
+
+def test_the_output_must_fit_the_task():
+    with pytest.raises(PlanError, match=r"shape \(3,\); the task classification needs vertex rows of shape \(7,\)"):
+        planned(gcn(), outputs=7)
+
+
+def test_the_loss_goes_with_the_last_stage_alone():
+    plan = planned(*MODELS["jumping"]).plan
+    assert [stage.loss for stage in plan.stages if stage.name.startswith("train.")][-1] == LossSpec(
+        "classification", 3, 10.0
+    )
+    assert sum(stage.loss is not None for stage in plan.stages) == 2  # training and evaluation
+
+
+def test_validate_refuses_a_step_that_reads_what_is_not_there():
+    plan = planned(gcn()).plan
+    with pytest.raises(PlanError, match="nothing before it makes"):
+        validate(replace(plan, train=plan.train[1:]))
+    with pytest.raises(PlanError, match="a second time"):
+        validate(replace(plan, train=(plan.train[0], *plan.train)))
+
+
+def test_validate_refuses_a_stage_that_reads_what_it_does_not_compute():
+    plan = planned(gcn()).plan
+    broken = replace(plan.stages[0], calls=plan.stages[0].calls[1:])
+    with pytest.raises(PlanError, match="nothing before it makes"):
+        validate(replace(plan, stages=(broken, *plan.stages[1:])))
+
+
+@pytest.mark.parametrize(
+    ("op", "arguments", "message"),
+    [
+        ("lotan.scatter", (FEATURES, "middle", "graph"), "expected 'source' or 'destination'"),
+        ("lotan.scatter", (FEATURES, "source", "all"), "expected 'graph' or 'self_loops'"),
+        ("lotan.aggregate", (FEATURES, "median", "graph"), "expected one of"),
+        ("lotan.vertex_input", ("colour",), "expected one of"),
+        ("lotan.sample", (FEATURES,), "no operator of the planner"),
+        ("aten.relu.default", (Ref("nowhere"),), "no earlier value"),
+    ],
+)
+def test_a_spec_that_says_nonsense_is_refused(op, arguments, message):
+    w = SpecWriter()
+    output = w.call(op, *arguments, type=ValueType("vertex", (3,)))
+    with pytest.raises(PlanError, match=message):
+        planned(w.spec(output))
