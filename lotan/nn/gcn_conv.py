@@ -1,0 +1,100 @@
+"""GCN: Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional Networks" (2017), https://arxiv.org/abs/1609.02907.
+
+    x'_i = b + s_i * sum over in-edges (j, i) of w_ji * s_j * W x_j        s = (weighted in-degree)^-1/2
+
+in_channels to out_channels. The edges are those of the graph with one self-loop per vertex. The normalisation is written as
+a factor per vertex before and after the sum, so that what travels along edges is a plain weighted sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotan.errors import ConfigurationError
+from lotan.nn.edge_index import Graph, as_edge_index
+from lotan.nn.linear import Linear, require_width
+from lotan.nn.message_passing import MessagePassing, refuse_arguments
+from planner.spec import EdgeSet
+
+
+class GCNConv(MessagePassing):
+    """A graph convolution; arguments, defaults and parameters of `torch_geometric.nn.GCNConv`.
+
+    Args:
+        in_channels: width of the input.
+        out_channels: width of the output.
+        improved: not supported: self-loops weigh 1.
+        cached: not supported: Lotan always computes the normalisation once per graph.
+        add_self_loops: whether every vertex gets one self-loop; by default as `normalize`.
+        normalize: whether messages are scaled by both ends' degrees.
+        bias: whether a bias is added.
+
+    Raises:
+        ConfigurationError: an argument that is not supported.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        improved: bool = False,
+        cached: bool = False,
+        add_self_loops: bool | None = None,
+        normalize: bool = True,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        aggr = kwargs.pop("aggr", "add")
+        super().__init__(aggr)
+        self._refuse(improved, cached, aggr, kwargs)
+        require_width("GCNConv", in_channels)
+        if add_self_loops and not normalize:
+            raise ConfigurationError("GCNConv got add_self_loops=True with normalize=False; expected one of them to change")
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.normalize = normalize
+        self.add_self_loops = normalize if add_self_loops is None else add_self_loops
+        self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(out_channels)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        self.lin.reset_parameters()
+        if self.bias is not None:
+            self.bias.data.zero_()
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        """[num_vertices, in_channels] -> [num_vertices, out_channels]"""
+        graph = as_edge_index(graph, x)
+        edges: EdgeSet = "self_loops" if self.add_self_loops else "graph"
+        x = self.lin(x)
+        if self.normalize:
+            scale = graph.column(f"gcn_scale@{edges}").unsqueeze(-1)  # [num_vertices, 1]
+            x = self.propagate(graph, x * scale, edges) * scale
+        else:
+            x = self.propagate(graph, x, edges)
+        return x if self.bias is None else x + self.bias
+
+    def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
+        """The source's row times the edge's weight: [num_edges, out_channels]."""
+        return x_j * edge_weight.unsqueeze(-1)
+
+    @staticmethod
+    def _refuse(improved: bool, cached: bool, aggr: str, others: dict[str, Any]) -> None:
+        given = dict(others)
+        if improved:
+            given["improved"] = improved
+        if cached:
+            given["cached"] = cached
+        if aggr not in ("add", "sum"):
+            given["aggr"] = aggr
+        reasons = {
+            "improved": "self-loops weigh 1; give the graph self-loops of weight 2 instead",
+            "cached": "the normalisation is always computed once per graph; leave it out",
+            "aggr": "a graph convolution is a sum; write a lotan.nn.MessagePassing of your own",
+        }
+        refuse_arguments("GCNConv", given, reasons)

@@ -1,0 +1,131 @@
+"""The base of all layers: message, aggregate, update."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotan.errors import ConfigurationError, ModelError
+from lotan.nn.edge_index import Edges, Graph, aggregate, as_edge_index, edge_softmax
+from planner.spec import AGGREGATES, EdgeSet
+
+_MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight")
+_UPDATE_ARGUMENTS = ("aggregated", "x")
+
+
+class MessagePassing(torch.nn.Module):
+    """A message-passing layer.
+
+        x'_i = update(aggregate over in-edges (j, i) of message(x_j, x_i, edge_weight), x_i)
+
+    Write `message`, and where the defaults do not do, `update` and `aggregate`; call `propagate` from `forward`. An argument
+    is passed to `message` or `update` only if the method names it:
+
+        message(self, x_j[, x_i][, edge_weight])   rows of the edges' sources and destinations [num_edges, *shape] and
+                                                   weights [num_edges] -> messages [num_edges, *shape]
+        aggregate(self, messages, graph)           -> [num_vertices, *shape]; composed of `lotan.nn.aggregate` and
+                                                   `lotan.nn.edge_softmax`, both of which take `graph`
+        update(self, aggregated[, x])              -> [num_vertices, *shape]
+
+    Args:
+        aggr: "sum" (or "add"), "mean", "max" or "min"; a vertex without in-edges gets zero.
+
+    Raises:
+        ConfigurationError: another `aggr`.
+        ModelError: `message` or `update` names an argument that does not exist.
+
+    Example:
+        >>> class Difference(MessagePassing):
+        ...     def forward(self, x, graph):
+        ...         return self.propagate(graph, x)
+        ...     def message(self, x_j, x_i):
+        ...         return x_j - x_i
+        >>> Difference("max")(torch.tensor([[1.0], [5.0]]), torch.tensor([[0, 1], [1, 1]]))
+        tensor([[0.],
+                [0.]])
+    """
+
+    def __init__(self, aggr: str = "sum") -> None:
+        super().__init__()
+        kind = "sum" if aggr == "add" else aggr
+        if kind not in AGGREGATES:
+            raise ConfigurationError(
+                f"{type(self).__name__} got aggr={aggr!r}; expected sum (or add), mean, max or min, or an `aggregate` method of your own"
+            )
+        self.aggr = aggr
+        self._kind = kind
+        self._message_arguments = self._arguments("message", _MESSAGE_ARGUMENTS, required="x_j")
+        self._update_arguments = self._arguments("update", _UPDATE_ARGUMENTS, required="aggregated")
+        self._edges: Edges | None = None  # of the propagate under way, for `softmax`
+
+    def propagate(self, graph: Graph, x: Tensor, edges: EdgeSet = "graph") -> Tensor:
+        """Run message, aggregate and update.
+
+        Args:
+            graph: as given to `forward`.
+            x: vertex rows [num_vertices, *shape].
+            edges: "graph", or "self_loops": with every self-loop replaced by exactly one per vertex.
+
+        Returns:
+            vertex rows [num_vertices, *shape of what `update` returns]
+        """
+        chosen = as_edge_index(graph, x).edges(edges)
+        self._edges = chosen
+        try:
+            given: dict[str, Callable[[], Tensor]] = {
+                "x_j": lambda: torch.ops.lotan.scatter(x, chosen.index, "source", chosen.name),
+                "x_i": lambda: torch.ops.lotan.scatter(x, chosen.index, "destination", chosen.name),
+                "edge_weight": lambda: torch.ops.lotan.edge_weight(chosen.weight, chosen.name),
+            }
+            messages = self.message(**{name: given[name]() for name in self._message_arguments})
+            aggregated = self.aggregate(messages, chosen)
+        finally:
+            self._edges = None
+        return self.update(aggregated, **({"x": x} if "x" in self._update_arguments else {}))
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        """Inside `message`: softmax of scores [num_edges, *shape] over the in-edges of each destination."""
+        if self._edges is None:
+            raise ModelError(f"{type(self).__name__}.softmax works inside message and aggregate only, where the edges are known")
+        return edge_softmax(scores, self._edges)
+
+    def message(self, x_j: Tensor) -> Tensor:
+        """The message of each edge: by default the row of its source."""
+        return x_j
+
+    def aggregate(self, messages: Tensor, graph: Edges) -> Tensor:
+        """Messages to vertices: by default `aggr`."""
+        return aggregate(messages, graph, self._kind)
+
+    def update(self, aggregated: Tensor) -> Tensor:
+        """What becomes of the aggregate: by default nothing."""
+        return aggregated
+
+    def __repr__(self) -> str:
+        channels = ""
+        if hasattr(self, "in_channels") and hasattr(self, "out_channels"):
+            channels = f"{self.in_channels}, {self.out_channels}"
+        return f"{type(self).__name__}({channels})"
+
+    def _arguments(self, method: str, known: tuple[str, ...], required: str) -> tuple[str, ...]:
+        names = tuple(inspect.signature(getattr(self, method)).parameters)
+        unknown = [name for name in names if name not in known]
+        if unknown or (method == "update" and required != (names or ("",))[0]):
+            raise ModelError(
+                f"{type(self).__name__}.{method} has the arguments ({', '.join(names)}); "
+                f"expected a choice of ({', '.join(known)}) by these names"
+            )
+        return names
+
+
+def refuse_arguments(layer: str, arguments: dict[str, Any], reasons: dict[str, str]) -> None:
+    """Raise ConfigurationError for the first of the given arguments: none of them is supported.
+
+    `reasons` says by name why, and what to do instead.
+    """
+    for name, value in arguments.items():
+        raise ConfigurationError(f"{layer} got {name}={value!r}, which is not supported: {reasons.get(name, 'leave it out')}")
