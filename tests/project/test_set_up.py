@@ -1,0 +1,100 @@
+"""Set-up says what is missing; what it installs is pinned; the commands that people and machines use are one."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tomllib
+
+import pytest
+
+from tests.conftest import ROOT
+
+CHECK = "tools/check_prerequisites.sh"
+
+
+def check_prerequisites(root, *arguments, **environment):
+    return subprocess.run(
+        [str(root / CHECK), *arguments],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def fake_tool(folder, name, prints):
+    (folder / "bin").mkdir(exist_ok=True)
+    tool = folder / "bin" / name
+    tool.write_text(f"#!/bin/sh\necho '{prints}' >&2\n")
+    tool.chmod(0o755)
+
+
+def test_prints_the_python_to_use():
+    done = check_prerequisites(ROOT)
+    assert done.returncode == 0, done.stderr
+    version = subprocess.run([done.stdout.strip(), "--version"], capture_output=True, text=True, timeout=60).stdout
+    assert int(version.split(".")[1]) >= 11
+
+
+def test_missing_java_is_named_with_a_way_to_get_it(tmp_path):
+    done = check_prerequisites(ROOT, JAVA_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert f"JDK 17 or newer: '{tmp_path}/bin/java' does not run" in done.stderr
+    assert "apt-get install openjdk-17-jdk-headless" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("printed", "status"),
+    [('java version "1.8.0_392"', 1), ('openjdk version "11.0.22" 2024-01-16', 1), ('openjdk version "21" 2023', 0)],
+)
+def test_version_of_java_counts(printed, status, tmp_path):
+    fake_tool(tmp_path, "java", printed)
+    assert check_prerequisites(ROOT, JAVA_HOME=str(tmp_path)).returncode == status
+
+
+def test_python_that_is_none_is_named():
+    done = check_prerequisites(ROOT, "/bin/false")
+    assert done.returncode == 1
+    assert "Python 3.11 or newer: /bin/false" in done.stderr
+
+
+def test_maven_is_asked_for_once_there_is_a_jar(tmp_path):
+    (tmp_path / "tools").mkdir()
+    shutil.copy(ROOT / CHECK, tmp_path / CHECK)
+    fake_tool(tmp_path, "java", 'openjdk version "17.0.9"')
+    fake_tool(tmp_path, "javac", "javac 17.0.9")
+    tools = tmp_path / "path"  # all but Maven
+    tools.mkdir()
+    for name in ("bash", "dirname", "sed", "head", "env", "python3"):
+        (tools / name).symlink_to(shutil.which(name))
+    environment = {"JAVA_HOME": str(tmp_path), "PATH": str(tools)}
+    assert check_prerequisites(tmp_path, **environment).returncode == 0
+    (tmp_path / "jvm").mkdir()
+    (tmp_path / "jvm" / "pom.xml").touch()
+    done = check_prerequisites(tmp_path, **environment)
+    assert done.returncode == 1
+    assert "Maven 3.8 or newer" in done.stderr
+
+
+def test_every_dependency_is_pinned_without_an_address():
+    pins = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert [pin for pin in pins if not re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", pin)] == []
+    pinned = {pin.partition("==")[0].lower() for pin in pins}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    names = {re.match(r"[A-Za-z0-9._-]+", one).group().lower() for one in wanted} - {"lotan"}
+    assert names - pinned == set()
+
+
+def test_help_lists_every_target():
+    shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    for target in ("setup", "run", "test", "check", "bench", "clean"):
+        assert re.search(rf"make {target} +\S", shown), target
+
+
+def test_ci_runs_the_command_of_the_readme():
+    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
+    assert "\nmake test " in (ROOT / "README.md").read_text()
