@@ -16,6 +16,8 @@ from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import example_row, fault, missing_column, null_ids
 from planner.spec import SPLITS
 
+_SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
+
 Floats = npt.NDArray[np.float32]
 
 
@@ -70,16 +72,19 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
         if name == label and pd.api.types.is_float_dtype(series.dtype) and series.isna().any():
             series = _whole_numbers(series)
         try:
-            # NaN inside an array must stay NaN, not turn into null: hence the mask instead of from_pandas.
-            columns[name] = pa.array(series.tolist() if series.dtype == object else series, mask=_missing(series))
+            columns[name] = _arrow_array(series)
         except (pa.ArrowException, TypeError) as error:
             mend = "Give every row of the column the same type."
             raise fault(table, name, f"cannot be read: {error}", mend) from error
     return pa.table(columns)
 
 
-def _missing(series: pd.Series[Any]) -> npt.NDArray[np.bool_]:
-    return series.isna().to_numpy(dtype=bool)
+def _arrow_array(series: pd.Series[Any]) -> pa.Array:
+    if series.dtype != object:
+        return pa.array(series, from_pandas=True)
+    # Only missing cells are null; NaN inside an array stays NaN, which from_pandas would not let it.
+    cells = zip(series, series.isna(), strict=True)
+    return pa.array([None if missing else cell for cell, missing in cells], from_pandas=False)
 
 
 def _whole_numbers(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -240,7 +245,7 @@ def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8
         return np.full(len(ids), -1, dtype=np.int8)
     values = _column(table, column)
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        raise fault("vertices", column, f"is of type {values.type}, expected string", split_mend())
+        raise wrong_split_type(column, str(values.type))
     codes = pc.index_in(values.cast(pa.string()), pa.array(SPLITS))  # null for null and for unknown names
     unknown = values.is_valid().to_numpy(zero_copy_only=False) & codes.is_null().to_numpy(zero_copy_only=False)
     if unknown.any():
@@ -248,11 +253,11 @@ def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8
     return pc.fill_null(codes, -1).to_numpy().astype(np.int8)
 
 
-def split_mend() -> str:
-    """What to do about a bad split."""
-    return f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
+def wrong_split_type(column: str, given: str) -> GraphError:
+    """Build the error for splits that are no strings."""
+    return fault("vertices", column, f"is of type {given}, expected string", _SPLIT_MEND)
 
 
 def unknown_splits(column: str, count: int, example: str) -> GraphError:
     """Build the error for split names nobody knows."""
-    return fault("vertices", column, "rows of an unknown split", split_mend(), count, example)
+    return fault("vertices", column, "rows of an unknown split", _SPLIT_MEND, count, example)

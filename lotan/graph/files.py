@@ -10,10 +10,16 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.dataset
+import pyarrow.parquet
 
 from lotan.errors import GraphError
-from lotan.graph.arrays import EdgeColumns, VertexColumns
-from planner.spec import SPLITS
+from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
+from lotan.graph.arrow import edge_table, vertex_tables
+from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
+from lotan.graph.faults import fault
+from planner.spec import SPLITS, Statistics
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
@@ -102,3 +108,60 @@ def _dense(held: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float3
     rows = np.repeat(np.arange(len(dense)), np.diff(held["x_indptr"]))
     dense[rows, held["x_indices"]] = held["x_data"]
     return dense
+
+
+def column_names(directory: Path) -> ColumnNames:
+    """The columns of a directory of Parquet: those of its names, with a weight where the edges have one."""
+    weighted = "weight" in _open(directory / EDGES).schema.names
+    return ColumnNames(weight="weight" if weighted else None)
+
+
+def read_directory(directory: Path, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+    """Read both tables with Arrow, without Spark.
+
+    Raises:
+        GraphError: a file is missing, truncated or not Parquet; a column is missing; and what `columns` refuses.
+    """
+    vertices = vertex_columns(_read(directory / VERTICES), names)
+    return vertices, edge_columns(_read(directory / EDGES), names, vertices.ids)
+
+
+def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
+    """Statistics from the files' footers and one row: exact but for self-loops, and for edges where `undirected`."""
+    vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
+    first = vertices.head(1, columns=list(names.feature_columns))
+    width = len(first.column(0)[0].as_py() or ()) if first.num_rows and len(names.feature_columns) == 1 else 0
+    return Statistics(
+        vertices=vertices.count_rows(),
+        edges=edges.count_rows() * (2 if undirected else 1),
+        width=width,
+        weighted=names.weight is not None,
+    )
+
+
+def write_directory(directory: Path, graph: GraphArrays) -> None:
+    """Write a graph in memory as two Parquet files."""
+    directory.mkdir(parents=True, exist_ok=True)
+    pyarrow.parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES)
+    edges = edge_table(graph, keep_id_type=True)
+    kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
+    pyarrow.parquet.write_table(kept, directory / EDGES)
+
+
+def _open(path: Path) -> pyarrow.dataset.Dataset:
+    try:
+        return pyarrow.dataset.dataset(path, format="parquet")
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _read(path: Path) -> pa.Table:
+    try:
+        return _open(path).to_table()
+    except (OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> GraphError:
+    reason = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read as Parquet: {error}"
+    return fault(str(path), "", reason, "It may be truncated: copy or write it again.")

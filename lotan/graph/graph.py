@@ -26,9 +26,11 @@ from lotan.graph.labels import (
 from planner.spec import LossSpec, Statistics, Task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Origin = Literal["memory", "files", "spark"]
+
+_SQL_INTEGERS = {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"}  # by bytes
 
 
 class VerticesAndEdges(Protocol):
@@ -100,7 +102,8 @@ class Graph:
         if path.suffix == ".npz":
             vertices, edges = files.read_npz(path)
             return cls._of(lambda: (vertices, edges), undirected)
-        graph = cls._of(lambda: files.read_directory(path), undirected, files.column_names(path))
+        names = files.column_names(path)
+        graph = cls._of(lambda: files.read_directory(path, names), undirected, names)
         graph._directory = path
         return graph
 
@@ -192,6 +195,69 @@ class Graph:
         from lotan.graph import frames
 
         return frames.statistics(self._tables, self.names, self.undirected)
+
+    def estimate(self) -> Statistics:
+        """What is known without reading rows: as `statistics`, but for files an upper bound, from their footers."""
+        if self._directory is None:
+            return self.statistics
+        return files.estimate(self._directory, self.names, self.undirected)
+
+    def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        """The tables as every engine on Spark reads them, wherever they are; nothing is collected.
+
+        Returns:
+            Vertices: id (bigint or string), features array<float>, label (int, -1 for none; or array<float>, null for
+            none), split (int, -1 for none). Edges, reverses included: src, dst, weight float (1 where there is none).
+            Those of a graph from Spark belong to the session of its DataFrames.
+
+        Raises:
+            GraphError: a column is missing or of a type that cannot be.
+        """
+        from lotan.graph import frames
+
+        if self.origin == "memory":
+            return frames.from_arrays(spark, self.arrays())
+        return frames.normalised(self.tables(spark), self.names, self.undirected)
+
+    def tables(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        """The tables as they came, of a graph from Spark or from files."""
+        if self._tables is not None:
+            return self._tables
+        assert self._directory is not None, "a graph in memory has no tables"
+        return (
+            spark.read.parquet(str(self._directory / files.VERTICES)),
+            spark.read.parquet(str(self._directory / files.EDGES)),
+        )
+
+    def on_spark(self, spark: SparkSession) -> Graph:
+        """This graph with its files opened by Spark instead of read into this process; other graphs as they are."""
+        if self.origin != "files":
+            return self
+        graph = Graph.__new__(Graph)
+        graph.names, graph.undirected = self.names, self.undirected
+        graph._tables, graph._directory, graph._load = self.tables(spark), None, graph._collect
+        return graph
+
+    @cached_property
+    def id_type(self) -> str:
+        """The ids' own type in Spark SQL's words, for predictions to have it back: "int", "bigint", "string" ..."""
+        if self._tables is not None:
+            return self._tables[0].schema["id"].dataType.simpleString()
+        ids = self.arrays().ids
+        return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]
+
+    def save(self, path: str | Path) -> None:
+        """Write the graph as a directory of Parquet that `read` reads: reverses included, so read it as directed.
+
+        Raises:
+            GraphError: a graph from Spark, and `path` already holds one.
+        """
+        if self._tables is None:
+            files.write_directory(Path(path), self.arrays())
+            return
+        from lotan.graph import frames
+
+        frames.save(self._tables, self.names, self.undirected, str(path))
 
     @cached_property
     def labels(self) -> LabelStatistics:

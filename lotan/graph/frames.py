@@ -1,0 +1,206 @@
+"""Graphs as Spark DataFrames: one form whatever the user's columns are called and typed, nothing collected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
+from lotan.graph.arrow import edge_table, vertex_tables
+from lotan.graph.columns import (
+    ColumnNames,
+    edge_columns,
+    require_columns,
+    vertex_columns,
+    wrong_id_type,
+    wrong_label_type,
+    wrong_split_type,
+    wrong_type,
+)
+from lotan.graph.files import EDGES, VERTICES
+from lotan.graph.labels import LabelStatistics
+from planner.spec import SPLITS, Statistics
+
+Tables = tuple[DataFrame, DataFrame]
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_NUMBERS = (*_INTEGERS, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType)
+_FEATURES = "array<float>"
+
+
+def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
+    """The vertices as id (as given), features array<float>, label (int or array<float>), split (string).
+
+    Raises:
+        GraphError: a column is missing or of a type that cannot be; the values are not looked at.
+    """
+    names = names.present(vertices.columns)
+    require_columns("vertices", names.of_vertices(), vertices.columns)
+    _check_id(vertices, "vertices", "id")
+    return vertices.select(
+        F.col("id"),
+        _features(vertices, names.feature_columns).alias("features"),
+        _label(vertices, names.label).alias("label"),
+        _split(vertices, names.split).alias("split"),
+    )
+
+
+def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
+    """The edges as src, dst (as given) and weight float, 1 where the graph has none.
+
+    Raises:
+        GraphError: a column is missing, or of a type that cannot be or is not that of the vertices' ids.
+    """
+    require_columns("edges", names.of_edges(), edges.columns)
+    for column in ("src", "dst"):
+        _check_id(edges, "edges", column)
+        if _is_string(edges, column) != _is_string(vertices, "id"):
+            raise wrong_id_type("edges", column, *(_type(edges, column), _type(vertices, "id")))
+    if names.weight is not None and not isinstance(edges.schema[names.weight].dataType, _NUMBERS):
+        raise wrong_type("edges", names.weight, _type(edges, names.weight))
+    weight = F.lit(1.0) if names.weight is None else _named(names.weight)
+    chosen = edges.select("src", "dst", weight.cast("float").alias("weight"))
+    return _with_reverses(chosen) if undirected else chosen
+
+
+def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
+    """What an engine reads: see `Graph.frames`."""
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], names, vertices, undirected)
+    split = F.coalesce(*(F.when(F.col("split") == name, code) for code, name in enumerate(SPLITS)), F.lit(-1))
+    label = F.coalesce("label", F.lit(-1)) if is_class(vertices) else F.col("label")
+    return (
+        vertices.select(_wide(vertices, "id"), "features", label.alias("label"), split.alias("split")),
+        edges.select(_wide(edges, "src"), _wide(edges, "dst"), "weight"),
+    )
+
+
+def is_class(vertices: DataFrame) -> bool:
+    """Whether the labels of standard vertices are classes rather than arrays."""
+    return isinstance(vertices.schema["label"].dataType, T.IntegerType)
+
+
+def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
+    """The normalised form of a graph in memory, sent through Arrow."""
+    vertices = spark.createDataFrame(vertex_tables(graph))
+    return vertices, spark.createDataFrame(edge_table(graph))
+
+
+def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+    """Bring the tables into this process through Arrow."""
+    standard = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], names, standard)
+    chosen = ColumnNames(weight=None if names.weight is None else "weight")
+    vertices = vertex_columns(standard.toArrow(), chosen)
+    return vertices, edge_columns(edges.toArrow(), chosen, vertices.ids)
+
+
+def save(tables: Tables, names: ColumnNames, undirected: bool, path: str) -> None:
+    """Write both tables as directories of Parquet part files."""
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], names, vertices, undirected)
+    vertices.write.parquet(f"{path}/{VERTICES}")
+    (edges if names.weight is not None else edges.drop("weight")).write.parquet(f"{path}/{EDGES}")
+
+
+def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statistics:
+    """Count with two jobs."""
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], names, vertices, undirected)
+    rows = vertices.agg(F.count("*"), F.max(F.size("features"))).collect()[0]
+    ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst"))).collect()[0]
+    return Statistics(rows[0], ends[0], rows[1] or 0, ends[1], names.weight is not None)
+
+
+def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
+    """Count labels with one job."""
+    vertices = standard_vertices(tables[0], names)
+    label = F.col("label")
+    if is_class(vertices):
+        known, outputs, binary = label >= 0, F.max(label) + 1, F.lit(True)
+    else:
+        known = label.isNotNull() & ~F.exists(label, F.isnan)
+        outputs = F.max(F.size(label))
+        binary = F.bool_and(F.when(known, F.forall(label, lambda value: value.isin(0.0, 1.0))))
+    counts = [F.count_if(known & (F.col("split") == name)) for name in SPLITS]
+    row = vertices.agg(outputs, F.coalesce(binary, F.lit(True)) if not is_class(vertices) else F.max(binary), *counts)
+    width, is_binary, *labelled = row.collect()[0]
+    task = "classification" if is_class(vertices) else "multilabel" if is_binary else "regression"
+    return LabelStatistics(task, max(width or 0, 0), tuple(labelled))
+
+
+def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]) -> float:
+    """Sum of the class weights of the labelled training vertices, with one job."""
+    vertices = standard_vertices(tables[0], names)
+    weight = F.get(F.array(*map(F.lit, weights)), F.col("label"))
+    row = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0)).agg(F.sum(weight)).collect()[0]
+    return float(row[0] or 0.0)
+
+
+def _named(column: str) -> Column:
+    return F.col(f"`{column}`")  # a name may hold a dot
+
+
+def _type(table: DataFrame, column: str) -> str:
+    return table.schema[column].dataType.simpleString()
+
+
+def _is_string(table: DataFrame, column: str) -> bool:
+    return isinstance(table.schema[column].dataType, T.StringType)
+
+
+def _check_id(table: DataFrame, name: str, column: str) -> None:
+    if not isinstance(table.schema[column].dataType, (*_INTEGERS, T.StringType)):
+        raise wrong_id_type(name, column, _type(table, column), "an integer or string type")
+
+
+def _wide(table: DataFrame, column: str) -> Column:
+    """An id as bigint where it is an integer: `xxhash64` of an int is another than that of a bigint."""
+    return F.col(column) if _is_string(table, column) else F.col(column).cast("bigint").alias(column)
+
+
+def _features(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
+    kinds = [vertices.schema[column].dataType for column in columns]
+    if len(columns) == 1 and type(kinds[0]).__name__ == "VectorUDT":
+        from pyspark.ml.functions import vector_to_array
+
+        return vector_to_array(_named(columns[0]), "float32")
+    if len(columns) == 1 and isinstance(kinds[0], T.ArrayType) and isinstance(kinds[0].elementType, _NUMBERS):
+        return _named(columns[0]).cast(_FEATURES)
+    for column, kind in zip(columns, kinds, strict=True):
+        if not isinstance(kind, _NUMBERS):
+            raise wrong_type("vertices", column, kind.simpleString())
+    return F.array(*(_named(column).cast("float") for column in columns))
+
+
+def _label(vertices: DataFrame, column: str | None) -> Column:
+    if column is None or isinstance(vertices.schema[column].dataType, T.NullType):
+        return F.lit(None).cast("int")
+    kind = vertices.schema[column].dataType
+    if isinstance(kind, T.BooleanType):
+        return _named(column).cast("int")
+    if isinstance(kind, _INTEGERS):  # clamped, as a cast that overflows fails without saying where
+        clamped = F.greatest(F.lit(-2), F.least(F.lit(2**31 - 1), _named(column)))
+        return F.when(_named(column).isNotNull(), clamped).cast("int")  # they take null for no bound
+    if isinstance(kind, (T.FloatType, T.DoubleType, T.DecimalType)):
+        return F.when(_named(column).isNotNull(), F.array(_named(column).cast("float")))
+    if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, _NUMBERS):
+        return _named(column).cast(_FEATURES)
+    raise wrong_label_type(column, kind.simpleString())
+
+
+def _split(vertices: DataFrame, column: str | None) -> Column:
+    if column is None or isinstance(vertices.schema[column].dataType, T.NullType):
+        return F.lit(None).cast("string")
+    if not _is_string(vertices, column):
+        raise wrong_split_type(column, _type(vertices, column))
+    return _named(column)
+
+
+def _with_reverses(edges: DataFrame) -> DataFrame:
+    reversed_edges = edges.select(F.col("dst").alias("src"), F.col("src").alias("dst"), "weight")
+    held = edges.select("src", "dst").distinct()
+    return edges.unionByName(reversed_edges.join(held, ["src", "dst"], "left_anti"))

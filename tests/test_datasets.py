@@ -1,0 +1,50 @@
+"""Built-in, found and generated graphs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lotan import datasets
+from lotan.graph import Graph
+
+
+def test_digits_is_what_its_docstring_says():
+    arrays = Graph.read("digits").arrays()
+    assert arrays.features.shape == (1797, 64)
+    assert (arrays.features.min(), arrays.features.max()) == (0, 1)
+    assert [int((arrays.split == code).sum()) for code in (0, 1, 2)] == [200, 300, 1297]
+    assert np.bincount(arrays.label[arrays.split == 0]).tolist() == [20] * 10
+    assert np.bincount(arrays.dst).min() >= datasets.NEIGHBOURS
+    forward, backward = set(zip(arrays.src, arrays.dst, strict=True)), set(zip(arrays.dst, arrays.src, strict=True))
+    assert forward == backward
+    assert len(forward) == len(arrays.src)
+    assert not (arrays.src == arrays.dst).any()
+
+
+def test_neighbours_of_digits_are_mostly_of_one_class():
+    arrays = Graph.read("digits").arrays()
+    assert (arrays.label[arrays.src] == arrays.label[arrays.dst]).mean() > 0.9
+
+
+def test_available_lists_built_in_and_found_graphs(tmp_path, monkeypatch):
+    np.savez(tmp_path / "mine.npz", num_nodes=1)
+    Graph.read("digits").save(tmp_path / "tables")
+    (tmp_path / "notes.txt").write_text("no graph")
+    monkeypatch.setenv("LOTAN_DATA", str(tmp_path))
+    found = {one.name: one for one in datasets.available()}
+    assert found["digits"].place == "built in"
+    assert found["mine"].place == str(tmp_path / "mine.npz")
+    assert found["tables"].place == str(tmp_path / "tables")
+    assert "notes" not in found
+
+
+def test_generated_graphs_are_skewed_planted_and_repeatable():
+    arrays = datasets.generate(2000, 20000, width=8, classes=4, seed=1).arrays()
+    again = datasets.generate(2000, 20000, width=8, classes=4, seed=1).arrays()
+    assert len(arrays.src) == 20000
+    np.testing.assert_array_equal(arrays.src, again.src)
+    np.testing.assert_array_equal(arrays.features, again.features)
+    degrees = np.sort(np.bincount(arrays.dst, minlength=2000))
+    assert degrees[-20:].sum() > 0.1 * degrees.sum()  # the top hundredth
+    assert (arrays.label[arrays.src] == arrays.label[arrays.dst]).mean() > 0.6
+    assert np.bincount(arrays.label).tolist() == [500] * 4
