@@ -1,7 +1,8 @@
 """Random numbers that belong to (seed, epoch, operator, row, column) and to nothing else.
 
 A counter-based generator: each number is a hash of what it belongs to. So a mask is the same whatever engine,
-partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with 16 bits each.
+partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with
+16 bits each.
 """
 
 from __future__ import annotations

@@ -5,13 +5,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from lotan.graph import Graph
 from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
 
 Handle = Any
 """An engine's own way to hold a column or a collection: a tensor, a DataFrame and a field name, a block RDD."""
@@ -66,7 +68,10 @@ class Engine(ABC):
 
     @abstractmethod
     def release(self, handle: Handle) -> None:
-        """Called once for every column and collection that is not static, after its last use."""
+        """Called once for every column and collection that is not static, when no later step reads it.
+
+        An engine that only plans the steps, and runs them in `finish`, puts the release off until then.
+        """
 
     @abstractmethod
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
@@ -84,35 +89,41 @@ class Engine(ABC):
     def close(self) -> None:
         """Free everything the engine holds. May be called twice."""
 
-    def run(self, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: Sequence[str] = ()) -> Outcome:
-        """Walk `steps` once.
+    def bytes_moved(self) -> dict[str, int]:
+        """Bytes since `load`: "messenger_sent", "messenger_received", "shuffle_written"; zero for what does not apply."""
+        return {"messenger_sent": 0, "messenger_received": 0, "shuffle_written": 0}
 
-        Every column and collection is released after the last step that reads it, unless it is static or in `keep`;
-        what `keep` names is the caller's to release.
 
-        Args:
-            plan: the plan the steps are from.
-            steps: plan.train, plan.evaluate or plan.predict.
-            a_pass: epoch, parameters and seed.
-            keep: columns to return in the outcome.
+def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: Sequence[str] = ()) -> Outcome:
+    """Walk `steps` once.
 
-        Raises:
-            EngineError: a stage failed. Nothing of the pass is left held.
-        """
-        walk = _Walk(self, plan)
-        self.begin(plan, steps, a_pass)
-        try:
-            for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
-                walk.take(step)
-                walk.drop(last_reads)
-            kept = {name: walk.held[name] for name in keep}
-            outcome = self.finish(kept)
-            walk.drop([name for name in walk.held if name not in kept])
-            return outcome
-        except BaseException:
-            walk.drop(list(walk.held))
-            self.abort()
-            raise
+    Every column and collection is released after the last step that reads it, unless it is static or in `keep`;
+    what `keep` names is the caller's to release.
+
+    Args:
+        engine: with a graph loaded.
+        plan: the plan the steps are from.
+        steps: plan.train, plan.evaluate or plan.predict.
+        a_pass: epoch, parameters and seed.
+        keep: columns to return in the outcome.
+
+    Raises:
+        EngineError: a stage failed. Nothing of the pass is left held.
+    """
+    walk = _Walk(engine, plan)
+    engine.begin(plan, steps, a_pass)
+    try:
+        for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
+            walk.take(step)
+            walk.drop(last_reads)
+        kept = {name: walk.get(name) for name in keep}
+        outcome = engine.finish(kept)
+        walk.drop([name for name in walk.held if name not in kept])
+        return outcome
+    except BaseException:
+        walk.drop(list(walk.held))
+        engine.abort()
+        raise
 
 
 class _Walk:

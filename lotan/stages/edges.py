@@ -18,7 +18,7 @@ from lotan.stages.chunk import EdgeBlock
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
-    """Sum, amax or amin of edge rows as `matrix` says. [edges, *shape] -> [matrix rows, *shape]; zero where there are none."""
+    """Sum, amax or amin of edge rows, grouped by `matrix`, 0 if empty. [edges, *shape] -> [groups, *shape]."""
     shape = (matrix.shape[0], *rows.shape[1:])
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)

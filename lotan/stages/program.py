@@ -28,7 +28,7 @@ class StageProgram:
 
     Args:
         stage: the stage.
-        source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one for each edge.
+        source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.
@@ -48,7 +48,7 @@ class StageProgram:
     def forward(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool = False
     ) -> tuple[dict[str, Tensor], Saved | None]:
-        """The stage's outputs by StageOutput.value, [rows, *shape]; with `keep`, also what spares backward the rerun."""
+        """The stage's outputs by StageOutput.value, [rows, *shape]; with `keep`, also what spares backward a rerun."""
         if not keep:
             with torch.no_grad():
                 return self._run(self._values(chunk, parameters), chunk, randomness), None

@@ -120,7 +120,7 @@ def test_chunks_add_up_to_the_whole() -> None:
 
 
 def neighbour_stage(kind: str) -> Stage:
-    """Attention-like: softmax over in-edges of (score of source + score of destination), dropped out, then aggregated."""
+    """Like attention: softmax over in-edges of (score of source + score of destination), dropout, aggregate."""
     calls = (
         Call("j", "lotan.scatter", (Ref("x"), "source", "graph"), edge(2, 3)),
         Call("ai", "lotan.scatter", (Ref("a"), "destination", "graph"), edge(2)),

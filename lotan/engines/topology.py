@@ -1,0 +1,109 @@
+"""The edges of a graph in memory: edge sets, static columns that follow from them, and the matrices of propagate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lotan.row_keys import edge_keys, occurrences
+from lotan.stages import EdgeBlock
+from lotan.stages.chunk import prefix_sum, sparse_rows
+from planner.spec import EdgeSet
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(eq=False)
+class Edges:
+    """Edges among all vertices of a graph, sorted by destination, then source."""
+
+    vertices: int
+    src: Positions  # int64 [edges]
+    dst: Positions  # int64 [edges]
+    weight: NDArray[np.float32] | None  # [edges]; None = 1 each
+
+    @cached_property
+    def block(self) -> EdgeBlock:
+        """All edges as one block, for stages: the sources are all vertices."""
+        counts = np.bincount(self.dst, minlength=self.vertices)
+        weight = None if self.weight is None else torch.from_numpy(self.weight)
+        return EdgeBlock(prefix_sum(torch.from_numpy(counts)), torch.from_numpy(self.src), weight)
+
+    def keyed_block(self, keys: NDArray[np.int64]) -> EdgeBlock:
+        """The block with row keys of the edges, made of the row keys of the vertices; for stages that draw on edges."""
+        if self.block.keys is None:
+            found = edge_keys(keys[self.src], keys[self.dst], occurrences(self.src, self.dst))
+            self.block.keys = torch.from_numpy(found)
+        return self.block
+
+    def matrix(self, weighted: bool, reverse: bool) -> Tensor:
+        """A [vertices, vertices]: A @ x sums x over in-edges, or with `reverse` over out-edges. Built once, on first use."""
+        return self._reverse[weighted] if reverse else self._forward[weighted]
+
+    @cached_property
+    def _forward(self) -> tuple[Tensor, Tensor]:
+        return self._matrices(self.dst, self.src, slice(None))
+
+    @cached_property
+    def _reverse(self) -> tuple[Tensor, Tensor]:
+        # A stable sort by source keeps destinations in order: sums run in one order at every run.
+        order = np.argsort(self.src, kind="stable")
+        return self._matrices(self.src[order], self.dst[order], order)
+
+    def _matrices(self, rows: Positions, columns: Positions, order: Positions | slice) -> tuple[Tensor, Tensor]:
+        """Unweighted and weighted, in CSR form."""
+        index = torch.int32 if max(self.vertices, len(rows)) < 2**31 else torch.int64
+        indptr = prefix_sum(torch.from_numpy(np.bincount(rows, minlength=self.vertices))).to(index)
+        positions = torch.from_numpy(columns).to(index)
+        plain = sparse_rows(indptr, positions, self.vertices)
+        if self.weight is None:
+            return plain, plain
+        return plain, sparse_rows(indptr, positions, self.vertices, torch.from_numpy(self.weight[order]))
+
+    def with_self_loops(self) -> Edges:
+        """Every self-loop replaced by exactly one per vertex: of the last one's weight, or 1 where there was none."""
+        loops = self.src == self.dst
+        everyone = np.arange(self.vertices)
+        src, dst = np.append(self.src[~loops], everyone), np.append(self.dst[~loops], everyone)
+        order = np.lexsort((src, dst))
+        plain = replace(self, src=src[order], dst=dst[order], weight=None)
+        if self.weight is not None:
+            of_loops = np.ones(self.vertices, dtype=np.float32)
+            of_loops[self.src[loops]] = self.weight[loops]
+            plain.weight = np.append(self.weight[~loops], of_loops)[order]
+        return plain
+
+    def in_degree(self) -> Tensor:
+        """Number of in-edges, at least 1. float32 [vertices]."""
+        return self.block.in_degree
+
+    def gcn_scale(self) -> Tensor:
+        """(Sum of the in-edges' weights)^-1/2, 0 where that is not finite. float32 [vertices]."""
+        degree = torch.from_numpy(np.bincount(self.dst, weights=self.weight, minlength=self.vertices))
+        return degree.double().pow_(-0.5).nan_to_num_(nan=0.0, posinf=0.0).float()
+
+
+def edge_sets(vertices: int, src: Positions, dst: Positions, weight: NDArray[np.float32] | None) -> LazyEdgeSets:
+    """The edge sets of a graph, from edges in any order."""
+    order = np.lexsort((src, dst))
+    return LazyEdgeSets(Edges(vertices, src[order], dst[order], None if weight is None else weight[order]))
+
+
+class LazyEdgeSets:
+    """A graph's edge sets by name; that with self-loops is made when it is first asked for."""
+
+    def __init__(self, graph: Edges) -> None:
+        self.graph = graph
+
+    @cached_property
+    def self_loops(self) -> Edges:
+        """Every vertex with exactly one self-loop."""
+        return self.graph.with_self_loops()
+
+    def __getitem__(self, name: EdgeSet) -> Edges:
+        return self.graph if name == "graph" else self.self_loops
