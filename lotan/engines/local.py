@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Handle, Outcome, Pass
-from lotan.engines.topology import Edges, LazyEdgeSets, edge_sets
+from lotan.engines.topology import Edges, edge_sets
 from lotan.errors import EngineError, LotanError
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, EdgeBlock, Saved, StageGradients, StageProgram

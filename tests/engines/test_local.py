@@ -1,0 +1,207 @@
+"""The local engine against PyG and plain autograd: loss, gradients, and weights after three steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.nn import functional
+
+from lotan.engines.base import Pass, run
+from lotan.engines.local import LocalEngine
+from lotan.errors import EngineError
+from lotan.graph import Graph
+from lotan.metrics import metrics
+from planner import Options, Planned, compile_plan
+from planner.spec import LossSpec
+from tests.engines.models import MODELS, OUT, WIDTH, Model, PlainGraph, gcn_forward, gcn_spec
+
+ROWS = 12
+SPLIT = np.array([0, 0, 1, 2, -1, 0] * (ROWS // 6), dtype=np.int8)
+
+OPTIONS = {
+    "auto": Options(),
+    "general": Options(plan="general"),
+    "general without RGB": Options(plan="general", rgb=False),
+    "no lift_message": Options(disabled=("lift_message",)),
+    "no fuse_apply": Options(disabled=("fuse_apply",)),
+    "no drop_dead_gradients": Options(disabled=("drop_dead_gradients",)),
+    "without RGB": Options(rgb=False),
+}
+
+
+def random_arrays(seed: int, edges: int = 30, weighted: bool = False) -> tuple[Graph, PlainGraph, Tensor]:
+    """A graph with self-loops, parallel edges, a hub and vertices without edges; in both forms, with labels."""
+    random = np.random.default_rng(seed)
+    src, dst = random.integers(0, ROWS - 2, edges), random.integers(0, ROWS - 2, edges)
+    dst[: edges // 2] = 3
+    if edges:
+        src = np.append(src, [1, 2, 2])
+        dst = np.append(dst, [1, 5, 5])
+    # PyG keeps one weight of several self-loops of a vertex; a graph with weights has no such thing here.
+    weight = random.random(len(src)).astype(np.float32) + 0.5 if weighted else None
+    if weighted:
+        first = np.unique(np.stack([src, dst]), axis=1, return_index=True)[1]
+        keep = (src != dst) | np.isin(np.arange(len(src)), first)
+        src, dst, weight = src[keep], dst[keep], weight[keep]
+    x = random.normal(size=(ROWS, WIDTH)).astype(np.float32)
+    label = random.integers(0, OUT, ROWS)
+    graph = Graph.from_arrays(x, src, dst, label, SPLIT, weight)
+    plain = PlainGraph(
+        torch.from_numpy(x),
+        torch.from_numpy(src),
+        torch.from_numpy(dst),
+        None if weight is None else torch.from_numpy(weight),
+    )
+    return graph, plain, torch.from_numpy(label)
+
+
+@dataclass
+class Setup:
+    """A model on a graph, planned and loaded."""
+
+    model: Model
+    graph: Graph
+    options: Options = field(default_factory=Options)
+    loss: LossSpec = field(default_factory=lambda: LossSpec("classification", OUT, float((SPLIT == 0).sum())))
+    engine: LocalEngine = field(default_factory=LocalEngine)
+
+    def __post_init__(self) -> None:
+        train, evaluate = self.model.spec(True), self.model.spec(False)
+        self.planned: Planned = compile_plan(train, evaluate, self.loss, self.graph.statistics, self.options)
+        torch.manual_seed(0)
+        self.parameters = {p.name: torch.randn(p.shape) * 0.5 for p in train.parameters}
+        self.engine.load(self.graph, self.planned.plan)
+
+    def train(self, epoch: int = 0, seed: int = 0):
+        return run(self.engine, self.planned.plan, self.planned.plan.train, Pass(epoch, self.parameters, seed))
+
+
+def autograd(
+    model: Model, plain: PlainGraph, parameters: dict[str, Tensor], label: Tensor
+) -> tuple[Tensor, dict[str, Tensor]]:
+    leaves = {name: p.clone().requires_grad_() for name, p in parameters.items()}
+    rows = torch.from_numpy(SPLIT == 0)
+    loss = functional.cross_entropy(model.forward(plain, leaves)[rows], label[rows])
+    found = torch.autograd.grad(loss, list(leaves.values()))
+    return loss.detach(), dict(zip(leaves, found, strict=True))
+
+
+def assert_same_epoch(setup: Setup, plain: PlainGraph, label: Tensor) -> None:
+    outcome = setup.train()
+    loss, gradients = autograd(setup.model, plain, setup.parameters, label)
+    assert metrics(setup.loss, outcome.statistics)["train"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    assert set(outcome.gradients) == set(gradients)
+    for name, gradient in gradients.items():
+        torch.testing.assert_close(
+            outcome.gradients[name], gradient, rtol=1e-5, atol=1e-6, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["", "weighted"])
+def test_an_epoch_equals_autograd(model: Model, options: str, weighted: bool) -> None:
+    graph, plain, label = random_arrays(0, weighted=weighted)
+    assert_same_epoch(Setup(model, graph, OPTIONS[options]), plain, label)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), edges=st.sampled_from([0, 1, 10, 60]), options=st.sampled_from(sorted(OPTIONS)))
+def test_random_graphs(model: Model, seed: int, edges: int, options: str) -> None:
+    graph, plain, label = random_arrays(seed, edges)
+    assert_same_epoch(Setup(model, graph, OPTIONS[options]), plain, label)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_weights_after_three_steps(model: Model) -> None:
+    graph, plain, label = random_arrays(1)
+    setup = Setup(model, graph)
+    expected = {name: p.clone().requires_grad_() for name, p in setup.parameters.items()}
+    setup.parameters = {name: p.clone().requires_grad_() for name, p in setup.parameters.items()}
+    # Not Adam: it makes full steps of gradients that are zero but for rounding, as attention's can be.
+    ours, theirs = (torch.optim.SGD(p.values(), lr=0.3, momentum=0.9) for p in (setup.parameters, expected))
+    rows = torch.from_numpy(SPLIT == 0)
+    for epoch in range(3):
+        outcome = setup.train(epoch)
+        for name, parameter in setup.parameters.items():
+            parameter.grad = outcome.gradients[name]
+        ours.step()
+        theirs.zero_grad()
+        functional.cross_entropy(model.forward(plain, expected)[rows], label[rows]).backward()
+        theirs.step()
+    for name, parameter in expected.items():
+        torch.testing.assert_close(setup.parameters[name], parameter, rtol=1e-5, atol=1e-6)
+
+
+def dropout_gcn(p: float) -> Model:
+    return Model("gcn", lambda training: gcn_spec(training, p), gcn_forward)
+
+
+def test_dropout_belongs_to_seed_and_epoch() -> None:
+    graph, _, _ = random_arrays(2)
+    setup = Setup(dropout_gcn(0.5), graph)
+    first, again, later, other = setup.train(), setup.train(), setup.train(epoch=1), setup.train(seed=1)
+    for name, gradient in first.gradients.items():
+        assert torch.equal(gradient, again.gradients[name])
+    assert not torch.equal(first.gradients["w1"], later.gradients["w1"])
+    assert not torch.equal(first.gradients["w1"], other.gradients["w1"])
+
+
+@pytest.mark.parametrize("options", ["general", "no fuse_apply", "no lift_message"])
+def test_dropout_is_the_same_under_every_plan(options: str) -> None:
+    graph, _, _ = random_arrays(2)
+    one, two = Setup(dropout_gcn(0.5), graph).train(), Setup(dropout_gcn(0.5), graph, OPTIONS[options]).train()
+    for name, gradient in one.gradients.items():
+        torch.testing.assert_close(two.gradients[name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_evaluation_and_prediction_without_dropout() -> None:
+    graph, plain, label = random_arrays(3)
+    setup = Setup(dropout_gcn(0.5), graph)
+    plan, a_pass = setup.planned.plan, Pass(0, setup.parameters)
+    logits = gcn_forward(plain, setup.parameters)
+    found = metrics(setup.loss, run(setup.engine, plan, plan.evaluate, a_pass).statistics)
+    for number, split in enumerate(("train", "val", "test")):
+        rows = torch.from_numpy(number == SPLIT)
+        assert found[split]["loss"] == pytest.approx(
+            functional.cross_entropy(logits[rows], label[rows]).item(), rel=1e-5
+        )
+        assert found[split]["accuracy"] == pytest.approx((logits[rows].argmax(1) == label[rows]).float().mean().item())
+    outcome = run(setup.engine, plan, plan.predict, a_pass, keep=("output",))
+    torch.testing.assert_close(outcome.columns["output"], logits, rtol=1e-5, atol=1e-6)
+
+
+def test_ids_in_any_order_draw_the_same_numbers() -> None:
+    graph, plain, label = random_arrays(4)
+    order = np.random.default_rng(0).permutation(ROWS)
+    place = np.argsort(order)
+    shuffled = Graph.from_arrays(
+        plain.x.numpy()[order], plain.src.numpy(), plain.dst.numpy(), label.numpy()[order], SPLIT[order], ids=order
+    )
+    assert len(place) == ROWS
+    one, two = Setup(dropout_gcn(0.5), graph).train(), Setup(dropout_gcn(0.5), shuffled).train()
+    assert all(torch.equal(gradient, two.gradients[name]) for name, gradient in one.gradients.items())
+
+
+def test_a_failing_stage_is_named_and_the_engine_goes_on() -> None:
+    graph, plain, label = random_arrays(5)
+    setup = Setup(MODELS[0], graph)
+    good = setup.parameters
+    setup.parameters = {**good, "w1": torch.ones(2, 2)}
+    with pytest.raises(EngineError, match=r"stage train\.\d"):
+        setup.train()
+    setup.parameters = good
+    assert_same_epoch(setup, plain, label)
+
+
+def test_close_twice() -> None:
+    engine = LocalEngine()
+    engine.close()
+    engine.close()
