@@ -22,6 +22,9 @@ from planner.spec import SPLITS, LossSpec
 
 Sums = NDArray[np.float64]
 
+MAIN_METRIC = {"classification": "accuracy", "multilabel": "micro_f1", "regression": "mse"}
+"""The metric by which epochs are compared, unless the user says otherwise."""
+
 _SHARED = 4  # columns before those of each class or target
 
 
@@ -41,7 +44,7 @@ def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) 
             part[torch.arange(rows.numel()), target] -= 1
             part *= weight[:, None]
         case "multilabel":
-            part = torch.sigmoid(chosen).sub_(target).div_(loss.normalizer)
+            part = torch.sigmoid(chosen).sub_(target).mul_(_label_weight(loss) / loss.normalizer)
         case "regression":
             part = (chosen - target.view_as(chosen)).mul_(2 / loss.normalizer)
     return torch.zeros_like(logits).index_copy_(0, rows, part)
@@ -81,12 +84,16 @@ def _class_weight(loss: LossSpec, target: Tensor) -> Tensor:
     return torch.tensor(loss.class_weights, dtype=torch.float32).index_select(0, target)
 
 
+def _label_weight(loss: LossSpec) -> Tensor:
+    return torch.tensor(loss.class_weights or [1.0] * loss.outputs, dtype=torch.float32)
+
+
 def _sums(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     match loss.task:
         case "classification":
             return _classification(loss, logits, label)
         case "multilabel":
-            return _multilabel(logits, label)
+            return _multilabel(loss, logits, label)
     return _regression(logits, label.view_as(logits))
 
 
@@ -100,8 +107,8 @@ def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     return np.concatenate([np.array([float(x) for x in shared]), *(c.numpy().astype(np.float64) for c in counts)])
 
 
-def _multilabel(logits: Tensor, label: Tensor) -> Sums:
-    terms = functional.binary_cross_entropy_with_logits(logits, label, reduction="none")
+def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
+    terms = functional.binary_cross_entropy_with_logits(logits, label, _label_weight(loss), reduction="none")
     guess, actual = logits > 0, label > 0.5
     hits = guess & actual
     exact = (guess == actual).all(1)
