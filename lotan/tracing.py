@@ -20,6 +20,7 @@ from torch.fx import traceback as fx_traceback
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
@@ -103,9 +104,8 @@ def _record(
         return result
 
     try:
-        with scope.watched(), fx_traceback.preserve_node_meta(), torch.enable_grad():
-            tracer = make_fx(run, tracing_mode="symbolic", pre_dispatch=True, record_stack_traces=True)
-            graph_module = tracer(*fakes.inputs)
+        with scope.watched(), fx_traceback.preserve_node_meta(), torch.enable_grad(), _Notes(scope):
+            graph_module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
     except ModelError:
         raise
     except Exception as error:
@@ -197,9 +197,14 @@ class _Scope:
         """Qualified name of the innermost module under way."""
         return self._open[-1] if self._open else ""
 
+    @property
+    def line(self) -> str:
+        """The user's line under way."""
+        return _line_of(list(traceback.walk_stack(sys._getframe(1)))[::-1])
+
     def error(self, reason: str) -> ModelError:
         """A ModelError for the line under way."""
-        return located(self.layer, _line_of(list(traceback.walk_stack(sys._getframe(1)))[::-1]), reason)
+        return located(self.layer, self.line, reason)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -220,7 +225,6 @@ class _Scope:
     def _enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         self._open.append(self._names[id(module)])
         self.failed = ""
-        fx_traceback.current_meta["custom"] = {"layer": self.layer}
         if isinstance(module, _NormBase):
             raise self.error(
                 f"{type(module).__name__} normalises over all vertices, which is not supported; use torch.nn.LayerNorm"
@@ -231,7 +235,6 @@ class _Scope:
         if result is None and not self.failed:
             self.failed = self.layer
         self._open.pop()
-        fx_traceback.current_meta["custom"] = {"layer": self.layer}
 
     def _check_width(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         ours = type(module).__module__.startswith("lotan.nn")
@@ -244,6 +247,18 @@ class _Scope:
                 f"{type(module).__name__} got rows of width {given}, but its in_channels is {expected}; "
                 f"make it in_channels={given}"
             )
+
+
+class _Notes(TorchFunctionMode):
+    """Notes layer and line beside every operator, where torch.fx copies it to the node."""
+
+    def __init__(self, scope: _Scope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        fx_traceback.current_meta["custom"] = {"layer": self._scope.layer, "where": self._scope.line}
+        return func(*args, **(kwargs or {}))
 
 
 def _explain(error: Exception, scope: _Scope) -> ModelError:
@@ -263,7 +278,7 @@ def _explain(error: Exception, scope: _Scope) -> ModelError:
 
 def _line_of(frames: list[tuple[Any, int]]) -> str:
     """The user's line among frames, outermost first: what lies inside the model's forward."""
-    start = max((i for i, (frame, _) in enumerate(frames) if frame.f_code is _run_model.__code__), default=-1)
+    start = max((i for i, (frame, _) in enumerate(frames) if frame.f_code is _run_model.__code__), default=len(frames))
     return user_line([(frame.f_code.co_filename, line) for frame, line in frames[start + 1 :]])
 
 

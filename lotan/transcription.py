@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import operator
 import os
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -35,6 +34,8 @@ _MULTIPLE = ("unbind.int", "split.Tensor", "split.sizes", "split_with_sizes.defa
 _GREATEST = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
 _WHOLE_SLICE = 2**63 - 1
 _TORCH = os.path.dirname(torch.__file__) + os.sep
+_LAYERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "nn") + os.sep
+_SCAFFOLDING = ("message_passing.py", "edge_index.py", "linear.py")  # what layers are made of says less than the layer
 _LOTAN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
@@ -380,21 +381,25 @@ def located(layer: str, line: str, reason: str) -> ModelError:
 
 def where(node: Node) -> str:
     """The user's line that made a node, as "file.py:12"."""
-    frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
-    return user_line([(path, int(line)) for path, line in frames])
+    return _noted(node, "where")
 
 
 def user_line(frames: list[tuple[str, int]]) -> str:
     """Of frames, outermost first, the innermost that is neither torch's nor this package's, else of this package's layers."""
     theirs = [frame for frame in frames if not frame[0].startswith((_TORCH, _LOTAN))]
-    layers = [frame for frame in frames if frame[0].startswith(os.path.join(_LOTAN, "nn"))]
+    layers = [frame for frame in frames if frame[0].startswith(_LAYERS) and not frame[0].endswith(_SCAFFOLDING)]
     for path, line in reversed(theirs or layers):
         return f"{os.path.basename(path)}:{line}"
     return ""
 
 
 def _layer(node: Node) -> str:
-    return (node.meta.get("custom") or {}).get("layer", "")  # type: ignore[no-any-return]
+    return _noted(node, "layer")
+
+
+def _noted(node: Node, what: str) -> str:
+    """What `lotan.tracing` noted beside a node when it was made."""
+    return (node.meta.get("custom") or {}).get(what, "")  # type: ignore[no-any-return]
 
 
 def _single(node: Any) -> tuple[int, ...]:

@@ -1,8 +1,32 @@
 """Layers and models. Each works eagerly, `layer(x, edge_index)`, and is what a `lotan.Trainer` plans."""
 
 from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
+from lotan.nn.gat_conv import GATConv
 from lotan.nn.gcn_conv import GCNConv
+from lotan.nn.gin_conv import GINConv
 from lotan.nn.linear import Linear
 from lotan.nn.message_passing import MessagePassing
+from lotan.nn.mlp import MLP
+from lotan.nn.models import GAT, GCN, GIN, GraphSAGE, JumpingKnowledge
+from lotan.nn.resolver import LayerNorm
+from lotan.nn.sage_conv import SAGEConv
 
-__all__ = ["EdgeIndex", "Edges", "GCNConv", "Linear", "MessagePassing", "aggregate", "edge_softmax"]
+__all__ = [
+    "GAT",
+    "GCN",
+    "GIN",
+    "MLP",
+    "EdgeIndex",
+    "Edges",
+    "GATConv",
+    "GCNConv",
+    "GINConv",
+    "GraphSAGE",
+    "JumpingKnowledge",
+    "LayerNorm",
+    "Linear",
+    "MessagePassing",
+    "SAGEConv",
+    "aggregate",
+    "edge_softmax",
+]

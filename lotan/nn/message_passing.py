@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -122,10 +122,11 @@ class MessagePassing(torch.nn.Module):
         return names
 
 
-def refuse_arguments(layer: str, arguments: dict[str, Any], reasons: dict[str, str]) -> None:
+def refuse_arguments(layer: str, arguments: Mapping[str, Any], reasons: Mapping[str, str] | None = None) -> None:
     """Raise ConfigurationError for the first of the given arguments: none of them is supported.
 
     `reasons` says by name why, and what to do instead.
     """
     for name, value in arguments.items():
-        raise ConfigurationError(f"{layer} got {name}={value!r}, which is not supported: {reasons.get(name, 'leave it out')}")
+        advice = (reasons or {}).get(name, "leave it out")
+        raise ConfigurationError(f"{layer} got {name}={value!r}, which is not supported: {advice}")

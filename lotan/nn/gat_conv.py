@@ -1,0 +1,117 @@
+"""GAT: Veličković et al., "Graph Attention Networks" (2018), https://arxiv.org/abs/1710.10903.
+
+    x'_i = b + sum over in-edges (j, i) of alpha_ji * W x_j
+    alpha_ji = softmax over the in-edges of i of LeakyReLU(a_src . W x_j + a_dst . W x_i)
+
+for each of `heads` heads, which are concatenated or averaged: in_channels to heads * out_channels, or to out_channels. The edges
+are those of the graph with one self-loop per vertex. The message is written per edge, as in the paper; that W x_j and the two
+products depend on one end alone, so that vertices can compute them, is for the Planner to find (rule lift_message).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotan.nn.edge_index import Graph
+from lotan.nn.linear import Linear, glorot, require_width
+from lotan.nn.message_passing import MessagePassing, refuse_arguments
+
+
+class GATConv(MessagePassing):
+    """An attention layer; arguments, defaults and parameters of `torch_geometric.nn.GATConv`. Edge weights play no part.
+
+    Args:
+        in_channels: width of the input.
+        out_channels: width of each head.
+        heads: number of heads.
+        concat: whether heads are concatenated, or averaged.
+        negative_slope: of the LeakyReLU.
+        dropout: probability with which an attention coefficient is dropped in training.
+        add_self_loops: whether every vertex gets one self-loop.
+        edge_dim: not supported, as edges carry no features.
+        fill_value: not supported, as it is about edge features.
+        bias: whether a bias is added.
+        residual: whether a linear map of the vertex's own row is added.
+
+    Raises:
+        ConfigurationError: an argument that is not supported.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | Tensor | str = "mean",
+        bias: bool = True,
+        residual: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(kwargs.pop("aggr", "add"))
+        self._refuse(edge_dim, fill_value, kwargs)
+        require_width("GATConv", in_channels)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.heads = heads
+        self.concat = concat
+        self.negative_slope = negative_slope
+        self.dropout = dropout
+        self.add_self_loops = add_self_loops
+        self.residual = residual
+        total = out_channels * (heads if concat else 1)
+        self.lin = Linear(in_channels, heads * out_channels, bias=False, weight_initializer="glorot")
+        self.att_src = torch.nn.Parameter(torch.empty(1, heads, out_channels))
+        self.att_dst = torch.nn.Parameter(torch.empty(1, heads, out_channels))
+        if residual:
+            self.res = Linear(in_channels, total, bias=False, weight_initializer="glorot")
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(total)) if bias else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        self.lin.reset_parameters()
+        if self.residual:
+            self.res.reset_parameters()
+        glorot(self.att_src)
+        glorot(self.att_dst)
+        if self.bias is not None:
+            self.bias.data.zero_()
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        """[num_vertices, in_channels] -> [num_vertices, heads * out_channels], or out_channels without `concat`."""
+        out = self.propagate(graph, x, "self_loops" if self.add_self_loops else "graph")  # [num_vertices, heads, out_channels]
+        out = out.flatten(1) if self.concat else out.mean(dim=1)
+        if self.residual:
+            out = out + self.res(x)
+        return out if self.bias is None else out + self.bias
+
+    def message(self, x_j: Tensor, x_i: Tensor) -> Tensor:
+        """The source's projection, times its share of the destination's attention: [num_edges, heads, out_channels]."""
+        projected_j = self.lin(x_j).view(-1, self.heads, self.out_channels)
+        projected_i = self.lin(x_i).view(-1, self.heads, self.out_channels)
+        score = (projected_j * self.att_src).sum(dim=-1) + (projected_i * self.att_dst).sum(dim=-1)  # [num_edges, heads]
+        attention = self.softmax(F.leaky_relu(score, self.negative_slope))
+        attention = F.dropout(attention, self.dropout, self.training)
+        return projected_j * attention.unsqueeze(-1)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+    @staticmethod
+    def _refuse(edge_dim: int | None, fill_value: object, others: dict[str, Any]) -> None:
+        given = dict(others)
+        if edge_dim is not None:
+            given["edge_dim"] = edge_dim
+        if not (isinstance(fill_value, str) and fill_value == "mean"):
+            given["fill_value"] = fill_value
+        edges = "edges carry a weight at most, no features; leave it out"
+        refuse_arguments("GATConv", given, {"edge_dim": edges, "fill_value": edges})

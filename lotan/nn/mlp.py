@@ -1,0 +1,138 @@
+"""A multi-layer perceptron: `torch_geometric.nn.MLP`.
+
+    x' = dropout(act(norm(W x + b))), layer after layer; the last one plain
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotan.errors import ConfigurationError
+from lotan.nn.edge_index import Graph
+from lotan.nn.linear import Linear
+from lotan.nn.message_passing import refuse_arguments
+from lotan.nn.resolver import Function, resolve_activation, resolve_norm
+
+
+class MLP(torch.nn.Module):
+    """A perceptron; arguments, defaults and parameters of `torch_geometric.nn.MLP`. As a model, it ignores the edges.
+
+    Its default norm is "batch_norm", as there; it mixes rows, so that `norm` has to be given.
+
+    Args:
+        channel_list: widths of input, hidden layers and output; or give the four next ones.
+        in_channels: width of the input.
+        hidden_channels: width of every hidden layer.
+        out_channels: width of the output.
+        num_layers: number of linear maps.
+        dropout: probability, one for all hidden layers or one a layer.
+        act: activation, by name or as a callable.
+        act_first: whether the activation comes before the normalisation.
+        act_kwargs: arguments of the activation named by `act`.
+        norm: None, "layer_norm", or a module.
+        norm_kwargs: arguments of the normalisation named by `norm`: for "layer_norm", {"mode": "node"}.
+        plain_last: whether the last layer has no activation, normalisation and dropout.
+        bias: whether biases are added, one for all layers or one a layer.
+
+    Raises:
+        ConfigurationError: an argument that is missing or not supported.
+    """
+
+    def __init__(
+        self,
+        channel_list: Sequence[int] | int | None = None,
+        *,
+        in_channels: int | None = None,
+        hidden_channels: int | None = None,
+        out_channels: int | None = None,
+        num_layers: int | None = None,
+        dropout: float | Sequence[float] = 0.0,
+        act: str | Function | None = "relu",
+        act_first: bool = False,
+        act_kwargs: Mapping[str, Any] | None = None,
+        norm: str | Function | None = "batch_norm",
+        norm_kwargs: Mapping[str, Any] | None = None,
+        plain_last: bool = True,
+        bias: bool | Sequence[bool] = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__()
+        refuse_arguments("MLP", kwargs)
+        if isinstance(channel_list, int):
+            in_channels = channel_list
+        if in_channels is not None:
+            channel_list = _channels(in_channels, hidden_channels, out_channels, num_layers)
+        if channel_list is None or isinstance(channel_list, int) or len(channel_list) < 2:
+            raise ConfigurationError(f"MLP got channel_list={channel_list!r}; expected at least the widths of input and output")
+        self.channel_list = list(channel_list)
+        self.act = resolve_activation(act, act_kwargs)
+        self.act_first = act_first
+        self.plain_last = plain_last
+        self.dropout = self._each("dropout", dropout)
+        if plain_last and not isinstance(dropout, Sequence):
+            self.dropout[-1] = 0.0
+        pairs = zip(self.channel_list[:-1], self.channel_list[1:], self._each("bias", bias), strict=True)
+        self.lins = torch.nn.ModuleList(Linear(given, made, bias=has_bias) for given, made, has_bias in pairs)
+        normed = self.channel_list[1:-1] if plain_last else self.channel_list[1:]
+        norms = [resolve_norm("MLP", norm, width, norm_kwargs) for width in normed]
+        self.norms = torch.nn.ModuleList(torch.nn.Identity() if one is None else one for one in norms)
+        self.reset_parameters()
+
+    @property
+    def in_channels(self) -> int:
+        """Width of the input."""
+        return self.channel_list[0]
+
+    @property
+    def out_channels(self) -> int:
+        """Width of the output."""
+        return self.channel_list[-1]
+
+    @property
+    def num_layers(self) -> int:
+        """Number of linear maps."""
+        return len(self.channel_list) - 1
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        for module in (*self.lins, *self.norms):
+            if hasattr(module, "reset_parameters"):
+                module.reset_parameters()
+
+    def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
+        """[num_vertices, in_channels] -> [num_vertices, out_channels]; the graph plays no part."""
+        for lin, norm, dropout in zip(self.lins, self.norms, self.dropout, strict=False):
+            x = lin(x)
+            if self.act is not None and self.act_first:
+                x = self.act(x)
+            x = norm(x)
+            if self.act is not None and not self.act_first:
+                x = self.act(x)
+            x = F.dropout(x, dropout, self.training)
+        if self.plain_last:
+            x = F.dropout(self.lins[-1](x), self.dropout[-1], self.training)
+        return x
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.channel_list)[1:-1]})"
+
+    def _each(self, name: str, value: Any) -> list[Any]:
+        """One value a layer."""
+        values = list(value) if isinstance(value, Sequence) else [value] * self.num_layers
+        if len(values) != self.num_layers:
+            raise ConfigurationError(f"MLP got {len(values)} values of {name} for {self.num_layers} layers; expected one a layer")
+        return values
+
+
+def _channels(in_channels: int, hidden_channels: int | None, out_channels: int | None, num_layers: int | None) -> list[int]:
+    if num_layers is None or out_channels is None or (num_layers > 1 and hidden_channels is None):
+        raise ConfigurationError(
+            f"MLP got in_channels={in_channels}, hidden_channels={hidden_channels}, out_channels={out_channels}, "
+            f"num_layers={num_layers}; expected all of them"
+        )
+    return [in_channels, *[hidden_channels or 0] * (num_layers - 1), out_channels]

@@ -1,0 +1,96 @@
+"""Activations and normalisations by name, as the models' arguments `act` and `norm` give them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.modules import activation as activations
+
+from lotan.errors import ConfigurationError
+
+Function = Callable[[Tensor], Tensor]
+
+_MIXING = ("batch", "instance", "graph", "graphsize", "pair", "diffgroup", "meansubtraction", "msg")
+
+
+class LayerNorm(torch.nn.Module):
+    """Normalisation of each row: `torch_geometric.nn.LayerNorm(in_channels, mode="node")`.
+
+        x' = (x - mean of x) / sqrt(variance of x + eps) * weight + bias
+
+    Args:
+        in_channels: width.
+        eps: added to the variance.
+        affine: whether weight and bias are there.
+        mode: "node". The default of torch_geometric, "graph", normalises over all vertices at once and is refused.
+    """
+
+    def __init__(self, in_channels: int, eps: float = 1e-5, affine: bool = True, mode: str = "graph") -> None:
+        super().__init__()
+        if mode != "node":
+            raise ConfigurationError(
+                f"LayerNorm got mode={mode!r}, which normalises over all vertices at once; pass mode='node' "
+                "(to a model: norm='layer_norm', norm_kwargs={'mode': 'node'}) to normalise within each row"
+            )
+        self.in_channels = in_channels
+        self.eps = eps
+        self.affine = affine
+        self.mode = mode
+        self.register_parameter("weight", torch.nn.Parameter(torch.empty(in_channels)) if affine else None)
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(in_channels)) if affine else None)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Weight 1, bias 0."""
+        if self.affine:
+            self.weight.data.fill_(1.0)
+            self.bias.data.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[num_vertices, in_channels] to the same."""
+        return torch.nn.functional.layer_norm(x, (self.in_channels,), self.weight, self.bias, self.eps)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, affine={self.affine}, mode={self.mode})"
+
+
+def swish(x: Tensor) -> Tensor:
+    """x * sigmoid(x)"""
+    return x * x.sigmoid()
+
+
+def resolve_activation(act: str | Function | None, arguments: Mapping[str, Any] | None) -> Any:
+    """The activation of that name ("relu", "LeakyReLU", "leaky_relu" ...); what is not a string is returned as it is."""
+    if not isinstance(act, str):
+        return act
+    wanted = _plain(act)
+    if wanted == "swish":
+        return swish
+    for name, kind in vars(activations).items():
+        if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and wanted == _plain(name):
+            return kind(**(arguments or {}))
+    raise ConfigurationError(f"act={act!r} is unknown; expected the name of an activation of torch.nn, such as relu, elu, gelu")
+
+
+def resolve_norm(model: str, norm: str | Function | None, width: int, arguments: Mapping[str, Any] | None) -> Any:
+    """The normalisation of that name; what is not a string is returned as it is.
+
+    Raises:
+        ConfigurationError: a normalisation that mixes rows, or an unknown one.
+    """
+    if not isinstance(norm, str):
+        return norm
+    wanted = _plain(norm).removesuffix("norm")
+    if wanted == "layer":
+        return LayerNorm(width, **(arguments or {}))
+    advice = "pass norm=None, or norm='layer_norm' with norm_kwargs={'mode': 'node'}"
+    if wanted in _MIXING:
+        raise ConfigurationError(f"{model} got norm={norm!r}, which mixes the rows of all vertices, so is not supported: {advice}")
+    raise ConfigurationError(f"{model} got norm={norm!r}, which is unknown: {advice}")
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").replace(" ", "")

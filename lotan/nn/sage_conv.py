@@ -1,0 +1,86 @@
+"""GraphSAGE: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs" (2017), https://arxiv.org/abs/1706.02216.
+
+    x'_i = W_1 * (aggregate over in-edges (j, i) of x_j) + b + W_2 x_i
+
+in_channels to out_channels. With `project`, x_j becomes ReLU(W_3 x_j + c) first (the paper's equation 3); with `normalize`, x'_i is
+scaled to length 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotan.errors import ConfigurationError
+from lotan.nn.edge_index import Graph
+from lotan.nn.linear import Linear, require_width
+from lotan.nn.message_passing import MessagePassing, refuse_arguments
+
+
+class SAGEConv(MessagePassing):
+    """A GraphSAGE layer; arguments, defaults and parameters of `torch_geometric.nn.SAGEConv`. Edge weights play no part.
+
+    Args:
+        in_channels: width of the input.
+        out_channels: width of the output.
+        aggr: "mean", "max", "min", "sum" or "add".
+        normalize: whether output rows are scaled to length 1.
+        root_weight: whether the vertex's own row is added, by a map of its own.
+        project: whether source rows go through a linear map and ReLU before they are aggregated.
+        bias: whether a bias is added.
+
+    Raises:
+        ConfigurationError: an argument that is not supported.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        aggr: str = "mean",
+        normalize: bool = False,
+        root_weight: bool = True,
+        project: bool = False,
+        bias: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        if not isinstance(aggr, str):
+            raise ConfigurationError(
+                f"SAGEConv got aggr={aggr!r}; expected one of mean, max, min, sum. For several at once, write `aggregate` in a "
+                "lotan.nn.MessagePassing of your own"
+            )
+        super().__init__(aggr)
+        refuse_arguments("SAGEConv", kwargs)
+        require_width("SAGEConv", in_channels)
+        self.in_channels = in_channels
+        self.out_channels = out_channels
+        self.normalize = normalize
+        self.root_weight = root_weight
+        self.project = project
+        if project:
+            self.lin = Linear(in_channels, in_channels)
+        self.lin_l = Linear(in_channels, out_channels, bias=bias)
+        if root_weight:
+            self.lin_r = Linear(in_channels, out_channels, bias=False)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw new parameters."""
+        if self.project:
+            self.lin.reset_parameters()
+        self.lin_l.reset_parameters()
+        if self.root_weight:
+            self.lin_r.reset_parameters()
+
+    def forward(self, x: Tensor, graph: Graph) -> Tensor:
+        """[num_vertices, in_channels] -> [num_vertices, out_channels]"""
+        sent = self.lin(x).relu() if self.project else x
+        out = self.lin_l(self.propagate(graph, sent))
+        if self.root_weight:
+            out = out + self.lin_r(x)
+        return F.normalize(out, p=2.0, dim=-1) if self.normalize else out
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, aggr={self.aggr})"
