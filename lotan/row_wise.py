@@ -179,7 +179,9 @@ def _no_objection(call: Call, arguments: dict[str, Any], types: Types) -> str | 
 
 
 def _check_along(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
-    subject = next(value for value in arguments.values() if isinstance(value, Ref | tuple) and _is_rows((value,), types))
+    subject = next(
+        value for value in arguments.values() if isinstance(value, Ref | tuple) and _is_rows((value,), types)
+    )
     rank = _rank(subject, types) + (call.op in _GROWING)
     dims = arguments.get(ALONG[call.op])
     if dims is None or dims == ():
@@ -195,7 +197,9 @@ def _check_along(call: Call, arguments: dict[str, Any], types: Types) -> str | N
 def _check_transpose(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
     rank = _rank(arguments["self"], types)
     given = [value for name, value in arguments.items() if name in ("dim0", "dim1", "axis0", "axis1")]
-    touched = [dim % rank for dim in given] if given else ([0] if rank == 2 or call.op == "aten.numpy_T.default" else [])
+    touched = (
+        [dim % rank for dim in given] if given else ([0] if rank == 2 or call.op == "aten.numpy_T.default" else [])
+    )
     return "moves the rows out of the first dimension; transpose the parameter instead" if 0 in touched else None
 
 
@@ -254,8 +258,14 @@ def _check_einsum(call: Call, arguments: dict[str, Any], types: Types) -> str | 
     rows = {term[0] for term, operand in zip(terms, operands, strict=True) if _is_rows(operand, types)}
     letter = next(iter(rows))
     parameters = [term for term, operand in zip(terms, operands, strict=True) if not _is_rows(operand, types)]
-    kept = output[:1] == letter and not any(letter in term[1:] for term in terms) and not any(letter in p for p in parameters)
-    return None if len(rows) == 1 and kept else "must keep one letter for the rows, first in every term and in the result"
+    kept = (
+        output[:1] == letter
+        and not any(letter in term[1:] for term in terms)
+        and not any(letter in p for p in parameters)
+    )
+    return (
+        None if len(rows) == 1 and kept else "must keep one letter for the rows, first in every term and in the result"
+    )
 
 
 _CHECKS: dict[str, Callable[[Call, dict[str, Any], Types], str | None]] = {

@@ -70,7 +70,9 @@ def _parameter_spec(name: str, value: Tensor) -> ParameterSpec:
 def _require_float32(model: torch.nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
-            raise ModelError(f"parameter {name!r} has no shape yet (lazy initialisation); give its layer the width of its input")
+            raise ModelError(
+                f"parameter {name!r} has no shape yet (lazy initialisation); give its layer the width of its input"
+            )
         if parameter.dtype != torch.float32:
             raise ModelError(f"parameter {name!r} is {parameter.dtype}; expected torch.float32: call model.float()")
 
@@ -132,9 +134,7 @@ class _Fakes:
         ]
         columns = [self._fake(torch.empty(_VERTICES), 0) for _ in _COLUMNS]
         self.inputs: list[Tensor] = [*fixed, self._features, *edges, *columns]
-        self.symbols = Symbols(
-            self._features.shape[0], {"graph": edges[1].shape[0], "self_loops": edges[3].shape[0]}
-        )
+        self.symbols = Symbols(self._features.shape[0], {"graph": edges[1].shape[0], "self_loops": edges[3].shape[0]})
 
     def graph(self, values: tuple[Tensor, ...]) -> EdgeIndex:
         """The graph token, of what `inputs` holds after the features."""

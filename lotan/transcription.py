@@ -30,7 +30,15 @@ _EXPANSIONS = ("expand.default", "expand_as.default")
 _FACTORIES = {"zeros.default": 0, "ones.default": 0, "full.default": 0, "new_zeros.default": 1, "new_ones.default": 1}
 _SIZE_POSITION = _FACTORIES | {"new_full.default": 1}
 _IDENTITIES = ("contiguous.default", "clone.default", "alias.default", "lift_fresh_copy.default")
-_MULTIPLE = ("unbind.int", "split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default", "max.dim", "min.dim")
+_MULTIPLE = (
+    "unbind.int",
+    "split.Tensor",
+    "split.sizes",
+    "split_with_sizes.default",
+    "chunk.default",
+    "max.dim",
+    "min.dim",
+)
 _GREATEST = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
 _WHOLE_SLICE = 2**63 - 1
 _TORCH = os.path.dirname(torch.__file__) + os.sep
@@ -135,7 +143,9 @@ class Transcript:
     def _constant(self, node: Node, value: torch.Tensor) -> Any:
         if value.dim() == 0 and value.dtype == torch.float32:
             user = next(iter(node.users), node)
-            return self._call(user, f"{node.name}", "aten.scalar_tensor.default", (float(value),), ValueType("none", ()))
+            return self._call(
+                user, f"{node.name}", "aten.scalar_tensor.default", (float(value),), ValueType("none", ())
+            )
         return _Unusable(
             "reads a tensor that is neither a parameter nor a buffer; make it one with register_buffer or torch.nn.Parameter"
         )
@@ -223,11 +233,15 @@ class Transcript:
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
         calls = _alive(self._calls, output.name)
-        read = {ref.name for call in calls for ref in _refs((call.arguments, tuple(value for _, value in call.keywords)))}
+        read = {
+            ref.name for call in calls for ref in _refs((call.arguments, tuple(value for _, value in call.keywords)))
+        }
         parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
         for parameter in parameters:
             if parameter.dtype != "float32":
-                raise ModelError(f"parameter {parameter.name!r} is {parameter.dtype}; expected float32: call model.float()")
+                raise ModelError(
+                    f"parameter {parameter.name!r} is {parameter.dtype}; expected float32: call model.float()"
+                )
         return Spec(self._width, parameters, calls, output.name)
 
     # Forms
@@ -242,10 +256,14 @@ class Transcript:
         plain = f"{packet.removesuffix('_')}.{kind}"
         protected = not isinstance(written, Ref) or written.name in self._overwritten
         if protected or target in self._views or f"aten.{plain}" not in ALLOWED:
-            raise refusal(node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor")
+            raise refusal(
+                node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor"
+            )
         return plain
 
-    def _canonical(self, node: Node, name: str) -> tuple[tuple[str, tuple[Argument, ...]], tuple[tuple[str, Argument], ...]]:
+    def _canonical(
+        self, node: Node, name: str
+    ) -> tuple[tuple[str, tuple[Argument, ...]], tuple[tuple[str, Argument], ...]]:
         """The operator and arguments, and the keywords, in the one form that the Planner meets."""
         if name in _RESHAPES or name in _EXPANSIONS:
             kept = "aten.reshape.default" if name in _RESHAPES else "aten.expand.default"
@@ -342,9 +360,7 @@ class Transcript:
         self._check(node, Call(node.name, op, arguments, ValueType("none", ()), keywords))
         return self._type(node, node.meta["val"])
 
-    def _call(
-        self, node: Node, name: str, op: str, arguments: Any, kind: ValueType, keywords: Any = ()
-    ) -> Ref:
+    def _call(self, node: Node, name: str, op: str, arguments: Any, kind: ValueType, keywords: Any = ()) -> Ref:
         while name in self._types:
             name += "_"
         call = Call(name, op, arguments, kind, keywords, _layer(node), where(node))

@@ -32,13 +32,15 @@ def make_model(options: argparse.Namespace, in_channels: int, out_channels: int)
 
 
 def _arguments(options: argparse.Namespace, in_channels: int, out_channels: int) -> dict[str, Any]:
-    arguments = {
+    arguments: dict[str, Any] = {
         "in_channels": in_channels,
         "hidden_channels": options.hidden,
         "num_layers": options.layers,
         "out_channels": out_channels,
         "dropout": options.dropout,
     }
+    if options.model == "mlp":
+        arguments["norm"] = None  # its default, torch_geometric's batch normalisation, mixes rows
     for name, owner in (("heads", "gat"), ("aggr", "sage")):
         value = getattr(options, name)
         if value is None:

@@ -84,7 +84,9 @@ class EdgeIndex:
             edges = self.edges("graph" if name.endswith("@graph") else "self_loops")
             scale = _in_sums(edges, edges.weight).pow(-0.5)
             return torch.where(scale.isfinite(), scale, 0.0)
-        raise ModelError(f"a layer asked for the vertex column {name!r}; expected in_degree, gcn_scale@graph or gcn_scale@self_loops")
+        raise ModelError(
+            f"a layer asked for the vertex column {name!r}; expected in_degree, gcn_scale@graph or gcn_scale@self_loops"
+        )
 
 
 Graph = Tensor | EdgeIndex

@@ -52,7 +52,9 @@ class GCNConv(MessagePassing):
         self._refuse(improved, cached, aggr, kwargs)
         require_width("GCNConv", in_channels)
         if add_self_loops and not normalize:
-            raise ConfigurationError("GCNConv got add_self_loops=True with normalize=False; expected one of them to change")
+            raise ConfigurationError(
+                "GCNConv got add_self_loops=True with normalize=False; expected one of them to change"
+            )
         self.in_channels = in_channels
         self.out_channels = out_channels
         self.normalize = normalize

@@ -1,6 +1,6 @@
 """The linear map of the layers, initialised as `torch_geometric.nn.Linear` is.
 
-    x' = x W^T + b      [*, in_channels] -> [*, out_channels]
+x' = x W^T + b      [*, in_channels] -> [*, out_channels]
 """
 
 from __future__ import annotations
@@ -25,7 +25,11 @@ class Linear(torch.nn.Module):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, bias: bool = True, weight_initializer: Literal["glorot"] | None = None
+        self,
+        in_channels: int,
+        out_channels: int,
+        bias: bool = True,
+        weight_initializer: Literal["glorot"] | None = None,
     ) -> None:
         super().__init__()
         require_width(type(self).__name__, in_channels)

@@ -90,7 +90,9 @@ class MessagePassing(torch.nn.Module):
     def softmax(self, scores: Tensor) -> Tensor:
         """Inside `message`: softmax of scores [num_edges, *shape] over the in-edges of each destination."""
         if self._edges is None:
-            raise ModelError(f"{type(self).__name__}.softmax works inside message and aggregate only, where the edges are known")
+            raise ModelError(
+                f"{type(self).__name__}.softmax works inside message and aggregate only, where the edges are known"
+            )
         return edge_softmax(scores, self._edges)
 
     def message(self, x_j: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A multi-layer perceptron: `torch_geometric.nn.MLP`.
 
-    x' = dropout(act(norm(W x + b))), layer after layer; the last one plain
+x' = dropout(act(norm(W x + b))), layer after layer; the last one plain
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class MLP(torch.nn.Module):
         if in_channels is not None:
             channel_list = _channels(in_channels, hidden_channels, out_channels, num_layers)
         if channel_list is None or isinstance(channel_list, int) or len(channel_list) < 2:
-            raise ConfigurationError(f"MLP got channel_list={channel_list!r}; expected at least the widths of input and output")
+            raise ConfigurationError(
+                f"MLP got channel_list={channel_list!r}; expected at least the widths of input and output"
+            )
         self.channel_list = list(channel_list)
         self.act = resolve_activation(act, act_kwargs)
         self.act_first = act_first
@@ -125,11 +127,15 @@ class MLP(torch.nn.Module):
         """One value a layer."""
         values = list(value) if isinstance(value, Sequence) else [value] * self.num_layers
         if len(values) != self.num_layers:
-            raise ConfigurationError(f"MLP got {len(values)} values of {name} for {self.num_layers} layers; expected one a layer")
+            raise ConfigurationError(
+                f"MLP got {len(values)} values of {name} for {self.num_layers} layers; expected one a layer"
+            )
         return values
 
 
-def _channels(in_channels: int, hidden_channels: int | None, out_channels: int | None, num_layers: int | None) -> list[int]:
+def _channels(
+    in_channels: int, hidden_channels: int | None, out_channels: int | None, num_layers: int | None
+) -> list[int]:
     if num_layers is None or out_channels is None or (num_layers > 1 and hidden_channels is None):
         raise ConfigurationError(
             f"MLP got in_channels={in_channels}, hidden_channels={hidden_channels}, out_channels={out_channels}, "

@@ -1,6 +1,6 @@
 """Models of several layers: those of `torch_geometric.nn`, with their arguments, defaults and parameter names.
 
-    x = dropout(act(norm(conv(x)))), layer after layer; the last one plain, unless all are joined ("jumping knowledge")
+x = dropout(act(norm(conv(x)))), layer after layer; the last one plain, unless all are joined ("jumping knowledge")
 """
 
 from __future__ import annotations
@@ -156,7 +156,9 @@ class BasicGNN(torch.nn.Module):
         if num_layers < 1:
             raise ConfigurationError(f"{name} got num_layers={num_layers}; expected at least 1")
         if jk not in _JUMPS:
-            raise ConfigurationError(f"{name} got jk={jk!r}, which is not supported; expected None, 'last', 'cat' or 'max'")
+            raise ConfigurationError(
+                f"{name} got jk={jk!r}, which is not supported; expected None, 'last', 'cat' or 'max'"
+            )
 
 
 class GCN(BasicGNN):

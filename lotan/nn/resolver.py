@@ -72,7 +72,9 @@ def resolve_activation(act: str | Function | None, arguments: Mapping[str, Any] 
     for name, kind in vars(activations).items():
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and wanted == _plain(name):
             return kind(**(arguments or {}))
-    raise ConfigurationError(f"act={act!r} is unknown; expected the name of an activation of torch.nn, such as relu, elu, gelu")
+    raise ConfigurationError(
+        f"act={act!r} is unknown; expected the name of an activation of torch.nn, such as relu, elu, gelu"
+    )
 
 
 def resolve_norm(model: str, norm: str | Function | None, width: int, arguments: Mapping[str, Any] | None) -> Any:
@@ -88,7 +90,9 @@ def resolve_norm(model: str, norm: str | Function | None, width: int, arguments:
         return LayerNorm(width, **(arguments or {}))
     advice = "pass norm=None, or norm='layer_norm' with norm_kwargs={'mode': 'node'}"
     if wanted in _MIXING:
-        raise ConfigurationError(f"{model} got norm={norm!r}, which mixes the rows of all vertices, so is not supported: {advice}")
+        raise ConfigurationError(
+            f"{model} got norm={norm!r}, which mixes the rows of all vertices, so is not supported: {advice}"
+        )
     raise ConfigurationError(f"{model} got norm={norm!r}, which is unknown: {advice}")
 
 
