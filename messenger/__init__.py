@@ -1,4 +1,6 @@
-"""Micro-batches between Dealers and DL workers over ZeroMQ, exactly once in effect. Knows neither Spark nor torch nor plans.
+"""Micro-batches between Dealers and DL workers over ZeroMQ, exactly once in effect.
+
+Knows neither Spark nor torch nor plans.
 
 The driver starts one Router (`messenger.router_process`) and workers, and holds the one coordinator:
 
@@ -16,6 +18,6 @@ Each Spark task pipes its partition through a Dealer, which stays for the life o
     for returned in dealer.pipe(job, outgoing_chunks):       # in order, several in flight; commits after the last one
         ...
 
-A worker process runs `WorkerLoop(endpoint, handler, name, settings).run()` (messenger.worker_loop), which returns when the
-Router says stop and raises when the Router is lost.
+A worker process runs `WorkerLoop(endpoint, handler, name, settings).run()` (messenger.worker_loop), which returns when
+the Router says stop and raises when the Router is lost.
 """

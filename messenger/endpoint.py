@@ -1,4 +1,4 @@
-"""What a Dealer, a worker or a coordinator needs to know to connect to a Router: plain data that travels to Spark tasks."""
+"""What a peer needs to know to connect to a Router: plain data that travels to Spark tasks."""
 
 from __future__ import annotations
 

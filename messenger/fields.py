@@ -139,8 +139,8 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
     Kind.CLOSE: ("ticket",),
     Kind.GONE: ("name",),
     Kind.FETCH: ("what", "run"),
-    Kind.COMMIT: (*_JOB, "count", "rows", "checksum", "bytes_sent", "bytes_received"),
-    Kind.COMMITTED: (*_JOB, "first"),
+    Kind.COMMIT: (*_JOB, "ticket", "count", "rows", "checksum", "bytes_sent", "bytes_received"),
+    Kind.COMMITTED: ("ticket", "first"),
     Kind.LOST: ("text",),
     Kind.ERROR: ("code", "text"),
     Kind.FORGET: ("run",),
@@ -152,7 +152,7 @@ OPTIONAL: dict[Kind, tuple[str, ...]] = {
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),
     Kind.FETCH: ("name", "epoch"),
     Kind.LOST: ("ticket", "name"),
-    Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),
+    Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),  # what, run, name, epoch: those of a FETCH that failed
 }
 
 

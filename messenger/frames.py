@@ -8,11 +8,12 @@ A message is one header frame and one frame per tensor. The header frame is
     bytes 12..   msgpack map {kind, header, tensors, sum}
 
 where `header` is a map of the fields that the kind allows (`messenger.fields`), `tensors` a list of
-[name, dtype, shape, place] and `sum` the XXH64 of all tensor frames in order. A place is ["inline", frame index]; a peer that
-knows no other kind of place refuses the message. Tensors are little endian, in C order. XXH64 because the JVM has it too.
+[name, dtype, shape, place] and `sum` the XXH64 of all tensor frames in order. A place is ["inline", frame index]; a
+peer that knows no other kind of place refuses the message. Tensors are little endian, in C order. XXH64 because the
+JVM has it too.
 
-On a socket a message is preceded by one route frame, which the Router rewrites: from a peer, whom it is for (empty: for the
-Router, or for whomever the Router chooses); to a peer, whom it is from (empty: the Router).
+On a socket a message is preceded by one route frame, which the Router rewrites: from a peer, whom it is for (empty:
+for the Router, or for whomever the Router chooses); to a peer, whom it is from (empty: the Router).
 """
 
 from __future__ import annotations
@@ -61,21 +62,30 @@ class Envelope:
     checksum: int
 
 
-def encode(message: Message) -> list[Frame]:
+def encode(message: Message, limits: Limits) -> list[Frame]:
     """The frames of a message. Tensor frames are views of the arrays where these are contiguous.
 
     Raises:
-        FrameError: a tensor of a dtype that does not travel.
+        FrameError: the receiver would refuse it: a dtype that does not travel, a tensor or a header beyond the limits.
     """
     frames: list[Frame] = []
     descriptors = []
     for name, array in message.tensors.items():
-        dtype = _dtype_name(name, array)
+        dtype = array.dtype.name
+        check_shape(name, dtype, array.shape, limits)
         data = np.ascontiguousarray(array, dtype=DTYPES[dtype])
         frames.append(data.reshape(-1).view(np.uint8).data)
         descriptors.append([name, dtype, list(array.shape), ["inline", len(frames) - 1]])
     body = {"kind": message.kind.value, "header": message.header, "tensors": descriptors, "sum": checksum(frames)}
-    return [_seal(msgpack.packb(body, use_bin_type=True)), *frames]
+    try:
+        header = _seal(msgpack.packb(body, use_bin_type=True))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise FrameError(f"the header of a {message.kind.value!r} message is no plain data: {error!s:.200}") from None
+    if len(header) > limits.header_bytes:
+        raise FrameError(
+            f"the header of a {message.kind.value!r} message has {len(header)} bytes, limit {limits.header_bytes}"
+        )
+    return [header, *frames]
 
 
 def decode(frames: Sequence[Frame], limits: Limits) -> Message:
@@ -124,7 +134,7 @@ def checksum(frames: Sequence[Frame]) -> int:
 
 
 def digest(ids: np.ndarray | Sequence[str]) -> int:
-    """A digest of vertex ids in order: XXH64 of int64 values, or of strings each preceded by its length in UTF-8 bytes."""
+    """A digest of vertex ids in order: XXH64 of int64 values, or of UTF-8 strings, each preceded by its length."""
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return xxhash.xxh64_intdigest(np.ascontiguousarray(ids, dtype="<i8").view(np.uint8).data)
     state = xxhash.xxh64()
@@ -242,10 +252,3 @@ def _view(frame: memoryview, name: str, dtype: str, shape: tuple[int, ...], limi
         array = array.copy()
     array.flags.writeable = False
     return array
-
-
-def _dtype_name(name: str, array: np.ndarray) -> str:
-    dtype = array.dtype.name
-    if dtype not in DTYPES:
-        raise FrameError(f"tensor {name!r} has dtype {dtype!r}; these travel: {', '.join(DTYPES)}")
-    return dtype

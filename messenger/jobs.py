@@ -1,7 +1,7 @@
 """The work that the messenger moves: what a Dealer is given, what a worker's handler sees, what is committed.
 
-Rows find their names in `PipeJob` (one pass of one stage over one partition) and `ChunkKey` (one micro-batch of it). Neither
-holds an attempt number: two attempts of a partition are the same work.
+Rows find their names in `PipeJob` (one pass of one stage over one partition) and `ChunkKey` (one micro-batch of it).
+Neither holds an attempt number: two attempts of a partition are the same work.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ def is_summed(name: str) -> bool:
 class PipeJob:
     """One pass of one stage over one partition: the key of a commit.
 
-    `epoch` identifies the parameters: the number that `CoordinatorLink.begin` was given. An evaluation after the optimizer
-    step reads other parameters, so it is another number here (random numbers may count epochs their own way; that goes
-    through the `settings` of `begin`).
+    `epoch` identifies the parameters: the number that `CoordinatorLink.begin` was given. An evaluation after the
+    optimizer step reads other parameters, so it is another number here (random numbers may count epochs their own way;
+    that goes through the `settings` of `begin`).
     """
 
     run: str
@@ -62,10 +62,10 @@ class ChunkKey:
 class OutgoingChunk:
     """Rows for a worker. Arrays must not change until the chunk has come back and its group is closed.
 
-    `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run, partition and
-    index under the same tensor name: these are offered by checksum first and sent when the worker asks. A kept tensor is
-    replaced when one of other content is offered under its name, so both sets are safe for anything; they differ in when the
-    worker lets go: `epoch_kept` ones at the first sign of the next epoch.
+    `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run,
+    partition and index under the same tensor name: these are offered by checksum first and sent when the worker asks.
+    A kept tensor is replaced when one of other content is offered under its name, so both sets are safe for anything;
+    they differ in when the worker lets go: `epoch_kept` ones at the first sign of the next epoch.
     """
 
     index: int
@@ -89,19 +89,19 @@ class ReturnedChunk:
 
 
 class Handler(Protocol):
-    """What runs stages on a worker. Called from one thread only. Arrays given are read-only; those returned must not change."""
+    """What runs stages on a worker, in one thread. Arrays given are read-only; those returned must not change."""
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Take a stage's program, before the first chunk of that stage."""
 
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters, before its first chunk. Those of earlier epochs of that run are no longer needed."""
+        """Take an epoch's parameters, before its first chunk. Those of the run's earlier epochs are not needed then."""
 
     def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run a chunk: a pure function of its arguments, the stage and the epoch's parameters.
 
-        Tensors named "gradient/<parameter>" or "statistics" are summed in float64 over the chunks of the partition and end
-        in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
+        Tensors named "gradient/<parameter>" or "statistics" are summed in float64 over the chunks of the partition and
+        end in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
         """
 
     def forget(self, run: str) -> None:

@@ -1,0 +1,284 @@
+"""The driver's side: gives workers stages and parameters, and takes the partitions' commits into the ledger."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from messenger.endpoint import Endpoint
+from messenger.errors import ConflictError, DeadlineError, FrameError, MessengerError, RemoteError, StaleEpochError
+from messenger.fields import Kind
+from messenger.frames import Message, decode, encode
+from messenger.jobs import PipeJob
+from messenger.joining import COORDINATOR_ROLE
+from messenger.ledger import Commit, Ledger, Totals
+from messenger.pump import Failed, Incoming, Pump
+from messenger.settings import Settings
+from messenger.sockets import connect as connect_socket
+from messenger.transport import ROUTER, Connect
+
+T = TypeVar("T")
+Begun = tuple[dict[str, np.ndarray], dict[str, Any]]
+"""An epoch's parameters and settings."""
+
+TICK_SECONDS = 0.25  # between two looks whether the link was closed
+
+
+class CoordinatorLink:
+    """The one coordinator of a Router. A thread answers workers and Dealers; methods may be called from any thread.
+
+    Raises:
+        MessengerError: the Router cannot be reached or refuses, from the constructor.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: Settings | None = None,
+        connect: Connect = connect_socket,
+        name: str = "driver",
+    ) -> None:
+        self._settings = settings or Settings()
+        self._pump = Pump(endpoint, COORDINATOR_ROLE, name, self._settings, connect)
+        self._changed = threading.Condition()  # guards all below
+        self._ledger = Ledger()
+        self._programs: dict[tuple[str, str], dict[str, Any]] = {}
+        self._parameters: dict[str, Begun] = {}
+        self._workers: list[str] = []
+        self._failure: Exception | None = None
+        self._closing = False
+        self._pump.start()
+        self._thread = threading.Thread(target=self._serve, name="lotan-coordinator", daemon=True)
+        self._thread.start()
+
+    # -- the driver's methods ----------------------------------------------------------------------------------------
+
+    def publish(self, run: str, name: str, program: dict[str, Any]) -> None:
+        """Make a stage's program available to workers: plain data that msgpack can carry, with text keys.
+
+        Raises:
+            MessengerError: that stage was published with another program; use another run.
+        """
+        encode(_program(run, name, program), self._settings.limits)  # fail here, not when a worker asks
+        with self._changed:
+            if self._programs.setdefault((run, name), program) != program:
+                raise MessengerError(
+                    f"stage {name!r} of run {run!r} has another program already: a changed plan needs a new run"
+                )
+
+    def begin(
+        self,
+        run: str,
+        epoch: int,
+        parameters: Mapping[str, np.ndarray],
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Open an epoch: from now on work for it, and for no other epoch of the run, is accepted.
+
+        Beginning the same epoch again runs it again: what was committed is dropped.
+
+        Args:
+            run: any text; unique among trainings that this Router sees.
+            epoch: greater than the last one, unless parameters and settings are the same.
+            parameters: copied.
+            settings: plain data for the handler, such as the seed.
+
+        Raises:
+            MessengerError: the epoch was begun with other parameters, or is over.
+        """
+        copied = {name: np.array(tensor) for name, tensor in parameters.items()}
+        encode(_values(run, epoch, (copied, dict(settings or {}))), self._settings.limits)
+        with self._changed:
+            current = self._ledger.epoch(run)
+            new = (copied, dict(settings or {}))
+            if epoch < current or (epoch == current and not _equal(new, self._parameters[run])):
+                raise MessengerError(
+                    f"cannot begin epoch {epoch} of run {run!r}: epoch {current} was begun with other parameters, and"
+                    " workers may hold them; number every set of parameters anew"
+                )
+            self._parameters[run] = new
+            self._ledger.begin(run, epoch)
+
+    def wait(self, jobs: Iterable[PipeJob], seconds: float | None = None) -> Totals:
+        """Wait until all these partitions have committed, and sum them by stage as named, then by partition.
+
+        Args:
+            jobs: in any order of partitions; stages are summed in the order in which they first appear.
+            seconds: `commit_seconds` if not given. After a Spark action all commits have been acknowledged already.
+
+        Raises:
+            ConflictError: two attempts of a partition came to different results.
+            DeadlineError: some did not commit in time; the message names one.
+            MessengerError: the Router is lost.
+        """
+        jobs = _in_order(jobs)
+        seconds = self._settings.commit_seconds if seconds is None else seconds
+
+        def totals() -> Totals | None:
+            for run in {job.run for job in jobs}:
+                self._ledger.check(run)
+            return None if self._ledger.missing(jobs) else self._ledger.totals(jobs)
+
+        def late() -> str:
+            missing = self._ledger.missing(jobs)
+            return f"{len(missing)} of {len(jobs)} partitions did not commit within {seconds} s, such as {missing[0]}"
+
+        return self._wait(totals, late, seconds)
+
+    def wait_for_workers(self, count: int, seconds: float | None = None) -> list[str]:
+        """Wait until so many workers are connected to the Router; their names.
+
+        Raises:
+            DeadlineError: they were not there within that time (`worker_seconds` if not given).
+        """
+        seconds = self._settings.worker_seconds if seconds is None else seconds
+
+        def enough() -> list[str] | None:
+            return list(self._workers) if len(self._workers) >= count else None
+
+        def late() -> str:
+            return (
+                f"{len(self._workers)} of {count} workers connected to the Router within {seconds} s (worker_seconds):"
+                f" {', '.join(self._workers) or 'none'}; look at the others' output"
+            )
+
+        return self._wait(enough, late, seconds)
+
+    def lost(self, worker: str, reason: str) -> None:
+        """Tell the Router that a worker's process has ended, which is quicker than to wait for its heartbeats."""
+        self._pump.send(ROUTER, Message(Kind.LOST, {"name": worker, "text": reason[:1000]}))
+
+    def forget(self, run: str) -> None:
+        """A run is over: coordinator, Router and workers drop what they have of it."""
+        with self._changed:
+            self._programs = {key: program for key, program in self._programs.items() if key[0] != run}
+            self._parameters.pop(run, None)
+            self._ledger.forget(run)
+        self._pump.send(ROUTER, Message(Kind.FORGET, {"run": run}))
+
+    def stop_router(self) -> None:
+        """Have the Router and all its workers end."""
+        self._pump.send(ROUTER, Message(Kind.STOP))
+
+    def close(self) -> None:
+        """Disconnect. May be called twice."""
+        self._closing = True
+        self._pump.close()
+        self._thread.join(self._settings.linger_seconds + 1)
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        while not self._closing:
+            event = self._pump.next(TICK_SECONDS)
+            if isinstance(event, Failed):
+                self._fail(event.error)
+                return
+            if isinstance(event, Incoming):
+                try:
+                    self._take(event.sender, decode(event.frames, self._settings.limits))
+                except FrameError as error:
+                    self._error(event.sender, "frame", f"the coordinator got {error}")
+                except Exception as error:  # a bug; the driver must not wait for ever
+                    self._fail(error)
+                    raise
+
+    def _take(self, sender: bytes, message: Message) -> None:
+        match message.kind:
+            case Kind.FETCH:
+                self._fetch(sender, message.header)
+            case Kind.COMMIT:
+                self._commit(sender, message)
+            case Kind.PONG:
+                with self._changed:
+                    self._workers = message.header.get("workers", [])
+                    self._changed.notify_all()
+
+    def _fetch(self, worker: bytes, header: dict[str, Any]) -> None:
+        try:
+            answer = self._stage(header) if header["what"] == "stage" else self._epoch(header)
+        except RemoteError as error:
+            code = "stale" if isinstance(error, StaleEpochError) else "unknown"
+            self._error(worker, code, str(error), header)
+        else:
+            self._pump.send(worker, answer)
+
+    def _stage(self, header: dict[str, Any]) -> Message:
+        run, name = header["run"], header.get("name", "")
+        with self._changed:
+            program = self._programs.get((run, name))
+        if program is None:
+            raise RemoteError(f"the coordinator has no stage {name!r} of run {run!r}", stage=name)
+        return _program(run, name, program)
+
+    def _epoch(self, header: dict[str, Any]) -> Message:
+        run, epoch = header["run"], header.get("epoch", -1)
+        with self._changed:
+            current = self._ledger.epoch(run)
+            if epoch != current:
+                raise StaleEpochError(f"epoch {epoch} of run {run!r} is not open, epoch {current} is (-1: none)")
+            return _values(run, epoch, self._parameters[run])
+
+    def _commit(self, dealer: bytes, message: Message) -> None:
+        header = message.header
+        job = PipeJob(*(header[name] for name in ("run", "epoch", "stage", "mode", "partition")))
+        names = ("count", "rows", "checksum", "bytes_sent", "bytes_received")
+        commit = Commit(job, message.tensors, **{name: header[name] for name in names})
+        try:
+            with self._changed:
+                first = self._ledger.commit(commit)
+        except RemoteError as error:
+            code = "conflict" if isinstance(error, ConflictError) else "stale"
+            self._error(dealer, code, str(error), {"ticket": header["ticket"]})
+        else:
+            self._pump.send(dealer, Message(Kind.COMMITTED, {"ticket": header["ticket"], "first": first}))
+        with self._changed:
+            self._changed.notify_all()
+
+    def _error(self, to: bytes, code: str, text: str, about: Mapping[str, Any] | None = None) -> None:
+        self._pump.send(to, Message(Kind.ERROR, {"code": code, "text": text, **(about or {})}))
+
+    def _fail(self, error: Exception) -> None:
+        with self._changed:
+            self._failure = error
+            self._changed.notify_all()
+
+    def _wait(self, ready: Callable[[], T | None], late: Callable[[], str], seconds: float) -> T:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while True:
+                value = ready()
+                if value is not None:
+                    return value
+                if self._failure is not None:
+                    raise MessengerError(f"the coordinator's connection failed: {self._failure}") from self._failure
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise DeadlineError(late())
+                self._changed.wait(left)
+
+
+def _in_order(jobs: Iterable[PipeJob]) -> list[PipeJob]:
+    jobs = list(dict.fromkeys(jobs))
+    stages = {(job.run, job.stage, job.mode): place for place, job in reversed(list(enumerate(jobs)))}
+    return sorted(jobs, key=lambda job: (stages[job.run, job.stage, job.mode], job.partition))
+
+
+def _program(run: str, name: str, program: dict[str, Any]) -> Message:
+    return Message(Kind.DATA, {"what": "stage", "run": run, "name": name, "program": program})
+
+
+def _values(run: str, epoch: int, begun: Begun) -> Message:
+    return Message(Kind.DATA, {"what": "parameters", "run": run, "epoch": epoch, "settings": begun[1]}, begun[0])
+
+
+def _equal(one: Begun, other: Begun) -> bool:
+    if one[1] != other[1] or one[0].keys() != other[0].keys():
+        return False
+    return all(
+        np.array_equal(tensor, other[0][name], equal_nan=tensor.dtype.kind == "f") for name, tensor in one[0].items()
+    )

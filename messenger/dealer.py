@@ -1,0 +1,354 @@
+"""The Dealer: pipes a partition's chunks through a worker and commits what they came to, once.
+
+An attempt to send a partition's open groups has a *ticket*, a number that only grows. Whatever comes back under an
+older ticket is ignored; when a worker is lost, the Dealer takes a new ticket and sends the open groups again, in
+order. Results already handed on are then compared and dropped, so that neither the rows nor the sums depend on what
+went wrong.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from messenger.endpoint import Endpoint
+from messenger.errors import (
+    ConflictError,
+    DeadlineError,
+    FrameError,
+    MessengerError,
+    NoWorkerError,
+    RemoteError,
+    StaleEpochError,
+)
+from messenger.fields import Kind
+from messenger.frames import Frame, Message, checksum, decode, encode
+from messenger.jobs import OutgoingChunk, PipeJob, ReturnedChunk
+from messenger.joining import DEALER_ROLE, Welcome, join, new_identity, peer_name
+from messenger.pump import router_lost
+from messenger.settings import Settings
+from messenger.sockets import connect as connect_socket
+from messenger.stream import SendChunk, SendEnd, Stream
+from messenger.transport import COORDINATOR, ROUTER, Connect, Link
+
+ERRORS: dict[str, type[RemoteError]] = {"stale": StaleEpochError, "conflict": ConflictError, "no_worker": NoWorkerError}
+"""What an ERROR's code becomes; any other is a RemoteError, "frame" a FrameError."""
+
+
+class Dealer:
+    """One connection to the Router, for one partition at a time and any number after each other.
+
+    Connects when first used, and again after a failure or a fork. Not for several threads at once.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: Settings | None = None,
+        name: str = "",
+        connect: Connect = connect_socket,
+    ) -> None:
+        self.endpoint = endpoint
+        self.settings = settings or Settings()
+        self.name = name or f"pid {os.getpid()}"
+        self.busy = False
+        self._connect = connect
+        self._link: Link | None = None
+        self._pid = 0
+        self._ticket = 0
+        self._progress = False
+
+    def pipe(self, job: PipeJob, chunks: Iterable[OutgoingChunk]) -> Iterator[ReturnedChunk]:
+        """Send chunks to a worker and yield what it makes of them, in order, with several under way.
+
+        After the last one the partition is committed: the iterator ends when the coordinator has acknowledged it.
+        Closing the iterator earlier commits nothing.
+
+        Raises:
+            RemoteError: the handler failed, with stage and partition; or one of its kinds: StaleEpochError (the epoch
+            is over),
+                ConflictError (another attempt came to something else), NoWorkerError.
+            DeadlineError: a result or the acknowledgement did not come in time.
+            RouterLostError, RefusedError, FrameError: the connection failed.
+        """
+        if self.busy:
+            raise MessengerError(
+                "a Dealer pipes one partition at a time: end the earlier iterator, or take another Dealer"
+            )
+        self.busy = True
+        try:
+            yield from self._run(job, iter(chunks))
+        except RemoteError:
+            raise
+        except Exception:
+            self.close()  # the next partition starts with a new connection
+            raise
+        finally:
+            self._leave()
+            self.busy = False
+
+    def close(self) -> None:
+        """Disconnect. The Dealer can be used again."""
+        link, self._link = self._link, None
+        if link is not None and self._pid == os.getpid():  # after a fork the link belongs to the parent
+            link.close(self.settings.linger_seconds)
+
+    # -- one partition -----------------------------------------------------------------------------------------------
+
+    def _run(self, job: PipeJob, source: Iterator[OutgoingChunk]) -> Iterator[ReturnedChunk]:
+        self._open()
+        self._start(job)
+        while not self._stream.done:
+            self._fill(source)
+            while self._stream.ready:
+                yield self._stream.ready.popleft()
+            if not self._stream.done and not self._window_open():
+                self._wait(self.settings.result_seconds, self._result_missing)
+        while self._stream.ready:
+            yield self._stream.ready.popleft()
+        self._commit()
+
+    def _start(self, job: PipeJob) -> None:
+        self._job = job
+        self._stream = Stream(job, self.settings.group_chunks)
+        self._exhausted = False
+        self._replays = 0
+        self._committed = False
+        self._sent = self._received = 0
+        self._new_ticket()
+
+    def _new_ticket(self) -> None:
+        self._ticket += 1
+        self._seq = 0
+        self._worker = "the worker that the Router chose"
+
+    def _window_open(self) -> bool:
+        return not self._exhausted and len(self._stream.in_flight) < self._welcome.credits
+
+    def _fill(self, source: Iterator[OutgoingChunk]) -> None:
+        """Send as long as credits last, and look at what has come in meanwhile."""
+        while max(len(self._stream.in_flight), len(self._stream.ready)) < self._welcome.credits:
+            item = self._stream.take()
+            if item is None and not self._exhausted:
+                self._next_chunk(source)
+            elif item is None:
+                return
+            else:
+                self._send_item(item)
+            while self._receive(0):
+                pass
+
+    def _next_chunk(self, source: Iterator[OutgoingChunk]) -> None:
+        chunk = next(source, None)
+        if chunk is None:
+            self._exhausted = True
+            self._stream.end()
+        else:
+            self._stream.add(chunk)
+
+    def _send_item(self, item: SendChunk | SendEnd) -> None:
+        header: dict[str, Any] = {"ticket": self._ticket, "seq": self._seq, "group": item.group}
+        self._seq += 1
+        if isinstance(item, SendEnd):
+            self._send(ROUTER, Message(Kind.END, header | {"count": item.count}))
+            return
+        chunk = item.chunk
+        kept = chunk.static | chunk.epoch_kept
+        header |= _job_fields(self._job) | {
+            "chunk": chunk.index,
+            "first_row": chunk.first_row,
+            "rows": chunk.rows,
+            "digest": chunk.digest,
+            "offers": [_offer(chunk, name, self.settings) for name in chunk.tensors if name in kept],
+        }
+        inline = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
+        self._send(ROUTER, Message(Kind.CHUNK, header, inline))
+
+    def _commit(self) -> None:
+        self._send_commit()
+        while not self._committed:
+            self._wait(self.settings.commit_seconds, self._commit_missing)
+
+    def _send_commit(self) -> None:
+        stream = self._stream
+        header = _job_fields(self._job) | {
+            "ticket": self._ticket,
+            "count": stream.count,
+            "rows": stream.rows,
+            "checksum": stream.checksum,
+            "bytes_sent": self._sent,
+            "bytes_received": self._received,
+        }
+        self._send(COORDINATOR, Message(Kind.COMMIT, header, stream.sums.tensors))
+
+    # -- waiting -----------------------------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float, missing: Callable[[float], DeadlineError]) -> None:
+        """Until something of this ticket arrives. Heartbeats are counted: to be stopped for a while is not silence."""
+        deadline = time.monotonic() + seconds
+        missed = 0
+        while True:
+            if self._receive(self._welcome.heartbeat_seconds):
+                if self._progress:
+                    return
+                missed = 0
+                if time.monotonic() < deadline:
+                    continue
+            if time.monotonic() > deadline:
+                raise missing(seconds)
+            if missed > self._welcome.missed_heartbeats:
+                raise router_lost(self.endpoint, f"Dealer of {self._job}", missed, self._welcome.heartbeat_seconds)
+            missed += 1
+            self._send(ROUTER, Message(Kind.PING))
+
+    def _result_missing(self, seconds: float) -> DeadlineError:
+        what = f"chunk {self._stream.in_flight[0].index}" if self._stream.in_flight else "the sums of a group"
+        return DeadlineError(
+            f"{self._worker} did not return {what} of {self._job} within {seconds} s (result_seconds);"
+            " it is alive: give it more time or smaller chunks"
+        )
+
+    def _commit_missing(self, seconds: float) -> DeadlineError:
+        return DeadlineError(f"the coordinator did not acknowledge {self._job} within {seconds} s (commit_seconds)")
+
+    def _receive(self, seconds: float) -> bool:
+        """Take one message if one comes in that time. `_progress` tells whether it was of this ticket."""
+        assert self._link is not None
+        received = self._link.receive(seconds)
+        if received is None:
+            return False
+        sender, frames = received
+        self._received += _size(frames)
+        self._progress = self._take(sender, decode(frames, self.settings.limits))
+        return True
+
+    def _take(self, sender: bytes, message: Message) -> bool:
+        if message.kind is Kind.REJOIN:
+            self._rejoin()
+            return True
+        if message.header.get("ticket", self._ticket) != self._ticket:
+            return False
+        match message.kind:
+            case Kind.RESULT:
+                self._worker = peer_name(sender)
+                self._stream.result(message)
+            case Kind.PARTIAL:
+                self._stream.partial(message)
+            case Kind.NEED:
+                self._answer(sender, message)
+            case Kind.LOST:
+                self._replay(message.header["text"])
+            case Kind.COMMITTED:
+                self._committed = True
+            case Kind.ERROR:
+                raise self._remote(sender, message)
+            case _:
+                return False
+        return True
+
+    def _answer(self, worker: bytes, need: Message) -> None:
+        """Send tensors that the worker does not have any more, or yet."""
+        chunk = self._stream.find(need.header["chunk"])
+        names = need.header["names"]
+        if chunk is None or any(name not in chunk.tensors for name in names):
+            raise FrameError(
+                f"{peer_name(worker)} asks for {names!r:.200} of chunk {need.header['chunk']}, which has none such"
+            )
+        header = {"what": "tensors", "ticket": self._ticket, "chunk": chunk.index}
+        self._send(worker, Message(Kind.DATA, header, {name: chunk.tensors[name] for name in names}))
+
+    def _replay(self, reason: str) -> None:
+        self._replays += 1
+        if self._replays > self.settings.max_replays:
+            raise RemoteError(
+                f"gave up on {self._job} after {self._replays} lost workers (max_replays); the last: {reason}",
+                stage=self._job.stage,
+                partition=self._job.partition,
+            )
+        self._stream.restart()
+        self._new_ticket()
+
+    def _remote(self, sender: bytes, message: Message) -> MessengerError:
+        code, text = message.header["code"], message.header["text"]
+        if code == "frame":
+            return FrameError(text)
+        peer = peer_name(sender)
+        kind = ERRORS.get(code, RemoteError)
+        return kind(f"{self._job}: {peer} reports: {text}", stage=self._job.stage, partition=self._job.partition)
+
+    # -- connection --------------------------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._link is not None and self._pid == os.getpid():
+            return
+        link = self._connect(self.endpoint, new_identity(DEALER_ROLE, self.name), self.settings)
+        try:
+            self._welcome: Welcome = join(link, DEALER_ROLE, self.name, self.endpoint.address, self.settings)
+        except BaseException:
+            link.close(0)
+            raise
+        self._link, self._pid = link, os.getpid()
+
+    def _rejoin(self) -> None:
+        """The Router does not know this Dealer (any more): introduce it again, and start the open groups anew."""
+        assert self._link is not None
+        self._welcome = join(self._link, DEALER_ROLE, self.name, self.endpoint.address, self.settings)
+        self._replay("the Router had lost this Dealer")
+        if self._stream.done:
+            self._send_commit()
+
+    def _leave(self) -> None:
+        """Have worker and Router drop what is left of the ticket."""
+        if self._link is not None and self._pid == os.getpid():
+            try:
+                self._send(ROUTER, Message(Kind.CLOSE, {"ticket": self._ticket}))
+            except MessengerError:
+                self.close()
+
+    def _send(self, to: bytes, message: Message) -> None:
+        assert self._link is not None
+        frames = encode(message, self.settings.limits)
+        self._sent += _size(frames)
+        self._link.send(to, frames)
+
+
+_POOL: dict[tuple[int, Endpoint, Settings], list[Dealer]] = {}
+
+
+def shared_dealer(endpoint: Endpoint, settings: Settings | None = None) -> Dealer:
+    """An idle Dealer of this process for that endpoint; it stays connected for the next task of the same process.
+
+    A Spark Python worker is reused for many tasks; this saves each the connection.
+    """
+    pool = _POOL.setdefault((os.getpid(), endpoint, settings or Settings()), [])
+    for dealer in pool:
+        if not dealer.busy:
+            return dealer
+    pool.append(Dealer(endpoint, settings))
+    return pool[-1]
+
+
+def close_shared_dealers() -> None:
+    """Disconnect the shared Dealers of this process."""
+    for (pid, _, _), pool in _POOL.items():
+        if pid == os.getpid():
+            for dealer in pool:
+                dealer.close()
+    _POOL.clear()
+
+
+def _job_fields(job: PipeJob) -> dict[str, Any]:
+    return {"run": job.run, "epoch": job.epoch, "stage": job.stage, "mode": job.mode, "partition": job.partition}
+
+
+def _offer(chunk: OutgoingChunk, name: str, settings: Settings) -> list[Any]:
+    """[name, dtype, shape, checksum, kept for the epoch only]."""
+    tensor = chunk.tensors[name]
+    frames = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), settings.limits)[1:]
+    return [name, tensor.dtype.name, list(tensor.shape), checksum(frames), name in chunk.epoch_kept]
+
+
+def _size(frames: list[Frame]) -> int:
+    return sum(memoryview(frame).nbytes for frame in frames)

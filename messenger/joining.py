@@ -1,0 +1,84 @@
+"""The first words between a peer and its Router: HELLO, WELCOME."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from dataclasses import dataclass
+
+from messenger.errors import DeadlineError, FrameError, RefusedError
+from messenger.fields import Kind
+from messenger.frames import Message, decode, encode
+from messenger.settings import Settings
+from messenger.transport import ROUTER, Link
+
+DEALER_ROLE, WORKER_ROLE, COORDINATOR_ROLE = "dealer", "worker", "coordinator"
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """What the Router decides for all its peers."""
+
+    credits: int
+    heartbeat_seconds: float
+    missed_heartbeats: int
+
+
+def new_identity(role: str, name: str) -> bytes:
+    """An identity that no other peer, attempt or process has; readable in messages."""
+    return f"{role}/{name[:128]}/{uuid.uuid4().hex[:12]}".encode()
+
+
+def peer_name(identity: bytes) -> str:
+    """A peer in words, such as worker 'w0'."""
+    if not identity:
+        return "the Router"
+    role, _, rest = identity.decode(errors="replace").partition("/")
+    return f"{role} {rest.rpartition('/')[0]!r}"
+
+
+def say_hello(link: Link, role: str, name: str, settings: Settings) -> None:
+    """Introduce this peer. The answer is WELCOME or ERROR."""
+    header = {"role": role, "name": name, "pid": os.getpid(), "host": socket.gethostname()[:255]}
+    link.send(ROUTER, encode(Message(Kind.HELLO, header), settings.limits))
+
+
+def read_welcome(message: Message) -> Welcome:
+    """What a WELCOME says."""
+    return Welcome(message.header["credits"], float(message.header["heartbeat"]), message.header["missed"])
+
+
+def join(link: Link, role: str, name: str, address: str, settings: Settings) -> Welcome:
+    """Introduce this peer and wait until it is let in.
+
+    Raises:
+        RefusedError: the Router does not want this peer; the message says why.
+        DeadlineError: no answer within `connect_seconds`.
+    """
+    say_hello(link, role, name, settings)
+    deadline = time.monotonic() + settings.connect_seconds
+    while (left := deadline - time.monotonic()) > 0:
+        if reason := link.refusal():
+            raise RefusedError(
+                f"the Router at {address} refused the {role} {name!r}: {reason}; check the keys directory"
+            )
+        received = link.receive(min(left, 0.1))
+        if received is None or received[0] != ROUTER:
+            continue
+        message = decode(received[1], settings.limits)
+        if message.kind is Kind.WELCOME:
+            return read_welcome(message)
+        if message.kind is Kind.ERROR:
+            raise refused(message)
+    raise DeadlineError(
+        f"the Router at {address} did not answer the {role} {name!r} within {settings.connect_seconds} s"
+        " (connect_seconds): is it running there, and reachable from this host?"
+    )
+
+
+def refused(message: Message) -> RefusedError | FrameError:
+    """The exception for an ERROR in answer to HELLO."""
+    kind = FrameError if message.header["code"] == "frame" else RefusedError
+    return kind(message.header["text"])

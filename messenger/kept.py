@@ -1,0 +1,70 @@
+"""What a worker keeps of tensors that were sent once: never the only copy, so anything may be dropped at any time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import numpy as np
+
+Slot = tuple[str, int, int, str]
+"""Run, partition, chunk and tensor name: one tensor is kept for each."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A tensor that a Dealer has and the worker may have."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    checksum: int
+    epoch_only: bool
+
+
+@dataclass(frozen=True)
+class _Kept:
+    offer: Offer
+    array: np.ndarray
+
+
+class KeptTensors:
+    """Tensors by slot, one content each, up to a number of bytes; the least recently used go first."""
+
+    def __init__(self, budget: int) -> None:
+        self._budget = budget
+        self._kept: OrderedDict[Slot, _Kept] = OrderedDict()
+        self.bytes = 0
+
+    def get(self, slot: Slot, offer: Offer) -> np.ndarray | None:
+        """The tensor, if exactly this one is here."""
+        kept = self._kept.get(slot)
+        if kept is None or kept.offer != offer:
+            return None
+        self._kept.move_to_end(slot)
+        return kept.array
+
+    def put(self, slot: Slot, offer: Offer, array: np.ndarray) -> None:
+        """Keep a tensor, unless it alone exceeds the budget."""
+        self._drop(slot)
+        if array.nbytes > self._budget:
+            return
+        self._kept[slot] = _Kept(offer, array)
+        self.bytes += array.nbytes
+        while self.bytes > self._budget:
+            self._drop(next(iter(self._kept)))
+
+    def end_epoch(self, run: str) -> None:
+        """Drop a run's tensors that were kept for one epoch."""
+        for slot in [slot for slot, kept in self._kept.items() if slot[0] == run and kept.offer.epoch_only]:
+            self._drop(slot)
+
+    def forget(self, run: str) -> None:
+        """Drop all of a run."""
+        for slot in [slot for slot in self._kept if slot[0] == run]:
+            self._drop(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        kept = self._kept.pop(slot, None)
+        if kept is not None:
+            self.bytes -= kept.array.nbytes

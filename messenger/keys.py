@@ -1,0 +1,126 @@
+"""CurveZMQ key pairs: how peers on other hosts prove who they are, and what keeps others from reading along.
+
+A keys directory holds NAME.public and NAME.secret, one Z85 key each. The Router's name is `router`; it lets in the
+clients whose public keys lie in its directory. A client's directory needs router.public and the client's own pair.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import zmq
+import zmq.utils.z85
+
+from messenger.endpoint import Endpoint
+from messenger.errors import MessengerError, UnsafeBindError
+
+ROUTER_NAME = "router"
+
+
+@dataclass(frozen=True)
+class CurveKeys:
+    """A key pair in Z85. The secret never appears in its printed form."""
+
+    public: str
+    secret: str = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> CurveKeys:
+        """A new random pair."""
+        public, secret = zmq.curve_keypair()
+        return cls(public.decode(), secret.decode())
+
+    @classmethod
+    def load(cls, directory: Path, name: str) -> CurveKeys:
+        """The pair of that name.
+
+        Raises:
+            MessengerError: it is not there, or is no key pair.
+        """
+        keys = cls(_read(directory / f"{name}.public"), _read(directory / f"{name}.secret"))
+        if zmq.curve_public(keys.secret.encode()).decode() != keys.public:
+            raise MessengerError(
+                f"{directory / name}.public and .secret do not belong together: generate the pair anew"
+            )
+        return keys
+
+    def save(self, directory: Path, name: str) -> None:
+        """Write both files; only the owner may read the secret one.
+
+        Raises:
+            MessengerError: the secret file is there already.
+        """
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = os.open(directory / f"{name}.secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        except FileExistsError:
+            raise MessengerError(
+                f"{directory / name}.secret exists already; remove it first if it may be replaced"
+            ) from None
+        with os.fdopen(handle, "w") as file:
+            file.write(self.secret + "\n")
+        (directory / f"{name}.public").write_text(self.public + "\n")
+
+
+def create_keys(directory: Path, client: str = "client") -> None:
+    """Generate a Router's pair and one client's into a keys directory that both may use."""
+    for name in (ROUTER_NAME, client):
+        CurveKeys.generate().save(directory, name)
+
+
+def allowed_keys(directory: Path) -> frozenset[str]:
+    """The public keys of the clients that a Router with this directory lets in."""
+    return frozenset(_read(path) for path in directory.glob("*.public") if path.stem != ROUTER_NAME)
+
+
+def keyed_endpoint(address: str, directory: Path | None, client: str = "client") -> Endpoint:
+    """The endpoint of a client at that address, with the keys of a directory, or without keys.
+
+    Raises:
+        MessengerError: keys are missing or malformed.
+    """
+    if directory is None:
+        return Endpoint(address)
+    keys = CurveKeys.load(directory, client)
+    return Endpoint(address, _read(directory / f"{ROUTER_NAME}.public"), keys.public, keys.secret)
+
+
+def check_bind(address: str, keys: CurveKeys | None) -> None:
+    """Refuse to listen beyond loopback without keys.
+
+    Raises:
+        UnsafeBindError: the address can be reached from other machines and there are no keys.
+        MessengerError: no address of a known form.
+    """
+    scheme, separator, rest = address.partition("://")
+    if not separator or scheme not in ("tcp", "ipc"):
+        raise MessengerError(f"cannot listen on {address!r}: expected tcp://host:port or ipc://path")
+    if keys is None and scheme == "tcp" and not is_loopback(rest.rpartition(":")[0]):
+        raise UnsafeBindError(
+            f"refusing to listen on {address!r} without keys: anyone who reaches this machine could send work to the"
+            " workers. Listen on tcp://127.0.0.1:PORT, or make keys with messenger.keys.create_keys(directory) and give"
+            " the Router and every worker that directory"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, as written in an address, can be reached from this machine only."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _read(path: Path) -> str:
+    try:
+        key = path.read_text().strip()
+        if len(zmq.utils.z85.decode(key)) != 32:
+            raise ValueError("not 32 bytes")
+    except (OSError, ValueError, KeyError) as error:
+        raise MessengerError(
+            f"cannot read the key {path}: {error}; messenger.keys.create_keys(directory) makes a set"
+        ) from None
+    return key

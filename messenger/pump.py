@@ -1,0 +1,161 @@
+"""A thread that owns a link: it beats the heart, sends and receives, while another thread computes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+
+from messenger.endpoint import Endpoint
+from messenger.errors import MessengerError, RouterLostError
+from messenger.fields import Kind
+from messenger.frames import Frame, Message, decode, encode, peek
+from messenger.joining import join, new_identity, refused, say_hello
+from messenger.settings import Settings
+from messenger.transport import ROUTER, Connect
+
+
+@dataclass(frozen=True)
+class Incoming:
+    """A message for the thread that computes."""
+
+    sender: bytes
+    frames: list[Frame]
+
+
+@dataclass(frozen=True)
+class Rejoined:
+    """The Router did not know this peer any more: whatever was open through it is void."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The connection is over."""
+
+    error: Exception
+
+
+Event = Incoming | Rejoined | Failed
+
+
+class Pump:
+    """Connects in `start`, then runs until `close`. All methods are for the other threads.
+
+    A Router that answered no heartbeat `missed_heartbeats` times in a row is lost. Heartbeats are counted, not
+    seconds, so that a process that was stopped and continued does not take its own sleep for the Router's death.
+    """
+
+    def __init__(self, endpoint: Endpoint, role: str, name: str, settings: Settings, connect: Connect) -> None:
+        self.name = name
+        self.role = role
+        self._endpoint = endpoint
+        self._settings = settings
+        self._connect = connect
+        self._outbox: deque[tuple[bytes, list[Frame]]] = deque()
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._closing = threading.Event()
+        self._rejoining = False
+        self._missed = 0
+
+    def start(self) -> None:
+        """Connect and be let in, then hand the link to the thread.
+
+        Raises:
+            MessengerError: see `messenger.joining.join`.
+        """
+        identity = new_identity(self.role, self.name)
+        self._link = self._connect(self._endpoint, identity, self._settings)
+        try:
+            self._welcome = join(self._link, self.role, self.name, self._endpoint.address, self._settings)
+        except BaseException:
+            self._link.close(0)
+            raise
+        self._thread = threading.Thread(target=self._run, name=f"lotan-{self.role}-{self.name}", daemon=True)
+        self._thread.start()
+
+    def send(self, to: bytes, message: Message) -> None:
+        """Have a message sent. FrameError if it cannot travel."""
+        self._outbox.append((to, encode(message, self._settings.limits)))
+        self._link.wake()
+
+    def next(self, seconds: float) -> Event | None:
+        """The next event, or None after that time."""
+        try:
+            return self._events.get(timeout=seconds)
+        except queue.Empty:
+            return None
+
+    def put(self, event: Event) -> None:
+        """Slip in an event from this side, such as the wish to end."""
+        self._events.put(event)
+
+    def close(self) -> None:
+        """Send what is left, and end the thread. May be called twice."""
+        if self._closing.is_set():
+            return
+        self._closing.set()
+        self._link.wake()
+        self._thread.join(self._settings.linger_seconds + self._settings.connect_seconds)
+
+    def _run(self) -> None:
+        try:
+            self._loop()
+        except Exception as error:  # whatever it is, the other thread must not wait for ever
+            self._events.put(Failed(error))
+        finally:
+            self._link.close(self._settings.linger_seconds)
+
+    def _loop(self) -> None:
+        next_beat = time.monotonic()
+        while True:
+            closing = self._closing.is_set()
+            while self._outbox:
+                self._link.send(*self._outbox.popleft())
+            if closing:
+                return
+            if time.monotonic() >= next_beat:
+                self._beat()
+                next_beat = time.monotonic() + self._welcome.heartbeat_seconds
+            received = self._link.receive(max(0.0, next_beat - time.monotonic()))
+            if received is not None:
+                self._missed = 0
+                self._take(*received)
+
+    def _beat(self) -> None:
+        if self._missed > self._welcome.missed_heartbeats:
+            raise router_lost(
+                self._endpoint, f"{self.role} {self.name!r}", self._missed, self._welcome.heartbeat_seconds
+            )
+        self._missed += 1
+        self._link.send(ROUTER, encode(Message(Kind.PING), self._settings.limits))
+
+    def _take(self, sender: bytes, frames: list[Frame]) -> None:
+        if sender != ROUTER:
+            self._events.put(Incoming(sender, frames))
+            return
+        kind = peek(frames[0], self._settings.limits).kind
+        if kind is Kind.REJOIN:
+            self._rejoin()
+        elif kind is Kind.WELCOME:
+            self._rejoining = False
+        elif kind is Kind.ERROR and self._rejoining:
+            raise refused(decode(frames, self._settings.limits))
+        else:
+            self._events.put(Incoming(sender, frames))
+
+    def _rejoin(self) -> None:
+        if self._rejoining:
+            return
+        self._rejoining = True
+        self._events.put(Rejoined())
+        say_hello(self._link, self.role, self.name, self._settings)
+
+
+def router_lost(endpoint: Endpoint, who: str, missed: int, heartbeat_seconds: float) -> MessengerError:
+    """The error for a Router that fell silent."""
+    return RouterLostError(
+        f"the Router at {endpoint.address} has been silent for {missed} heartbeats of {heartbeat_seconds} s: the {who}"
+        " gives up; was the Router, or the driver that started it, ended?"
+    )

@@ -1,0 +1,308 @@
+"""The Router: queues chunks for workers, brings results back, notices who is gone.
+
+It holds nothing that cannot be sent again. It reads header frames only and passes tensors on untouched. It never waits
+for a peer: memory is bounded by the Dealers' credits, and a peer that stops taking messages is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from messenger.assignment import Assignment
+from messenger.errors import FrameError
+from messenger.fields import Kind
+from messenger.frames import Envelope, Frame, Message, encode, peek
+from messenger.joining import COORDINATOR_ROLE, DEALER_ROLE, WORKER_ROLE
+from messenger.settings import Settings
+from messenger.transport import COORDINATOR, ROUTER, Hub
+
+log = logging.getLogger(__name__)
+
+PROBE_BEATS = 16  # heartbeats between two looks whether Dealers with open work are still connected
+
+MAY_SEND = {
+    DEALER_ROLE: {Kind.CHUNK, Kind.END, Kind.CLOSE, Kind.DATA, Kind.COMMIT, Kind.ERROR},
+    WORKER_ROLE: {Kind.RESULT, Kind.NEED, Kind.PARTIAL, Kind.FETCH, Kind.LOST, Kind.ERROR},
+    COORDINATOR_ROLE: {Kind.DATA, Kind.COMMITTED, Kind.ERROR, Kind.LOST, Kind.FORGET, Kind.STOP},
+}
+
+
+@dataclass
+class Peer:
+    """Someone who said HELLO."""
+
+    identity: bytes
+    role: str
+    name: str
+    missed: int = 0  # heartbeats since it was last heard
+
+
+@dataclass
+class Stream:
+    """A Dealer's current ticket: one attempt to pipe one partition through one worker."""
+
+    ticket: int
+    run: str
+    partition: int
+    worker: bytes | None = None  # None: none is connected
+    waiting: list[Sequence[Frame]] = field(default_factory=list)  # for a worker
+    since: float = 0.0  # when waiting began, monotonic seconds
+    lost: bool = False  # the Dealer was told, and will come back with a new ticket
+
+
+class Router:
+    """Routes until it is stopped. `run` is to be called once; `stop` from any thread."""
+
+    def __init__(self, hub: Hub, settings: Settings | None = None) -> None:
+        self._hub = hub
+        self._settings = settings or Settings()
+        self._peers: dict[bytes, Peer] = {}
+        self._streams: dict[bytes, Stream] = {}  # by Dealer
+        self._assignment = Assignment()
+        self._stopping = threading.Event()
+        self._beats = 0
+
+    @property
+    def address(self) -> str:
+        """Where peers connect to."""
+        return self._hub.address
+
+    def stop(self) -> None:
+        """End `run` within a heartbeat; workers are told to stop."""
+        self._stopping.set()
+
+    def run(self) -> None:
+        """Route until `stop` is called or the coordinator says so."""
+        next_beat = time.monotonic()
+        try:
+            while not self._stopping.is_set():
+                received = self._hub.receive(max(0.0, min(next_beat - time.monotonic(), 0.1)))
+                if received is not None:
+                    self._take(*received)
+                if time.monotonic() >= next_beat:
+                    self._beat()
+                    next_beat = time.monotonic() + self._settings.heartbeat_seconds
+        finally:
+            self._broadcast(Message(Kind.STOP))
+            self._hub.close()
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _take(self, identity: bytes, frames: list[Frame]) -> None:
+        if len(frames) < 2:
+            return self._error(identity, "frame", "a message without a header frame reached the Router")
+        try:
+            envelope = peek(frames[1], self._settings.limits)
+        except FrameError as error:
+            return self._error(
+                identity, "frame", f"the Router cannot read a message of {identity.decode(errors='replace')}: {error}"
+            )
+        peer = self._peers.get(identity)
+        if envelope.kind is Kind.HELLO:
+            self._hello(identity, envelope)
+        elif peer is None:
+            self._send(identity, Message(Kind.REJOIN))
+        else:
+            peer.missed = 0
+            self._route(peer, envelope, bytes(frames[0]), frames[1:])
+        return None
+
+    def _hello(self, identity: bytes, envelope: Envelope) -> None:
+        role, name = envelope.header["role"], envelope.header["name"]
+        if role not in MAY_SEND:
+            return self._error(identity, "refused", f"unknown role {role!r}; expected {', '.join(MAY_SEND)}")
+        if identity in self._peers:
+            self._lose(identity, "it connected anew")
+        if role == COORDINATOR_ROLE and (other := self._coordinator()):
+            return self._error(
+                identity,
+                "refused",
+                f"this Router has a coordinator already: {other.name!r}; start a Router of your own",
+            )
+        if role == WORKER_ROLE and (other := self._worker(name)):
+            self._lose(other.identity, "a new worker of that name connected")
+        self._peers[identity] = Peer(identity, role, name)
+        log.info("%s %s connected", role, name)
+        settings = self._settings
+        welcome = {
+            "credits": settings.credits,
+            "heartbeat": settings.heartbeat_seconds,
+            "missed": settings.missed_heartbeats,
+        }
+        self._send(identity, Message(Kind.WELCOME, welcome))
+        if role == WORKER_ROLE:
+            self._place_waiting()
+        return None
+
+    def _route(self, peer: Peer, envelope: Envelope, to: bytes, frames: list[Frame]) -> None:
+        kind = envelope.kind
+        if kind is Kind.PING:
+            return self._pong(peer)
+        if kind not in MAY_SEND[peer.role]:
+            return self._error(peer.identity, "refused", f"a {peer.role} may not send {kind.value!r}")
+        if kind in (Kind.CHUNK, Kind.END, Kind.CLOSE):
+            return self._to_worker(peer, envelope, frames)
+        if to != ROUTER:
+            return self._forward(peer, to, frames)
+        if kind is Kind.LOST and (worker := self._worker(envelope.header.get("name", ""))):
+            self._lose(worker.identity, envelope.header["text"])
+        elif kind is Kind.FORGET:
+            self._assignment.forget(envelope.header["run"])
+            self._broadcast(Message(Kind.FORGET, envelope.header))
+        elif kind is Kind.STOP:
+            self.stop()
+        return None
+
+    def _to_worker(self, dealer: Peer, envelope: Envelope, frames: list[Frame]) -> None:
+        """CHUNK, END and CLOSE go where the ticket's partition is assigned."""
+        ticket = envelope.header["ticket"]
+        stream = self._streams.get(dealer.identity)
+        if envelope.kind is Kind.CHUNK and (stream is None or ticket > stream.ticket):
+            stream = self._open(dealer, envelope)
+        if stream is None or ticket != stream.ticket or stream.lost:
+            return  # of a ticket that is over
+        if stream.worker is None:
+            stream.waiting.append(frames)
+        elif not self._hub.send(stream.worker, dealer.identity, frames):
+            self._lose(stream.worker, "its connection ended")
+        if envelope.kind is Kind.CLOSE:
+            self._streams.pop(dealer.identity, None)
+
+    def _open(self, dealer: Peer, envelope: Envelope) -> Stream:
+        header = envelope.header
+        old = self._streams.get(dealer.identity)
+        stream = Stream(header["ticket"], header["run"], header["partition"], since=time.monotonic())
+        self._streams[dealer.identity] = stream
+        self._place(stream)
+        if old is not None and old.worker not in (None, stream.worker):
+            self._gone(dealer, old)
+        return stream
+
+    def _forward(self, sender: Peer, to: bytes, frames: list[Frame]) -> None:
+        target: Peer | None
+        if to == COORDINATOR:
+            target = self._coordinator()
+            if target is None:
+                return self._error(
+                    sender.identity,
+                    "no_coordinator",
+                    "no coordinator is connected to the Router: has the driver ended?",
+                )
+        else:
+            target = self._peers.get(to)
+        if target is None or {target.role, sender.role} == {sender.role}:
+            return None  # it is gone; who waits for this has been, or will be, told
+        if not self._hub.send(target.identity, sender.identity, frames):
+            self._lose(target.identity, "its connection ended")
+        return None
+
+    # -- workers -----------------------------------------------------------------------------------------------------
+
+    def _workers(self) -> dict[str, Peer]:
+        return {peer.name: peer for peer in self._peers.values() if peer.role == WORKER_ROLE}
+
+    def _worker(self, name: str) -> Peer | None:
+        return self._workers().get(name)
+
+    def _coordinator(self) -> Peer | None:
+        return next((peer for peer in self._peers.values() if peer.role == COORDINATOR_ROLE), None)
+
+    def _place(self, stream: Stream) -> None:
+        workers = self._workers()
+        name = self._assignment.choose(stream.run, stream.partition, workers)
+        stream.worker = workers[name].identity if name is not None else None
+
+    def _place_waiting(self) -> None:
+        for identity, stream in list(self._streams.items()):
+            if stream.worker is not None or stream.lost:
+                continue
+            self._place(stream)
+            waiting, stream.waiting = stream.waiting, []
+            for frames in waiting:
+                if stream.worker is not None and not self._hub.send(stream.worker, identity, frames):
+                    return self._lose(stream.worker, "its connection ended")
+        return None
+
+    def _beat(self) -> None:
+        """Count silence, show that the Router lives, and end waits that have reached their deadline."""
+        self._beats += 1
+        for peer in list(self._peers.values()):
+            if peer.role == DEALER_ROLE:
+                self._probe(peer)
+                continue
+            peer.missed += 1
+            if peer.missed > self._settings.missed_heartbeats:
+                self._lose(peer.identity, f"it was silent for {peer.missed} heartbeats")
+            elif peer.role == WORKER_ROLE:
+                self._send(peer.identity, Message(Kind.PONG), droppable=True)
+        for identity, stream in list(self._streams.items()):
+            if (
+                stream.worker is None
+                and not stream.lost
+                and time.monotonic() - stream.since > self._settings.worker_seconds
+            ):
+                self._no_worker(identity, stream)
+
+    def _probe(self, dealer: Peer) -> None:
+        """A Dealer need not beat: it may wait for its input for hours. Sending shows whether it is still connected."""
+        if dealer.identity in self._streams and self._beats % PROBE_BEATS == 0:
+            self._send(dealer.identity, Message(Kind.PONG), droppable=True)
+
+    def _no_worker(self, dealer: bytes, stream: Stream) -> None:
+        stream.lost, stream.waiting = True, []
+        seconds = self._settings.worker_seconds
+        text = (
+            f"no worker is connected to the Router at {self.address}, and none came within {seconds} s"
+            " (worker_seconds); look at the workers' output, or start one with: lotan worker --router ADDRESS"
+        )
+        self._error(dealer, "no_worker", text, stream.ticket)
+
+    # -- loss --------------------------------------------------------------------------------------------------------
+
+    def _lose(self, identity: bytes, reason: str) -> None:
+        """Drop a peer and tell those who have work with it."""
+        peer = self._peers.pop(identity, None)
+        if peer is None:
+            return
+        log.info("%s %s is gone: %s", peer.role, peer.name, reason)
+        if peer.role == DEALER_ROLE:
+            stream = self._streams.pop(identity, None)
+            if stream is not None:
+                self._gone(peer, stream)
+        elif peer.role == WORKER_ROLE:
+            self._worker_lost(peer, reason)
+
+    def _worker_lost(self, worker: Peer, reason: str) -> None:
+        for dealer, stream in list(self._streams.items()):
+            if stream.worker == worker.identity and not stream.lost:
+                stream.lost, stream.worker = True, None
+                text = f"worker {worker.name!r} is gone: {reason}"
+                self._send(dealer, Message(Kind.LOST, {"ticket": stream.ticket, "name": worker.name, "text": text}))
+
+    def _gone(self, dealer: Peer, stream: Stream) -> None:
+        """Have a worker drop what a Dealer left there."""
+        if stream.worker in self._peers:
+            message = Message(Kind.GONE, {"name": dealer.name})
+            self._hub.send(stream.worker, dealer.identity, encode(message, self._settings.limits))
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    def _pong(self, peer: Peer) -> None:
+        header = {"workers": sorted(self._workers())} if peer.role == COORDINATOR_ROLE else {}
+        self._send(peer.identity, Message(Kind.PONG, header))
+
+    def _broadcast(self, message: Message) -> None:
+        for worker in list(self._workers().values()):
+            self._send(worker.identity, message)
+
+    def _send(self, identity: bytes, message: Message, droppable: bool = False) -> None:
+        if not self._hub.send(identity, ROUTER, encode(message, self._settings.limits), droppable):
+            self._lose(identity, "its connection ended")
+
+    def _error(self, identity: bytes, code: str, text: str, ticket: int | None = None) -> None:
+        header = {"code": code, "text": text}
+        self._send(identity, Message(Kind.ERROR, header if ticket is None else header | {"ticket": ticket}))

@@ -1,0 +1,89 @@
+"""The Router as a process of its own: `python -m messenger.router_process`, or `lotan router`."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from messenger.errors import MessengerError
+from messenger.keys import ROUTER_NAME, CurveKeys, allowed_keys
+from messenger.parent import when_stdin_ends
+from messenger.router import Router
+from messenger.settings import Settings
+from messenger.sockets import ZmqHub
+
+
+def serve(
+    bind: str,
+    keys_directory: Path | None = None,
+    address_file: Path | None = None,
+    exit_with_parent: bool = False,
+    settings: Settings | None = None,
+) -> None:
+    """Route until told to stop: by the coordinator, by SIGTERM or SIGINT, or by the end of standard input.
+
+    For the main thread only.
+
+    Args:
+        bind: where to listen, such as tcp://127.0.0.1:* for any free port.
+        keys_directory: see `messenger.keys`; needed beyond loopback.
+        address_file: gets the address, whole or not at all; without it the address is the first line of standard
+            output.
+        exit_with_parent: end when standard input does, so that nothing outlives a driver that was killed. The parent
+            has to give this process a pipe.
+        settings: deadlines and limits; the credits and heartbeats of all peers.
+
+    Raises:
+        MessengerError: one of its kinds says why the Router cannot listen there.
+    """
+    settings = settings or Settings()
+    keys = CurveKeys.load(keys_directory, ROUTER_NAME) if keys_directory is not None else None
+    allowed = allowed_keys(keys_directory) if keys_directory is not None else frozenset()
+    router = Router(ZmqHub(bind, settings, keys, allowed), settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: router.stop())
+    if exit_with_parent:
+        when_stdin_ends(router.stop)
+    announce(router.address, address_file)
+    router.run()
+
+
+def announce(address: str, address_file: Path | None) -> None:
+    """Say where the Router listens."""
+    if address_file is None:
+        print(address, flush=True)
+        return
+    temporary = address_file.with_name(f".{address_file.name}.{os.getpid()}")
+    temporary.write_text(address + "\n")
+    temporary.rename(address_file)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="lotan router", description="Pass micro-batches between Spark tasks and workers."
+    )
+    parser.add_argument(
+        "--bind", default="tcp://127.0.0.1:*", help="where to listen (default: %(default)s, any free port)"
+    )
+    parser.add_argument("--keys", type=Path, help="directory of CurveZMQ keys; needed beyond loopback")
+    parser.add_argument("--address-file", type=Path, help="write the address to this file instead of standard output")
+    parser.add_argument("--exit-with-parent", action="store_true", help="end when standard input ends")
+    parser.add_argument("--verbose", action="store_true", help="report who comes and goes on standard error")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="lotan router: %(message)s")
+    try:
+        serve(options.bind, options.keys, options.address_file, options.exit_with_parent)
+    except MessengerError as error:
+        print(f"lotan router: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

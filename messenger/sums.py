@@ -1,0 +1,41 @@
+"""Sums of named tensors in float64, in the order in which they are added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import xxhash
+
+from messenger.errors import MessengerError
+
+
+class Sums:
+    """Named running sums. Whoever adds decides the order, and with it the last bit."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, np.ndarray] = {}
+
+    def add(self, tensors: Mapping[str, np.ndarray]) -> None:
+        """Add each tensor to the sum of its name.
+
+        Raises:
+            MessengerError: a tensor has another shape than the sum so far.
+        """
+        for name, tensor in tensors.items():
+            total = self.tensors.get(name)
+            if total is None:
+                self.tensors[name] = tensor.astype(np.float64)
+            elif total.shape != tensor.shape:
+                raise MessengerError(f"cannot add {name!r} of shape {tensor.shape} to a sum of shape {total.shape}")
+            else:
+                total += tensor
+
+    def checksum(self) -> int:
+        """XXH64 of names, shapes and values, in the names' order."""
+        state = xxhash.xxh64()
+        for name in sorted(self.tensors):
+            tensor = np.ascontiguousarray(self.tensors[name])
+            state.update(f"{name}{tensor.shape}".encode())
+            state.update(tensor.reshape(-1).view(np.uint8).data)
+        return state.intdigest()

@@ -1,0 +1,106 @@
+"""What a worker needs from the coordinator to run a chunk: the stage's program and the epoch's parameters."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from messenger.fields import Kind
+from messenger.frames import Message
+from messenger.jobs import ChunkKey, Handler
+from messenger.pump import Pump
+from messenger.settings import Settings
+from messenger.transport import COORDINATOR
+
+Want = tuple[str, str, str | int]
+"""("stage", run, name) or ("parameters", run, epoch)."""
+
+
+class Supplies:
+    """Asks for each thing once, hands it to the handler, and knows what is there."""
+
+    def __init__(self, handler: Handler, pump: Pump, settings: Settings) -> None:
+        self._handler = handler
+        self._pump = pump
+        self._settings = settings
+        self._stages: set[tuple[str, str]] = set()
+        self._epochs: dict[str, int] = {}  # run -> epoch whose parameters are here
+        self._asked: dict[Want, float] = {}  # -> deadline, monotonic seconds
+
+    def epoch(self, run: str) -> int:
+        """The newest epoch that this worker knows of a run, -1 for none."""
+        return self._epochs.get(run, -1)
+
+    def is_stale(self, key: ChunkKey) -> bool:
+        """Whether a chunk belongs to an epoch that is over."""
+        return key.epoch < self.epoch(key.run)
+
+    def has(self, key: ChunkKey) -> bool:
+        """Whether stage and parameters of a chunk are here."""
+        return (key.run, key.stage) in self._stages and self.epoch(key.run) == key.epoch
+
+    def waits_for(self, key: ChunkKey, header: dict[str, Any]) -> bool:
+        """Whether a chunk lacks what a DATA or ERROR is about."""
+        return not self.has(key) and _want(header) in _wants(key)
+
+    def ask(self, key: ChunkKey) -> None:
+        """Have what a chunk lacks sent, unless that is on its way already."""
+        for want in _wants(key):
+            what, run, which = want
+            here = (run, which) in self._stages if what == "stage" else self.epoch(run) == which
+            if here or want in self._asked:
+                continue
+            self._asked[want] = time.monotonic() + self._settings.fetch_seconds
+            self._pump.send(COORDINATOR, Message(Kind.FETCH, _header(want)))
+
+    def take(self, message: Message) -> str | None:
+        """Give what has come to the handler. Returns the run if its epoch changed.
+
+        Raises:
+            Exception: whatever the handler has against it.
+        """
+        header = message.header
+        self.drop(header)
+        run = header.get("run", "")
+        if header["what"] == "stage":
+            self._handler.stage(run, header["name"], header["program"])
+            self._stages.add((run, header["name"]))
+            return None
+        if header["epoch"] <= self.epoch(run):
+            return None
+        self._handler.parameters(run, header["epoch"], message.tensors, header["settings"])
+        self._epochs[run] = header["epoch"]
+        return str(run)
+
+    def drop(self, header: dict[str, Any]) -> None:
+        """What this is about is no longer on its way."""
+        self._asked.pop(_want(header), None)
+
+    def overdue(self) -> list[tuple[dict[str, Any], str, str]]:
+        """What did not come in time, as (header, code, text) of an error. Each is told once."""
+        now = time.monotonic()
+        late = [want for want, deadline in self._asked.items() if deadline < now]
+        for want in late:
+            del self._asked[want]
+        text = f"the coordinator sent no answer within {self._settings.fetch_seconds} s (fetch_seconds); asked for"
+        return [(_header(want), "no_answer", f"{text} {want[0]} {want[2]!r} of run {want[1]!r}") for want in late]
+
+    def forget(self, run: str) -> None:
+        """Drop all of a run."""
+        self._stages = {stage for stage in self._stages if stage[0] != run}
+        self._epochs.pop(run, None)
+        self._asked = {want: deadline for want, deadline in self._asked.items() if want[1] != run}
+
+
+def _wants(key: ChunkKey) -> tuple[Want, Want]:
+    return ("stage", key.run, key.stage), ("parameters", key.run, key.epoch)
+
+
+def _want(header: dict[str, Any]) -> Want:
+    what = header["what"]
+    return what, header.get("run", ""), header.get("name" if what == "stage" else "epoch", "")
+
+
+def _header(want: Want) -> dict[str, Any]:
+    what, run, which = want
+    return {"what": what, "run": run, "name" if what == "stage" else "epoch": which}

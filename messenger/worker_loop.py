@@ -1,0 +1,241 @@
+"""A worker's loop: takes chunks in each Dealer's order, gets what they lack, runs the handler, sums gradients by group.
+
+State is kept per Dealer and ticket, so two attempts of one partition never meet. Nothing here is the only copy: a
+ticket that is out of step is given back (LOST), and the Dealer sends its open groups again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import traceback
+from typing import Any
+
+from messenger.endpoint import Endpoint
+from messenger.errors import FrameError
+from messenger.fields import Kind
+from messenger.frames import Message, decode, peek
+from messenger.jobs import Handler, is_summed
+from messenger.joining import WORKER_ROLE
+from messenger.kept import KeptTensors
+from messenger.pump import Failed, Incoming, Pump, Rejoined
+from messenger.settings import Settings
+from messenger.sockets import connect as connect_socket
+from messenger.supplies import Supplies
+from messenger.tickets import ParkedChunk, ParkedEnd, Ticket
+from messenger.transport import Connect
+
+log = logging.getLogger(__name__)
+
+TICK_SECONDS = 0.25  # between two looks at the deadlines of what was asked for
+ERROR_TEXT = 8000  # characters of a traceback that travel
+
+
+class WorkerLoop:
+    """Runs a handler on what comes through the Router.
+
+    Args:
+        endpoint: the Router and this worker's keys.
+        handler: called from the thread that calls `run`, only.
+        name: unique among the Router's workers; the same name again replaces the earlier one.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        handler: Handler,
+        name: str,
+        settings: Settings | None = None,
+        connect: Connect = connect_socket,
+    ) -> None:
+        self._settings = settings or Settings()
+        self._handler = handler
+        self._pump = Pump(endpoint, WORKER_ROLE, name, self._settings, connect)
+        self._kept = KeptTensors(self._settings.kept_bytes)
+        self._supplies = Supplies(handler, self._pump, self._settings)
+        self._tickets: dict[bytes, Ticket] = {}  # each Dealer's newest
+        self._stopped = False
+
+    def run(self) -> None:
+        """Work until the Router says stop or `stop` is called.
+
+        Raises:
+            MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
+        """
+        self._pump.start()
+        try:
+            while not self._stopped:
+                event = self._pump.next(TICK_SECONDS)
+                if isinstance(event, Failed):
+                    raise event.error
+                if isinstance(event, Rejoined):
+                    self._tickets.clear()
+                elif isinstance(event, Incoming):
+                    self._take(event)
+                for failure in self._supplies.overdue():
+                    self._fail_waiting(*failure)
+        finally:
+            self._pump.close()
+
+    def stop(self) -> None:
+        """Have `run` return after the chunk at hand. May be called from another thread or a signal handler."""
+        self._stopped = True
+
+    # -- messages ----------------------------------------------------------------------------------------------------
+
+    def _take(self, event: Incoming) -> None:
+        try:
+            message = decode(event.frames, self._settings.limits)
+        except FrameError as error:
+            self._unreadable(event, error)
+            return
+        match message.kind:
+            case Kind.CHUNK | Kind.END:
+                self._arrived(event.sender, message)
+            case Kind.DATA:
+                self._supplied(event.sender, message)
+            case Kind.CLOSE | Kind.GONE:
+                self._tickets.pop(event.sender, None)
+            case Kind.ERROR:
+                self._not_supplied(message)
+            case Kind.FORGET:
+                self._forget(message.header["run"])
+            case Kind.STOP:
+                self._stopped = True
+
+    def _unreadable(self, event: Incoming, error: FrameError) -> None:
+        """Tell the sender; it knows best what to do. Its ticket, if it has one, is out of step from now on."""
+        log.warning("unreadable message from %s: %s", event.sender, error)
+        header: dict[str, Any] = {"code": "frame", "text": f"worker {self._pump.name!r} got {error}"}
+        with contextlib.suppress(FrameError, KeyError):
+            header |= {"ticket": peek(event.frames[0], self._settings.limits).header["ticket"]}
+        if event.sender:
+            self._pump.send(event.sender, Message(Kind.ERROR, header))
+
+    def _arrived(self, dealer: bytes, message: Message) -> None:
+        ticket = self._ticket(dealer, message)
+        if ticket is None or ticket.over or message.header["seq"] < ticket.next_seq:
+            return  # of an attempt that is over, or come twice
+        if message.header["seq"] > ticket.next_seq:
+            ticket.over = True
+            text = f"worker {self._pump.name!r} has no message {ticket.next_seq} of the ticket"
+            self._pump.send(dealer, Message(Kind.LOST, {"ticket": ticket.number, "text": text}))
+            return
+        ticket.next_seq += 1
+        if message.kind is Kind.END:
+            ticket.parked.append(ParkedEnd(message.header["group"], message.header["count"]))
+        else:
+            self._park(ticket, message)
+        self._advance(ticket)
+
+    def _ticket(self, dealer: bytes, message: Message) -> Ticket | None:
+        number = message.header["ticket"]
+        ticket = self._tickets.get(dealer)
+        if message.kind is Kind.CHUNK and (ticket is None or number > ticket.number):
+            ticket = self._tickets[dealer] = Ticket(dealer, number)
+        return ticket if ticket is not None and ticket.number == number else None
+
+    def _park(self, ticket: Ticket, message: Message) -> None:
+        """Take a chunk and ask for what it lacks."""
+        chunk = ParkedChunk.of(message, self._kept)
+        ticket.parked.append(chunk)
+        if self._supplies.is_stale(chunk.key):
+            return  # refused when its turn comes
+        self._supplies.ask(chunk.key)
+        if chunk.missing:
+            header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "names": sorted(chunk.missing)}
+            self._pump.send(ticket.dealer, Message(Kind.NEED, header))
+
+    def _supplied(self, sender: bytes, message: Message) -> None:
+        if message.header["what"] == "tensors":
+            ticket = self._tickets.get(sender)
+            if ticket is not None and ticket.number == message.header.get("ticket"):
+                self._fill(ticket, message)
+            return
+        try:
+            ended = self._supplies.take(message)
+        except Exception as error:  # the handler's refusal of a stage or of parameters
+            self._fail_waiting(message.header, "handler", _text(error))
+            return
+        if ended is not None:
+            self._kept.end_epoch(ended)
+        for ticket in list(self._tickets.values()):
+            self._advance(ticket)
+
+    def _fill(self, ticket: Ticket, message: Message) -> None:
+        try:
+            for item in ticket.parked:
+                if isinstance(item, ParkedChunk) and item.key.chunk == message.header.get("chunk"):
+                    item.fill(message, self._kept)
+        except FrameError as error:
+            self._fail(ticket, None, "frame", str(error))
+            return
+        self._advance(ticket)
+
+    def _not_supplied(self, message: Message) -> None:
+        if "what" in message.header:
+            self._supplies.drop(message.header)
+            self._fail_waiting(message.header, message.header["code"], message.header["text"])
+        else:
+            log.warning("error from a peer: %s", message.header["text"])
+
+    def _forget(self, run: str) -> None:
+        self._kept.forget(run)
+        self._supplies.forget(run)
+        self._handler.forget(run)
+
+    # -- work --------------------------------------------------------------------------------------------------------
+
+    def _advance(self, ticket: Ticket) -> None:
+        """Work off what is complete at the head of a ticket."""
+        while ticket.parked and not ticket.over:
+            head = ticket.parked[0]
+            if isinstance(head, ParkedEnd):
+                self._hand_over(ticket, head)
+            elif self._supplies.is_stale(head.key):
+                text = f"epoch {head.key.epoch} is over, epoch {self._supplies.epoch(head.key.run)} runs"
+                self._fail(ticket, head, "stale", text)
+            elif head.missing or not self._supplies.has(head.key):
+                return
+            else:
+                self._run_chunk(ticket, head)
+            if ticket.parked and ticket.parked[0] is head:
+                ticket.parked.popleft()
+
+    def _run_chunk(self, ticket: Ticket, chunk: ParkedChunk) -> None:
+        try:
+            tensors = self._handler.chunk(chunk.key, chunk.tensors)
+            ticket.add({name: tensor for name, tensor in tensors.items() if is_summed(name)})
+            rows = {name: tensor for name, tensor in tensors.items() if not is_summed(name)}
+            header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "digest": chunk.digest}
+            self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows))
+        except Exception as error:  # it belongs to the Dealer whose chunk this is
+            self._fail(ticket, chunk, "handler", _text(error))
+
+    def _hand_over(self, ticket: Ticket, end: ParkedEnd) -> None:
+        sums, count = ticket.take_group()
+        if count != end.count:
+            self._fail(
+                ticket, None, "frame", f"group {end.group} ended after {count} chunks, {end.count} were announced"
+            )
+            return
+        header = {"ticket": ticket.number, "group": end.group, "count": count}
+        self._pump.send(ticket.dealer, Message(Kind.PARTIAL, header, sums))
+
+    def _fail(self, ticket: Ticket, chunk: ParkedChunk | None, code: str, text: str) -> None:
+        ticket.over = True
+        header: dict[str, Any] = {"code": code, "text": text[-ERROR_TEXT:], "ticket": ticket.number}
+        if chunk is not None:
+            header |= {"stage": chunk.key.stage, "partition": chunk.key.partition, "chunk": chunk.key.chunk}
+        self._pump.send(ticket.dealer, Message(Kind.ERROR, header))
+
+    def _fail_waiting(self, wanted: dict[str, Any], code: str, text: str) -> None:
+        """Fail the tickets whose next chunk waits for a stage or for parameters that will not come."""
+        for ticket in self._tickets.values():
+            chunk = next((item for item in ticket.parked if isinstance(item, ParkedChunk)), None)
+            if chunk is not None and not ticket.over and self._supplies.waits_for(chunk.key, wanted):
+                self._fail(ticket, chunk, code, text)
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}\n{''.join(traceback.format_tb(error.__traceback__)[-6:])}"
