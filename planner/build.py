@@ -34,8 +34,12 @@ ELEMENTWISE = frozenset(
 """Operator names (overloads aside) that the planner opens; any other row-wise operator is opaque to it."""
 
 
-def build(spec: Spec) -> Node:
+def build(spec: Spec, weighted: bool = True) -> Node:
     """The logical graph of a traced model; its root yields the model's output rows.
+
+    Args:
+        spec: the traced model.
+        weighted: whether the graph has edge weights.
 
     Raises:
         PlanError: a call that is no operator of the planner's, or reads what does not exist.
@@ -45,7 +49,7 @@ def build(spec: Spec) -> Node:
         values[parameter.name] = Parameter(parameter.name, parameter.shape, parameter.trainable, parameter.dtype)
     for ordinal, call in enumerate(spec.calls):
         builder = BUILDERS.get(call.op)
-        values[call.output] = builder(call, values, ordinal) if builder else _apply(call, values)
+        values[call.output] = builder(call, values, ordinal, weighted) if builder else _apply(call, values)
     if spec.output not in values:
         raise PlanError(f"the model's output {spec.output!r} is none of its calls")
     return values[spec.output]
@@ -83,7 +87,7 @@ def _kind(call: Call) -> type[Apply]:
     return Elementwise if name in ELEMENTWISE else RowWise
 
 
-def _dropout(call: Call, values: Values, ordinal: int) -> Node:
+def _dropout(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     settings = dict(zip(("x", "p", "train"), call.arguments, strict=False)) | dict(call.keywords)
     x = _node(settings.get("x", settings.get("input")), values, call)
     probability = settings["p"]
@@ -100,7 +104,7 @@ def _edges(argument: Argument, call: Call) -> EdgeSet:
     )
 
 
-def _scatter(call: Call, values: Values, ordinal: int) -> Node:
+def _scatter(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     x, end, edges = call.arguments
     if end not in ("source", "destination"):
         raise PlanError(
@@ -109,22 +113,22 @@ def _scatter(call: Call, values: Values, ordinal: int) -> Node:
     return Scatter(_node(x, values, call), str(end), _edges(edges, call), call.layer)
 
 
-def _aggregate(call: Call, values: Values, ordinal: int) -> Node:
+def _aggregate(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     message, kind, edges = call.arguments
     if kind not in AGGREGATES:
         raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {AGGREGATES}")
     return Aggregate(_node(message, values, call), str(kind), _edges(edges, call), call.layer)
 
 
-def _edge_softmax(call: Call, values: Values, ordinal: int) -> Node:
+def _edge_softmax(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     return EdgeSoftmax(_node(call.arguments[0], values, call), _edges(call.arguments[1], call), call.layer)
 
 
-def _edge_weight(call: Call, values: Values, ordinal: int) -> Node:
-    return EdgeWeight(_edges(call.arguments[0], call))
+def _edge_weight(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    return EdgeWeight(_edges(call.arguments[0], call), unit=not weighted)
 
 
-def _vertex_input(call: Call, values: Values, ordinal: int) -> Node:
+def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     name = call.arguments[0]
     if name not in STATIC_COLUMNS:
         raise PlanError(
@@ -133,7 +137,7 @@ def _vertex_input(call: Call, values: Values, ordinal: int) -> Node:
     return StaticColumn(str(name), call.type)
 
 
-BUILDERS: dict[str, Callable[[Call, Values, int], Node]] = {
+BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     "aten.dropout.default": _dropout,
     "lotan.scatter": _scatter,
     "lotan.aggregate": _aggregate,

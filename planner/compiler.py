@@ -64,9 +64,9 @@ def compile_plan(
     """
     options = options or Options()
     disabled = _disabled(options)
-    logical = build(train)
+    logical = build(train, statistics.weighted)
     _check_output(logical, loss)
-    rewritten, evaluation = optimize(logical, disabled), optimize(build(evaluate), disabled)
+    rewritten, evaluation = optimize(logical, disabled), optimize(build(evaluate, statistics.weighted), disabled)
     fuse = fuse_apply.__name__ not in disabled
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)

@@ -95,6 +95,7 @@ class EdgeWeight(Node):
     """The weight of each edge of an edge set."""
 
     edges: EdgeSet
+    unit: bool = False  # the graph has no weights: each is 1
 
     @property
     def output(self) -> ValueType:

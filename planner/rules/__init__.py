@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.nodes import Node
-from planner.rules import drop_dead_gradients, fuse_apply, lift_message, push_down
+from planner.rules import drop_dead_gradients, drop_unit_weight, fuse_apply, lift_message, push_down
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,10 @@ class ForwardRule:
 
 
 FORWARD_RULES = (
+    # Before the others, to which a message that is weighted by 1 is not a plain copy.
+    ForwardRule(
+        drop_unit_weight.drop_unit_weight, drop_unit_weight.declined, "the graph has weights, or no message reads them"
+    ),
     # First, so that a message that is f(x_j) becomes a plain copy of f(x), which can then be pushed down.
     ForwardRule(
         lift_message.lift_message, lift_message.declined, "no message computes anything from one end of an edge alone"

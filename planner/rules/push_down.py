@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from planner.nodes import (
     Aggregate,
-    Apply,
     Dropout,
     EdgeSoftmax,
-    EdgeWeight,
     Elementwise,
     Node,
     Parameter,
@@ -17,9 +15,8 @@ from planner.nodes import (
     StaticColumn,
     topological,
 )
+from planner.patterns import weighted
 from planner.spec import ValueType
-
-RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.reshape.default"})
 
 
 def push_down(node: Node) -> Node | None:
@@ -39,34 +36,15 @@ def push_down(node: Node) -> Node | None:
     copied = _copied_source(node.message)
     if copied is None:
         return None
-    source, weighted = copied
-    total = Propagate(source, node.edges, weighted, node.layer)
+    total = Propagate(copied[0], node.edges, copied[1], node.layer)
     return total if node.kind == "sum" else _divided_by_degree(total, node.layer)
 
 
 def _copied_source(message: Node) -> tuple[Node, bool] | None:
     """(x, weighted) where the message is x of the source, or that times the edge's weight."""
-    if isinstance(message, Scatter) and message.end == "source":
-        return message.x, False
-    if not isinstance(message, Apply) or message.op != "aten.mul.Tensor" or message.keywords:
-        return None
-    for copy, factor in (message.arguments, tuple(reversed(message.arguments))):
-        is_copy = isinstance(copy, Scatter) and copy.end == "source" and copy.output.shape == message.output.shape
-        if is_copy and isinstance(factor, Node) and _is_weight(factor):
-            return copy.x, True
-    return None
-
-
-def _is_weight(node: Node) -> bool:
-    """Whether a factor is the edge's weight, perhaps with dimensions of size 1 added for broadcasting."""
-    while (
-        isinstance(node, Apply)
-        and node.op in RESHAPES
-        and isinstance(node.arguments[0], Node)
-        and node.output.width == 1
-    ):
-        node = node.arguments[0]
-    return isinstance(node, EdgeWeight)
+    product = weighted(message)
+    copy = message if product is None else product[0]
+    return (copy.x, product is not None) if isinstance(copy, Scatter) and copy.end == "source" else None
 
 
 def _divided_by_degree(total: Propagate, layer: str) -> Node:

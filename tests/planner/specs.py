@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from planner import Options, Planned, compile_plan
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, Spec, Statistics, ValueType
 
-STATISTICS = Statistics(vertices=100, edges=500, width=8)
+STATISTICS = Statistics(vertices=100, edges=500, width=8, weighted=True)
 
 
 @dataclass

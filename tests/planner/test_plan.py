@@ -45,6 +45,7 @@ def test_explain_is_what_it_was(model, options):
 def test_explain_says_the_same_as_data():
     data = json.loads(explain(planned(*MODELS["gcn"]), format="json"))
     assert [rule["name"] for rule in data["rules"]] == [
+        "drop_unit_weight",
         "lift_message",
         "push_down",
         "fuse_apply",

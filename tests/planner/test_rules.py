@@ -41,6 +41,24 @@ def test_push_down_divides_a_mean_by_the_in_degree():
     assert any(isinstance(node, Elementwise) and node.op == "aten.div.Tensor" for node in topological(root))
 
 
+def weighted_copy(w, x_j, x_i):
+    weight = w.call("lotan.edge_weight", "graph", type=ValueType("edge", (), edges="graph"))
+    return w.edge("mul.Tensor", x_j, w.edge("unsqueeze.default", weight, -1, width=1), width=3)
+
+
+def test_drop_unit_weight_removes_the_product_where_the_graph_has_no_weights():
+    root = optimize(build(message_spec(weighted_copy), weighted=False)).root
+    assert isinstance(root, Propagate)
+    assert not root.weighted
+
+
+def test_drop_unit_weight_must_not_fire_on_real_weights():
+    rewritten = optimize(build(message_spec(weighted_copy), weighted=True))
+    assert isinstance(rewritten.root, Propagate)
+    assert rewritten.root.weighted
+    assert not any(firing.rule == "drop_unit_weight" for firing in rewritten.firings)
+
+
 @pytest.mark.parametrize("weight_first", [True, False])
 def test_push_down_takes_the_edge_weight_along(weight_first):
     def weighted(w, x_j, x_i):

@@ -1,0 +1,25 @@
+"""Rule: a graph without weights multiplies by none."""
+
+from __future__ import annotations
+
+from planner.nodes import Node
+from planner.patterns import weighted
+
+
+def drop_unit_weight(node: Node) -> Node | None:
+    """Where the graph has no weights, every edge weighs 1, and x * 1 = x.
+
+    >>> from planner.nodes import EdgeWeight, Elementwise, Scatter, StaticColumn
+    >>> from planner.spec import ValueType
+    >>> x = Scatter(StaticColumn("label", ValueType("vertex", ())), "source", "graph")
+    >>> times = Elementwise("aten.mul.Tensor", (x, EdgeWeight("graph", unit=True)), (), x.output)
+    >>> drop_unit_weight(times) is x
+    True
+    """
+    product = weighted(node)
+    return product[0] if product is not None and product[1].unit else None
+
+
+def declined(node: Node) -> str | None:
+    """Nothing stops this rule: a weight that is not 1 has to be multiplied by."""
+    return None
