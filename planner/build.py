@@ -75,7 +75,7 @@ def _apply(call: Call, values: Values) -> Node:
         raise PlanError(f"{call.op} ({call.where or call.layer}) is no operator of the planner")
     arguments = tuple(_resolved(argument, values, call) for argument in call.arguments)
     keywords = tuple((name, _resolved(argument, values, call)) for name, argument in call.keywords)
-    return _kind(call)(call.op, arguments, keywords, call.type, call.layer, call.where)
+    return _kind(call)(call.op, arguments, keywords, call.type, call.layer)
 
 
 def _kind(call: Call) -> type[Apply]:

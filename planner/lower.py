@@ -220,7 +220,7 @@ def _call(node: Node, cut: _Cut) -> Call:
         case Apply():
             arguments = tuple(_argument(argument, cut) for argument in node.arguments)
             keywords = tuple((key, _argument(argument, cut)) for key, argument in node.keywords)
-            return Call(name, node.op, arguments, output, keywords, node.layer, node.where)
+            return Call(name, node.op, arguments, output, keywords, node.layer)
         case Dropout():
             return Call(name, "lotan.dropout", (_ref(node.x, cut), node.p, node.key), output, layer=node.layer)
         case Scatter():

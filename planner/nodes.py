@@ -128,7 +128,6 @@ class Apply(Node):
     keywords: tuple[tuple[str, NodeArgument], ...]
     type: ValueType
     layer: str = ""
-    where: str = ""
 
     @property
     def output(self) -> ValueType:

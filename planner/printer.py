@@ -1,7 +1,8 @@
 """An operator graph as indented text: one operator a line, the output first, its inputs below it.
 
 An operator with one input stands right above it; where there are several, each is indented and begins with "+". What
-is read more than once is printed once, as r0, r1 ..., and named where it is read; `_` stands for the input that follows on the next line.
+is read more than once is printed once, as r0, r1 ..., and named where it is read; `_` stands for the input that
+follows on the next line.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ def fuse_apply(
 ) -> dict[Node, int]:
     """g(f(x)) in one round trip: rows are piped once between two graph operators, not once per operator.
 
-    The stage of an operator becomes the number of graph operators on its longest path from the inputs; operators of
-    static columns alone move down to their first reader, since those columns are at every worker anyway.
+    The stage of an operator becomes the number of graph operators on its longest path from the inputs. An operator that
+    reads nothing but columns the Graph Engine holds anyway, and not many more numbers than it yields, moves down to its
+    first reader: what it yields then needs no column of its own.
 
     Args:
         stages: the stage of every operator of the DL Engine on vertex rows, one each.
@@ -24,8 +25,7 @@ def fuse_apply(
     movable: set[Node] = set()
     for node in order:
         level[node] = max((level[child] for child in node.children), default=0) + isinstance(node, GRAPH_OPERATORS)
-        inputs = [child for child in node.children if child.output.rows != "none"]
-        if node in stages and all(isinstance(child, StaticColumn) or child in movable for child in inputs):
+        if node in stages and _reads_columns(node, movable, readers):
             movable.add(node)
     for node in reversed(order):
         if node in movable and readers[node]:
@@ -36,3 +36,16 @@ def fuse_apply(
 def _latest(reader: Node, level: Mapping[Node, int]) -> int:
     """The last level at which an input of the reader can be computed."""
     return level[reader] - isinstance(reader, GRAPH_OPERATORS)
+
+
+def _reads_columns(node: Node, movable: set[Node], readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether all rows an operator reads are columns anyway: static, made by a graph operator, or read by one."""
+    inputs = [child for child in node.children if child.output.rows != "none"]
+    held = [
+        isinstance(child, (StaticColumn, *GRAPH_OPERATORS))
+        or child in movable
+        or any(isinstance(reader, GRAPH_OPERATORS) for reader in readers[child])
+        for child in inputs
+    ]
+    fresh = sum(child.output.width for child in dict.fromkeys(inputs) if not isinstance(child, StaticColumn))
+    return all(held) and fresh <= 2 * node.output.width  # a column of its own would be written and read
