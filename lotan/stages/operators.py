@@ -14,65 +14,20 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.randomness import Randomness, dropout
+from lotan.row_wise import ALLOWED
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
-PROVISIONAL = frozenset(
-    f"aten.{name}"
-    for name in [
-        "linear.default",
-        "mm.default",
-        "matmul.default",
-        "t.default",
-        "transpose.int",
-        "permute.default",
-        "view.default",
-        "reshape.default",
-        "unsqueeze.default",
-        "squeeze.dim",
-        "expand.default",
-        "slice.Tensor",
-        "select.int",
-        "cat.default",
-        "stack.default",
-        "clone.default",
-        "add.Tensor",
-        "add.Scalar",
-        "sub.Tensor",
-        "sub.Scalar",
-        "rsub.Scalar",
-        "mul.Tensor",
-        "mul.Scalar",
-        "div.Tensor",
-        "div.Scalar",
-        "neg.default",
-        "pow.Tensor_Scalar",
-        "sqrt.default",
-        "rsqrt.default",
-        "exp.default",
-        "log.default",
-        "abs.default",
-        "reciprocal.default",
-        "relu.default",
-        "leaky_relu.default",
-        "elu.default",
-        "gelu.default",
-        "silu.default",
-        "sigmoid.default",
-        "tanh.default",
-        "softmax.int",
-        "log_softmax.int",
-        "layer_norm.default",
-        "sum.dim_IntList",
-        "mean.dim",
-        "clamp.default",
-        "where.self",
-    ]
-)
-
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
 """The graph operators a stage may call. `lotan.vertex_input` reaches a stage as an input."""
+
+
+TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
+"""The tensor operators it may call: no random ones, for those depend on what ran before."""
+
+_DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
+"""How a call's argument spells a dtype."""
 
 
 @dataclass(slots=True)
@@ -87,18 +42,13 @@ class Frame:
 Evaluate = Callable[[Frame], Any]
 
 
-def is_allowed(op: str) -> bool:
-    """Whether a stage may call the operator of that name."""
-    return op in LOTAN or op in PROVISIONAL
-
-
 def resolve(op: str) -> Callable[..., Any]:
     """The torch operator of an allowed name such as "aten.linear.default".
 
     Raises:
         StageError: the name is not on the allow-list, or this torch has no such operator.
     """
-    if op in LOTAN or not is_allowed(op):
+    if op not in TENSOR_OPERATORS:
         raise StageError(f"operator {op!r} is not one that a stage may call")
     _, name, overload = op.split(".")
     try:
@@ -155,8 +105,17 @@ def _argument(argument: Argument, call: Call) -> Evaluate:
         case tuple():
             parts = tuple(_argument(part, call) for part in argument)
             return lambda frame: [part(frame) for part in parts]
+        case str() if argument.startswith("torch."):
+            return _dtype(argument, call)
         case _:
             return lambda frame: argument
+
+
+def _dtype(name: str, call: Call) -> Evaluate:
+    if name not in _DTYPES:
+        raise StageError(f"{call.output} = {call.op}: {name!r} is none of the dtypes {', '.join(_DTYPES)}")
+    dtype = _DTYPES[name]
+    return lambda frame: dtype
 
 
 def _row_count(call: Call) -> Evaluate:

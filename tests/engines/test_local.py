@@ -205,3 +205,33 @@ def test_close_twice() -> None:
     engine = LocalEngine()
     engine.close()
     engine.close()
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+def test_the_same_bits_at_every_run(model: Model) -> None:
+    graph, _, _ = random_arrays(6, edges=60)
+    torch.use_deterministic_algorithms(True)
+    try:
+        one, two = Setup(model, graph, OPTIONS["general"]).train(), Setup(model, graph, OPTIONS["general"]).train()
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert np.array_equal(one.statistics, two.statistics)
+    assert all(torch.equal(gradient, two.gradients[name]) for name, gradient in one.gradients.items())
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_other_tasks(task: str) -> None:
+    _, plain, _ = random_arrays(7)
+    torch.manual_seed(2)
+    label = torch.randint(0, 2, (ROWS, OUT)).float() if task == "multilabel" else torch.randn(ROWS, OUT)
+    graph = Graph.from_arrays(plain.x.numpy(), plain.src.numpy(), plain.dst.numpy(), label.numpy(), SPLIT)
+    train = torch.from_numpy(SPLIT == 0)
+    setup = Setup(MODELS[0], graph, loss=LossSpec(task, OUT, float(train.sum()) * OUT))
+    outcome = setup.train()
+    leaves = {name: p.clone().requires_grad_() for name, p in setup.parameters.items()}
+    torch_loss = functional.mse_loss if task == "regression" else functional.binary_cross_entropy_with_logits
+    loss = torch_loss(MODELS[0].forward(plain, leaves)[train], label[train])
+    loss.backward()
+    assert metrics(setup.loss, outcome.statistics)["train"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
+    for name, leaf in leaves.items():
+        torch.testing.assert_close(outcome.gradients[name], leaf.grad, rtol=1e-5, atol=1e-6)

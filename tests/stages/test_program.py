@@ -282,3 +282,14 @@ def test_only_listed_operators_run(op: str) -> None:
 def test_a_missing_input_is_named() -> None:
     with pytest.raises(StageError, match=r"dense.*'s'"):
         StageProgram(dense_stage()).forward(Chunk(torch.arange(1), {"x": torch.ones(1, 6)}), {"w": 0, "b": 0}, DRAWS)
+
+
+def test_a_dtype_is_a_name() -> None:
+    def stage(dtype: str) -> Stage:
+        call = Call("y", "aten.to.dtype", (Ref("x"), dtype), vertex(1))
+        return Stage("cast", (StageInput("x", "x", (1,)),), (), (call,), (StageOutput("y", "y", (1,)),))
+
+    chunk = Chunk(torch.arange(1), {"x": torch.ones(1, 1)})
+    assert StageProgram(stage("torch.float64")).predict(chunk, {})["y"].dtype == torch.float64
+    with pytest.raises(StageError, match=r"torch\.load"):
+        StageProgram(stage("torch.load"))

@@ -1,0 +1,127 @@
+"""The step loop: what it hands to an engine, when it lets go, and what it leaves after a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from lotan.engines.base import Engine, Outcome, Pass, run
+from planner.physical import CollectStep, Column, GatherStep, Gradients, PipeStep, Plan, PropagateStep, Step
+
+STATIC = Column("features", (3,), static=True)
+
+
+def column(name: str) -> Column:
+    return Column(name, (3,))
+
+
+STEPS: tuple[Step, ...] = (
+    PipeStep("s0", "forward", ("features",), (), (), (column("a"), column("unread"))),
+    PropagateStep("a", column("b"), "graph"),
+    CollectStep(("b", "features"), "graph", "n"),
+    PipeStep("s1", "turn", ("b", "label", "split"), ("n",), (), (column("d_b"), column("d_n")), ("d_n",)),
+    GatherStep("d_n", column("d_b2")),
+    PipeStep("s0", "backward", ("features",), (), (Gradients("x", ("d_b", "d_b2")),), ()),
+)
+PLAN = Plan((), STEPS, (), (), (STATIC, Column("label", (), static=True), Column("split", (), static=True)), ())
+
+
+class Recorder(Engine):
+    """Handles are the names in capitals; everything that happens is written down."""
+
+    name = "recorder"
+
+    def __init__(self, fail: str = "") -> None:
+        self.log: list[str] = []
+        self.fail = fail
+
+    def note(self, event: str) -> None:
+        self.log.append(event)
+        if self.fail and event.startswith(self.fail):
+            raise RuntimeError(event)
+
+    def load(self, graph: Any, plan: Plan) -> None:
+        self.note("load")
+
+    def static(self, name: str) -> str:
+        return name.upper()
+
+    def propagate(self, step: PropagateStep, column: str) -> str:
+        self.note(f"propagate {column}")
+        return step.output.name.upper()
+
+    def collect(self, step: CollectStep, columns: Sequence[str]) -> str:
+        self.note(f"collect {' '.join(columns)}")
+        return step.output.upper()
+
+    def gather(self, step: GatherStep, contributions: str) -> str:
+        self.note(f"gather {contributions}")
+        return step.output.name.upper()
+
+    def pipe(self, step: PipeStep, values: Mapping[str, str]) -> dict[str, str]:
+        self.note(f"pipe {step.stage} {step.mode} {' '.join(values.values())}")
+        assert all(handle == name.upper() for name, handle in values.items())
+        return {made.name: made.name.upper() for made in step.outputs}
+
+    def release(self, handle: str) -> None:
+        self.note(f"release {handle}")
+
+    def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
+        self.note("begin")
+
+    def finish(self, kept: Mapping[str, str]) -> Outcome:
+        self.note("finish")
+        return Outcome(columns=kept)
+
+    def abort(self) -> None:
+        self.note("abort")
+
+    def close(self) -> None:
+        self.note("close")
+
+
+def walk(engine: Recorder, keep: tuple[str, ...] = ()) -> Outcome:
+    return run(engine, PLAN, STEPS, Pass(0, {}), keep)
+
+
+def test_every_handle_is_released_once_after_its_last_use() -> None:
+    engine = Recorder()
+    walk(engine)
+    assert engine.log == [
+        "begin",
+        "pipe s0 forward FEATURES",
+        "release UNREAD",
+        "propagate A",
+        "release A",
+        "collect B FEATURES",
+        "pipe s1 turn B LABEL SPLIT N",
+        "release B",
+        "release N",
+        "gather D_N",
+        "release D_N",
+        "pipe s0 backward FEATURES D_B D_B2",
+        "release D_B",
+        "release D_B2",
+        "finish",
+    ]
+
+
+def test_what_is_kept_is_the_callers() -> None:
+    engine = Recorder()
+    assert walk(engine, keep=("b", "features")).columns == {"b": "B", "features": "FEATURES"}
+    assert "release B" not in engine.log
+    assert "release N" in engine.log
+
+
+@pytest.mark.parametrize("fail", ["pipe s0 forward", "propagate", "collect", "gather", "pipe s0 backward", "finish"])
+def test_after_a_failure_nothing_is_held(fail: str) -> None:
+    engine = Recorder(fail)
+    with pytest.raises(RuntimeError, match=fail):
+        walk(engine, keep=("b",))
+    assert engine.log[-1] == "abort"
+    released = [event for event in engine.log if event.startswith("release")]
+    assert len(released) == len(set(released))
+    made = {"pipe s0 forward": 0, "propagate": 2, "collect": 3, "gather": 6, "pipe s0 backward": 7, "finish": 7}
+    assert len(released) == made[fail]
