@@ -81,7 +81,7 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
 
 def _arrow_array(series: pd.Series[Any]) -> pa.Array:
     if series.dtype != object:
-        return pa.array(series, from_pandas=True)
+        return pa.array(series, from_pandas=not pd.api.types.is_float_dtype(series.dtype))
     # Only missing cells are null; NaN inside an array stays NaN, which from_pandas would not let it.
     cells = zip(series, series.isna(), strict=True)
     return pa.array([None if missing else cell for cell, missing in cells], from_pandas=False)
@@ -101,7 +101,7 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     names = names.present(table.column_names)
     require_columns("vertices", names.of_vertices(), table.column_names)
     if table.num_rows == 0:
-        raise fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
+        raise no_vertices()
     ids = _ids(table, "vertices", "id")
     return VertexColumns(
         ids=ids,
@@ -145,6 +145,8 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 def _ids(table: pa.Table, name: str, column: str) -> Ids:
     values = _column(table, column)
     nulls = values.null_count
+    if pa.types.is_floating(values.type):  # pandas' form of integers some of which are missing
+        nulls += pc.sum(pc.is_nan(values)).as_py() or 0
     if nulls:
         raise null_ids(name, column, nulls)
     if pa.types.is_integer(values.type):
@@ -169,13 +171,14 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
     """A list column as [rows, width]; rows that are null become NaN where `nullable`."""
     known = values.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not known.all():
-        mend = "Give every vertex its features, or drop it."
-        raise fault("vertices", column, "rows that are null", mend, int((~known).sum()), _row(ids, ~known, None))
+        raise null_rows(column, int((~known).sum()), _row(ids, ~known, None))
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     width = int(lengths.max(initial=0))
     narrower = known & (lengths < width)
     if narrower.any():
         raise ragged(column, int(narrower.sum()), width, _row(ids, narrower, f"{lengths[narrower][0]} numbers"))
+    if width == 0:
+        return np.zeros((len(values), 0), dtype=np.float32)
     flat = values.flatten()
     if not (pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type) or pa.types.is_boolean(flat.type)):
         raise wrong_type("vertices", column, f"array of {flat.type}")
@@ -186,6 +189,16 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
     matrix = np.full((len(values), width), np.nan, dtype=np.float32)
     matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)
     return matrix
+
+
+def no_vertices() -> GraphError:
+    """Build the error for an empty graph."""
+    return fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
+
+
+def null_rows(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
+    """Build the error for rows that are null where they must not be."""
+    return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
 
 
 def ragged(column: str, count: int, width: int, example: str) -> GraphError:
@@ -214,8 +227,7 @@ def _numbers(table: pa.Table, name: str, column: str, ids: Ids) -> Floats:
         raise wrong_type(name, column, str(values.type))
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if missing.any():
-        mend = "Replace them by a number, or drop the rows."
-        raise fault(name, column, "rows that are null", mend, int(missing.sum()), _row(ids, missing, None))
+        raise null_rows(column, int(missing.sum()), _row(ids, missing, None), name)
     return values.to_numpy(zero_copy_only=False).astype(np.float32)
 
 

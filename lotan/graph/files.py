@@ -126,6 +126,16 @@ def read_directory(directory: Path, names: ColumnNames) -> tuple[VertexColumns, 
     return vertices, edge_columns(_read(directory / EDGES), names, vertices.ids)
 
 
+def check_readable(directory: Path) -> None:
+    """Read the footers of all files of a directory of Parquet; raise a GraphError where one is missing or truncated."""
+    for name in (VERTICES, EDGES):
+        path = directory / name
+        try:
+            _open(path).count_rows()
+        except (OSError, pa.ArrowException) as error:
+            raise _unreadable(path, error) from error
+
+
 def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
     """Statistics from the files' footers and one row: exact but for self-loops, and for edges where `undirected`."""
     vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)

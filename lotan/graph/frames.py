@@ -22,7 +22,7 @@ from lotan.graph.columns import (
 )
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.labels import LabelStatistics
-from planner.spec import SPLITS, Statistics
+from planner.spec import SPLITS, Statistics, Task
 
 Tables = tuple[DataFrame, DataFrame]
 
@@ -128,7 +128,7 @@ def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
     counts = [F.count_if(known & (F.col("split") == name)) for name in SPLITS]
     row = vertices.agg(outputs, F.coalesce(binary, F.lit(True)) if not is_class(vertices) else F.max(binary), *counts)
     width, is_binary, *labelled = row.collect()[0]
-    task = "classification" if is_class(vertices) else "multilabel" if is_binary else "regression"
+    task: Task = "classification" if is_class(vertices) else "multilabel" if is_binary else "regression"
     return LabelStatistics(task, max(width or 0, 0), tuple(labelled))
 
 

@@ -219,11 +219,13 @@ class Graph:
             return frames.from_arrays(spark, self.arrays())
         return frames.normalised(self.tables(spark), self.names, self.undirected)
 
-    def tables(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-        """The tables as they came, of a graph from Spark or from files."""
+    def tables(self, spark: SparkSession | None = None) -> tuple[DataFrame, DataFrame]:
+        """The tables as they came, of a graph from Spark, or from files that `spark` opens."""
         if self._tables is not None:
             return self._tables
-        assert self._directory is not None, "a graph in memory has no tables"
+        if self._directory is None or spark is None:
+            raise GraphError(f"A graph from {self.origin} has no Spark tables; `frames(spark)` makes them.")
+        files.check_readable(self._directory)  # whose errors are better than Spark's
         return (
             spark.read.parquet(str(self._directory / files.VERTICES)),
             spark.read.parquet(str(self._directory / files.EDGES)),

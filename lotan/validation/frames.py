@@ -1,0 +1,211 @@
+"""Checks of a graph in Spark: a fixed number of jobs, and nothing on the driver but counts and one example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import functions as F
+
+from lotan.errors import GraphError
+from lotan.graph import Graph, columns, faults
+from lotan.graph.frames import is_class, standard_edges, standard_vertices
+from lotan.validation import demands as words
+from lotan.validation.demands import Demands, GraphReport
+from planner.spec import SPLITS
+
+EXAMPLES = 3  # dangling edges shown
+
+
+@dataclass(frozen=True, eq=False)
+class Fault:
+    """One kind of bad row."""
+
+    bad: Column  # true or false for every row, never null
+    error: Callable[[int, Row], GraphError]  # from the number of bad rows and the first of them
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What one job tells of the vertices, beside their faults."""
+
+    rows: int
+    narrowest: int | None
+    widest: int | None
+    narrowest_label: int | None
+    widest_label: int | None
+    training: int
+
+
+def check_frames(graph: Graph, demands: Demands) -> GraphReport:
+    """See `lotan.validation.check_graph`."""
+    raw_vertices, raw_edges = graph.tables()
+    vertices = standard_vertices(raw_vertices, graph.names)
+    edges = standard_edges(raw_edges, graph.names, vertices, graph.undirected)
+    sizes = _check_vertices(vertices, demands)
+    _check_doubled(vertices)
+    edge_count, self_loops = _check_edges(edges, demands)
+    _check_dangling(edges, vertices)
+    targets, pairs = edges.agg(F.count_distinct("dst"), F.count_distinct("src", "dst")).collect()[0]
+    return GraphReport(sizes.rows, edge_count, sizes.widest or 0, self_loops, edge_count - pairs, sizes.rows - targets)
+
+
+def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
+    """Check row by row, in one job, and raise the first fault in the order in which they hide each other."""
+    presence, contents = _presence_faults(), _content_faults()
+    labels = _label_faults(vertices, demands) if demands.task is not None else []
+    kinds = [*presence, *contents, *labels]
+    sizes, counts = _count_all(vertices, kinds)
+    if sizes.rows == 0:
+        raise columns.no_vertices()
+    _raise_first(vertices, presence, counts, "id")
+    _check_ragged(vertices, "features", sizes.narrowest, sizes.widest)
+    _raise_first(vertices, contents, counts, "id")
+    words.check_width(sizes.widest or 0, demands)
+    if demands.task is not None:
+        words.check_label_kind(is_class(vertices), demands)
+        if sizes.training == 0:
+            raise words.empty_training_set()
+        _check_ragged(vertices, "label", sizes.narrowest_label, sizes.widest_label)
+        words.check_label_width(sizes.widest_label or 0, demands)
+    _raise_first(vertices, labels, counts, "id")
+    return sizes
+
+
+def _count_all(vertices: DataFrame, kinds: list[Fault]) -> tuple[Sizes, dict[Fault, int]]:
+    label_size = F.lit(None).cast("int") if is_class(vertices) else F.size("label")
+    label_size = F.when(F.col("label").isNotNull(), label_size)  # older Spark: -1 for null
+    widths = [F.min(F.size("features")), F.max(F.size("features")), F.min(label_size), F.max(label_size)]
+    training = F.count_if(F.coalesce(F.col("split") == SPLITS[0], F.lit(False)))
+    row = vertices.agg(F.count("*"), *widths, training, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]
+    return Sizes(*row[:6]), dict(zip(kinds, row[6:], strict=True))
+
+
+def _raise_first(table: DataFrame, kinds: list[Fault], counts: dict[Fault, int], key: str) -> None:
+    for kind in kinds:
+        if counts[kind]:
+            raise kind.error(counts[kind], table.where(kind.bad).orderBy(key).limit(1).collect()[0])
+
+
+def _check_ragged(vertices: DataFrame, column: str, narrowest: int | None, widest: int | None) -> None:
+    if narrowest is not None and widest is not None and narrowest < widest:
+        _raise_ragged(vertices, column, widest)
+
+
+def _raise_ragged(vertices: DataFrame, column: str, width: int) -> None:
+    narrower = vertices.where(F.col(column).isNotNull() & (F.size(column) < width))
+    count, first = narrower.agg(F.count("*"), F.min(F.struct("id", F.size(column)))).collect()[0]
+    raise columns.ragged(column, count, width, faults.example_row(first[0], f"{first[1]} numbers"))
+
+
+def _presence_faults() -> list[Fault]:
+    nothing = F.col("features").isNull()
+    return [
+        Fault(F.col("id").isNull(), lambda count, row: faults.null_ids("vertices", "id", count)),
+        Fault(nothing, lambda count, row: columns.null_rows("features", count, faults.example_row(row.id, "null"))),
+    ]
+
+
+def _content_faults() -> list[Fault]:
+    features, split = F.col("features"), F.col("split")
+    return [
+        Fault(
+            _any(features, F.isnull),
+            lambda count, row: columns.nulls_inside("features", count, faults.example_row(row.id, "null")),
+        ),
+        Fault(_any(features, _infinite), lambda count, row: words.not_finite(count, row.id, row.features)),
+        Fault(
+            F.coalesce(~split.isin(*SPLITS), F.lit(False)),
+            lambda count, row: columns.unknown_splits("split", count, faults.example_row(row.id, row.split)),
+        ),
+    ]
+
+
+def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
+    label = F.col("label")
+    if is_class(vertices):
+        return [*_class_range(label, demands.outputs), _missing(F.coalesce(label < 0, F.lit(True)))]
+    missing = F.coalesce(F.forall(label, F.isnan), F.lit(True))
+    kinds = [
+        Fault(
+            _any(label, F.isnull),
+            lambda count, row: columns.nulls_inside("label", count, faults.example_row(row.id, "null")),
+        ),
+        Fault(~missing & _any(label, _infinite), lambda count, row: words.labels_not_finite(count, row.id, row.label)),
+    ]
+    if demands.task == "multilabel":
+        other = ~missing & _any(label, lambda value: ~value.isin(0.0, 1.0))
+        kinds.append(Fault(other, lambda count, row: words.labels_not_binary(count, row.id, row.label)))
+    return [*kinds, _missing(missing)]
+
+
+def _class_range(label: Column, outputs: int | None) -> list[Fault]:
+    if outputs is None:
+        return []
+    outside = F.coalesce((label < -1) | (label >= outputs), F.lit(False))
+    return [Fault(outside, lambda count, row: words.labels_out_of_range(count, row.id, row.label, outputs))]
+
+
+def _missing(missing: Column) -> Fault:
+    needed = F.coalesce(F.col("split").isin(*SPLITS), F.lit(False))
+    return Fault(missing & needed, lambda count, row: words.missing_labels(count, row.id, row.split))
+
+
+def _any(array: Column, test: Callable[[Column], Column]) -> Column:
+    return F.coalesce(F.exists(array, test), F.lit(False))
+
+
+def _infinite(value: Column) -> Column:
+    return F.isnan(value) | (F.abs(value) == float("inf"))
+
+
+def _check_doubled(vertices: DataFrame) -> None:
+    doubled = vertices.groupBy("id").count().where("count > 1")
+    count, first = doubled.agg(F.count("*"), F.min("id")).collect()[0]
+    if count:
+        raise faults.doubled_ids(count, first)
+
+
+def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
+    """Check row by row, in one job; return the number of edges and that of self-loops."""
+    kinds = _edge_faults(demands)
+    loops = F.count_if(F.coalesce(F.col("src") == F.col("dst"), F.lit(False)))
+    count, self_loops, *bad = edges.agg(F.count("*"), loops, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]
+    _raise_first(edges, kinds, dict(zip(kinds, bad, strict=True)), "src")
+    return count, self_loops
+
+
+def _edge_faults(demands: Demands) -> list[Fault]:
+    weight = F.col("weight")
+    kinds = [
+        Fault(F.col("src").isNull(), lambda count, row: faults.null_ids("edges", "src", count)),
+        Fault(F.col("dst").isNull(), lambda count, row: faults.null_ids("edges", "dst", count)),
+        Fault(
+            weight.isNull(),
+            lambda count, row: columns.null_rows("weight", count, f"{row.src!r} -> {row.dst!r}: null", "edges"),
+        ),
+        Fault(
+            F.coalesce(_infinite(weight), F.lit(False)),
+            lambda count, row: words.bad_weights(count, row.src, row.dst, row.weight, negative=False),
+        ),
+    ]
+    if demands.normalised_weights:
+        negative = F.coalesce(weight < 0, F.lit(False))
+        kinds.append(
+            Fault(negative, lambda count, row: words.bad_weights(count, row.src, row.dst, row.weight, negative=True))
+        )
+    return kinds
+
+
+def _check_dangling(edges: DataFrame, vertices: DataFrame) -> None:
+    known = vertices.select("id", F.lit(True).alias("known"))
+    held = edges.select("src", "dst")
+    for end in ("src", "dst"):
+        side = known.select(F.col("id").alias(end), F.col("known").alias(f"{end}_known"))
+        held = held.join(side, end, "left")
+    dangling = held.where(F.col("src_known").isNull() | F.col("dst_known").isNull())
+    count = dangling.count()
+    if count:
+        shown = dangling.orderBy("src", "dst").limit(EXAMPLES).collect()
+        raise faults.dangling_edges(count, [(row.src, row.dst) for row in shown])
