@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 DEFAULT_BIND = "tcp://127.0.0.1:5570"
 
@@ -18,6 +19,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--keys",
+        type=Path,
         metavar="DIR",
         help="directory of CurveZMQ keys. Without a Router's pair in it, one for the Router and one for its clients are\n"
         "made: copy router.public and client.* to where workers and `lotan train` run (default: no keys)",
@@ -25,23 +27,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Route until Ctrl-C."""
-    from pathlib import Path
+    """Print the address, then route until Ctrl-C."""
+    from messenger.keys import ROUTER_NAME, create_keys
+    from messenger.router_process import serve
 
-    from messenger.keys import ROUTER_NAME, CurveKeys, allowed_keys, create_keys
-    from messenger.router import Router
-    from messenger.settings import Settings
-    from messenger.sockets import ZmqHub
-
-    keys, allowed = None, frozenset[str]()
-    if options.keys:
-        directory = Path(options.keys)
-        if not (directory / f"{ROUTER_NAME}.secret").exists():
-            create_keys(directory)
-            print(f"made keys in {directory}; copy router.public and client.* to the other hosts")
-        keys, allowed = CurveKeys.load(directory, ROUTER_NAME), allowed_keys(directory)
-    settings = Settings()
-    router = Router(ZmqHub(options.bind, settings, keys, allowed), settings)
-    print(f"listening on {router.address}", flush=True)
-    router.run()
+    if options.keys and not (options.keys / f"{ROUTER_NAME}.secret").exists():
+        create_keys(options.keys)
+        print(f"made keys in {options.keys}; copy router.public and client.* to the other hosts", flush=True)
+    serve(options.bind, options.keys)
     return 0
