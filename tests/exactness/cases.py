@@ -1,0 +1,213 @@
+"""Models of `lotan.nn` beside an independent form of each, and random graphs on which both must agree.
+
+The independent form is torch_geometric's model with the same weights, or for models of one's own the same formula in
+plain torch over an edge list; either is one process, one autograd graph, no planner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+import torch
+import torch_geometric.nn as pyg
+from torch import Tensor
+from torch.nn import functional
+
+from lotan import nn
+from lotan.graph import Graph
+from lotan.tracing import trace
+from planner.spec import Spec
+
+WIDTH, HIDDEN, OUT = 5, 6, 3
+
+
+class Residual(torch.nn.Module):
+    """A skip around the middle layer."""
+
+    def __init__(self, layers=nn) -> None:
+        super().__init__()
+        self.first, self.second = layers.GCNConv(WIDTH, HIDDEN), layers.GCNConv(HIDDEN, HIDDEN)
+        self.last = layers.SAGEConv(HIDDEN, OUT)
+
+    def forward(self, x, graph):
+        h = self.first(x, graph).relu()
+        h = h + self.second(h, graph).relu()
+        return self.last(h, graph)
+
+
+class Branches(torch.nn.Module):
+    """Two branches of different layers over one input, joined with it (jumping knowledge), under LayerNorm."""
+
+    def __init__(self, layers=nn) -> None:
+        super().__init__()
+        self.left, self.right = layers.SAGEConv(WIDTH, HIDDEN, aggr="max"), layers.GATConv(WIDTH, 2, heads=3)
+        self.norm = torch.nn.LayerNorm(WIDTH + 2 * HIDDEN)
+        self.last = torch.nn.Linear(WIDTH + 2 * HIDDEN, OUT)
+
+    def forward(self, x, graph):
+        left, right = torch.tanh(self.left(x, graph)), functional.elu(self.right(x, graph))
+        return self.last(self.norm(torch.cat([x, left, right], dim=-1)))
+
+
+class Shared(torch.nn.Module):
+    """One layer used three times."""
+
+    def __init__(self, layers=nn) -> None:
+        super().__init__()
+        self.enter, self.middle = torch.nn.Linear(WIDTH, HIDDEN), layers.GCNConv(HIDDEN, HIDDEN)
+        self.leave = torch.nn.Linear(HIDDEN, OUT)
+
+    def forward(self, x, graph):
+        h = self.enter(x)
+        for _ in range(3):
+            h = torch.tanh(self.middle(h, graph))
+        return self.leave(h)
+
+
+class Difference(nn.MessagePassing):
+    """A message of both ends with a parameter: sum of theta (x_j - x_i), then a gate by the vertex's own row."""
+
+    def __init__(self) -> None:
+        super().__init__("mean")
+        self.theta = torch.nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, graph):
+        return self.propagate(graph, x)
+
+    def message(self, x_j, x_i, edge_weight):
+        return torch.tanh(self.theta(x_j - x_i)) * edge_weight.unsqueeze(-1)
+
+    def update(self, aggregated, x):
+        return aggregated * torch.sigmoid(x[:, :OUT])
+
+
+class PlainDifference(torch.nn.Module):
+    """`Difference` in plain torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.theta = torch.nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, edge_index, weight):
+        src, dst = edge_index
+        messages = torch.tanh(self.theta(x[src] - x[dst])) * weight.unsqueeze(-1)
+        total = torch.zeros(len(x), OUT).index_add(0, dst, messages)
+        count = torch.bincount(dst, minlength=len(x)).clamp(min=1).unsqueeze(-1)
+        return total / count * torch.sigmoid(x[:, :OUT])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model in both forms. `weights` says whether the independent form takes edge weights."""
+
+    ours: Callable[[], torch.nn.Module]
+    truth: Callable[[], torch.nn.Module]
+    weights: bool = False
+
+
+def _stock(name: str, weights: bool = False, **arguments) -> Case:
+    sizes = {"in_channels": WIDTH, "hidden_channels": HIDDEN, "num_layers": 2, "out_channels": OUT}
+    return Case(
+        lambda: getattr(nn, name)(**sizes | arguments), lambda: getattr(pyg, name)(**sizes | arguments), weights
+    )
+
+
+CASES: Mapping[str, Case] = {
+    "GCN": _stock("GCN", weights=True),
+    "GCN, three layers, jumping": _stock("GCN", weights=True, num_layers=3, jk="cat"),
+    "GraphSAGE": _stock("GraphSAGE"),
+    "GraphSAGE, max": _stock("GraphSAGE", aggr="max"),
+    "GraphSAGE, sum, projected": _stock("GraphSAGE", aggr="sum", project=True),
+    "GIN": _stock("GIN", train_eps=True),
+    "GAT": _stock("GAT", heads=2),
+    "MLP": Case(lambda: nn.MLP([WIDTH, HIDDEN, OUT], norm=None), lambda: pyg.MLP([WIDTH, HIDDEN, OUT], norm=None)),
+    "residual": Case(Residual, lambda: Residual(pyg)),
+    "branches": Case(Branches, lambda: Branches(pyg)),
+    "shared layer": Case(Shared, lambda: Shared(pyg)),
+    "own layer": Case(Difference, PlainDifference, weights=True),
+}
+
+
+@cache
+def specs(name: str) -> tuple[Spec, Spec]:
+    """The traced model in training and in evaluation mode; what is traced does not depend on weights or graph."""
+    model = CASES[name].ours()
+    return trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+
+
+def models(name: str, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """Both forms with the same weights."""
+    torch.manual_seed(seed)
+    ours, truth = CASES[name].ours(), CASES[name].truth()
+    truth.load_state_dict(ours.state_dict())
+    return ours, truth
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A random graph with labels, for Lotan and as tensors in the order of its sorted ids."""
+
+    graph: Graph
+    x: Tensor  # float32 [vertices, WIDTH]
+    edge_index: Tensor  # int64 [2, edges]
+    weight: Tensor  # float32 [edges], ones without weights
+    weighted: bool
+    label: Tensor  # int64 [vertices]
+    split: np.ndarray  # int8 [vertices]
+
+
+def sample(seed: int, vertices: int = 14, edges: int = 30, weighted: bool = False, directed: bool = True) -> Sample:
+    """Isolated vertices, self-loops, parallel edges, and a hub with half of all edges."""
+    random = np.random.default_rng(seed)
+    src, dst = random.integers(0, max(1, vertices - 2), (2, edges))
+    dst[: edges // 2] = 0
+    if edges >= 8:
+        src[-2:], dst[-2:] = (1, 2), (1, 2)  # self-loops
+        src[-4:-2], dst[-4:-2] = 3, 4  # parallel
+    if not directed:
+        src, dst = np.concatenate([src, dst]), np.concatenate([dst, src])
+    if weighted:  # torch_geometric keeps the weight of one of several self-loops of a vertex, which one is not defined
+        _, first = np.unique(np.stack([src, dst]), axis=1, return_index=True)
+        keep = (src != dst) | np.isin(np.arange(len(src)), first)
+        src, dst = src[keep], dst[keep]
+    weight = (random.random(len(src)) + 0.5).astype(np.float32) if weighted else None
+    x = random.normal(size=(vertices, WIDTH)).astype(np.float32)
+    label = random.integers(0, OUT, vertices)
+    split = random.choice(np.array([0, 1, 2, -1], dtype=np.int8), vertices)
+    split[0] = 0
+    graph = Graph.from_arrays(x, src, dst, label, split, weight)
+    ones = np.ones(len(src), dtype=np.float32) if weight is None else weight
+    index = torch.from_numpy(np.stack([src, dst]).astype(np.int64))
+    return Sample(graph, torch.from_numpy(x), index, torch.from_numpy(ones), weighted, torch.from_numpy(label), split)
+
+
+@dataclass
+class Trained:
+    """Three steps of gradient descent."""
+
+    losses: list[float]
+    gradients: list[dict[str, Tensor]]
+    weights: dict[str, Tensor]
+
+
+STEPS, RATE = 3, 0.5
+
+
+def train_truth(name: str, model: torch.nn.Module, drawn: Sample) -> Trained:
+    """Plain autograd, full batch."""
+    optimizer = torch.optim.SGD(model.parameters(), RATE)
+    rows = torch.from_numpy(drawn.split == 0)
+    losses, gradients = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        arguments = (drawn.x,) if name == "MLP" else (drawn.x, drawn.edge_index)
+        out = model(*arguments, drawn.weight) if CASES[name].weights else model(*arguments)
+        loss = functional.cross_entropy(out[rows], drawn.label[rows])
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append({key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
+        optimizer.step()
+    return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()})
