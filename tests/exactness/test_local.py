@@ -68,8 +68,8 @@ def test_dropout_draws_the_same_numbers_under_every_plan(name, options):
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
     results = []
     for chosen in (Options(), OPTIONS[options]):
-        torch.manual_seed(0)
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, chosen)
+        torch.manual_seed(0)
         results.append(train(LocalEngine(), planned, DROPPING[name](), drawn))
     assert_equal(results[1], results[0])
     assert len(set(results[0].losses)) == 3
