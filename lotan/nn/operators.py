@@ -27,16 +27,29 @@ def _scatter(x: Tensor, index: Tensor, end: str, edges: str) -> Tensor:
 
 
 def _reduce(messages: Tensor, index: Tensor, num_vertices: int, kind: str) -> Tensor:
-    """Messages reduced by destination; zero where there are none. Ties of max and min share the gradient evenly."""
-    zeros = messages.new_zeros((num_vertices, *messages.shape[1:]))
+    """Messages reduced by destination; zero where there are none."""
     if kind in _REDUCTIONS:
-        destination = index[1].view(-1, *[1] * (messages.dim() - 1)).expand_as(messages)
-        return zeros.scatter_reduce(0, destination, messages, _REDUCTIONS[kind], include_self=False)
-    total = zeros.index_add(0, index[1], messages)
-    if kind == "sum":
-        return total
-    count = messages.new_zeros(num_vertices).index_add(0, index[1], messages.new_ones(messages.shape[0]))
-    return total / count.clamp(min=1).view(-1, *[1] * (messages.dim() - 1))
+        return _extreme(messages, index, num_vertices, kind)
+    total = messages.new_zeros((num_vertices, *messages.shape[1:])).index_add(0, index[1], messages)
+    return total if kind == "sum" else total / _beside(_in_counts(messages, index, num_vertices).clamp(min=1), total)
+
+
+def _extreme(messages: Tensor, index: Tensor, num_vertices: int, kind: str) -> Tensor:
+    """The greatest or least message; ties share the gradient evenly."""
+    # Starting from infinity, not zero: scatter_reduce gives the start a share of the gradient wherever it equals the result.
+    start = messages.new_full((num_vertices, *messages.shape[1:]), -torch.inf if kind == "max" else torch.inf)
+    destination = _beside(index[1], messages).expand_as(messages)
+    extreme = start.scatter_reduce(0, destination, messages, _REDUCTIONS[kind], include_self=False)
+    return extreme.masked_fill(_beside(_in_counts(messages, index, num_vertices) == 0, extreme), 0.0)
+
+
+def _in_counts(messages: Tensor, index: Tensor, num_vertices: int) -> Tensor:
+    return messages.new_zeros(num_vertices).index_add(0, index[1], messages.new_ones(index.shape[1]))
+
+
+def _beside(rows: Tensor, like: Tensor) -> Tensor:
+    """One number a row, [rows], in a shape that broadcasts over `like`, [rows, *shape]."""
+    return rows.view(-1, *[1] * (like.dim() - 1))
 
 
 def _aggregate(messages: Tensor, index: Tensor, num_vertices: int, kind: str, edges: str) -> Tensor:
