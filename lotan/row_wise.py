@@ -130,7 +130,7 @@ def bound_arguments(call: Call) -> dict[str, Any]:
     values = {argument.name: argument.default_value for argument in schema.arguments}
     values.update(zip((argument.name for argument in schema.arguments), call.arguments, strict=False))
     values.update(call.keywords)
-    return values
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
 @cache
@@ -227,7 +227,7 @@ def _check_addmm(call: Call, arguments: dict[str, Any], types: Types) -> str | N
 
 
 def _check_pair(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
-    """bilinear and the recurrent cells: two row inputs, then parameters."""
+    """Check bilinear and the recurrent cells: two row inputs, then parameters."""
     first, second, *others = arguments.values()
     if any(_is_rows(other, types) for other in others) or _rank(first, types) < 2 or _rank(second, types) < 2:
         return "takes rows [num_rows, width] as its two inputs and parameters as the rest"

@@ -29,9 +29,12 @@ def check_trace(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: 
     generator = torch.Generator().manual_seed(0)
     edge_index = torch.randint(0, 6, (2, 17), generator=generator)  # loops, parallel edges; vertex 6 is isolated
     features = torch.randn(7, spec.width, generator=generator)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        _compare_with_model(model, parameters, spec, features, edge_index)
-        _compare_with_part(parameters, spec, features, edge_index)
+    try:
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            _compare_with_model(model, parameters, spec, features, edge_index)
+            _compare_with_part(parameters, spec, features, edge_index)
+    except RuntimeError as error:
+        raise ModelError(f"{type(model).__name__} fails on a graph of {len(features)} vertices: {error}") from error
 
 
 def _compare_with_model(

@@ -7,6 +7,7 @@ what mixes rows; `lotan.trace_check` then compares the calls with the model itse
 
 from __future__ import annotations
 
+import re
 import sys
 import traceback
 from collections.abc import Iterator
@@ -25,7 +26,7 @@ from torch.overrides import TorchFunctionMode
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
 from lotan.trace_check import check_trace
-from lotan.transcription import Symbols, Transcript, located, user_line
+from lotan.transcription import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, Symbols, Transcript, located, user_line
 from planner.spec import ParameterSpec, Spec
 
 # Row counts of the fake graph. Their values mean nothing, but are primes so that no width divides them, and all different.
@@ -100,13 +101,14 @@ def _record(
     def run(*values: Tensor) -> Tensor:
         given = dict(zip(parameters, values, strict=False))
         graph = fakes.graph(values[len(parameters) + 1 :])
-        result = _run_model(model, given, values[len(parameters)], graph)
+        with _Notes(scope):
+            result = _run_model(model, given, values[len(parameters)], graph)
         if not isinstance(result, Tensor):
             raise scope.error(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
         return result
 
     try:
-        with scope.watched(), fx_traceback.preserve_node_meta(), torch.enable_grad(), _Notes(scope):
+        with scope.watched(), fx_traceback.preserve_node_meta(), torch.enable_grad():
             graph_module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
     except ModelError:
         raise
@@ -168,11 +170,7 @@ class _Environment(ShapeEnv):
         new, self._seen = self.guards[self._seen :], len(self.guards)
         for guard in new:
             if self.objection is None and not _holds_for_other_counts(guard.expr):
-                self.objection = self._scope.error(
-                    "depends on the number of rows, or combines rows of different kinds (vertices, edges, parameters); "
-                    "a chunk of the graph would give another result. Keep to operators that work within a row, and let "
-                    "vertices meet along edges, in a lotan.nn.MessagePassing layer"
-                )
+                self.objection = self._scope.error(MIXED_ROWS)
         return value
 
 
@@ -263,17 +261,16 @@ class _Notes(TorchFunctionMode):
 
 def _explain(error: Exception, scope: _Scope) -> ModelError:
     """A typed error for whatever the model's forward raised."""
-    line = _line_of(list(traceback.walk_tb(error.__traceback__)))
-    kind = type(error).__name__
-    if "DataDependent" in kind or "data-dependent" in str(error) or "on a meta tensor" in str(error):
-        reason = (
-            "forward depends on values (an if, a loop, .item() or indexing by a mask), so that it cannot be written down once for "
-            "all chunks; use torch.where or masks as factors instead"
-        )
+    text, kind = str(error).strip().split("\n")[0], type(error).__name__
+    if "DataDependent" in kind or "data-dependent" in text or "on a meta tensor" in text:
+        reason = DEPENDS_ON_VALUES
+    elif "convert all Tensors to FakeTensors" in text:
+        reason = FOREIGN_TENSOR
+    elif re.search(r"\(s\d+\)", text):  # two sizes that differ, one of them a number of rows
+        reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
     else:
-        first = str(error).strip().split("\n")[0]
-        reason = f"forward failed while it was traced: {kind}: {first}"
-    return located(scope.failed or scope.layer, line, reason)
+        reason = f"forward failed while it was traced: {kind}: {text}"
+    return located(scope.failed or scope.layer, _line_of(list(traceback.walk_tb(error.__traceback__))), reason)
 
 
 def _line_of(frames: list[tuple[Any, int]]) -> str:

@@ -47,6 +47,19 @@ _SCAFFOLDING = ("message_passing.py", "edge_index.py", "linear.py")  # what laye
 _LOTAN = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
+DEPENDS_ON_VALUES = (
+    "forward depends on values (an if, a loop, .item() or indexing by a mask), so that it cannot be written down once for all "
+    "chunks; use torch.where, or masks as factors"
+)
+FOREIGN_TENSOR = (
+    "reads a tensor that is neither a parameter nor a buffer; make it one with register_buffer or torch.nn.Parameter"
+)
+MIXED_ROWS = (
+    "depends on the number of rows, or combines rows of different kinds (vertices, edges, parameters). Keep to operators that "
+    "work within a row, and let vertices meet along edges, in a lotan.nn.MessagePassing layer"
+)
+
+
 @dataclass(frozen=True)
 class Symbols:
     """The row counts of a trace: what a first dimension equal to one of them means."""
@@ -146,14 +159,14 @@ class Transcript:
             return self._call(
                 user, f"{node.name}", "aten.scalar_tensor.default", (float(value),), ValueType("none", ())
             )
-        return _Unusable(
-            "reads a tensor that is neither a parameter nor a buffer; make it one with register_buffer or torch.nn.Parameter"
-        )
+        return _Unusable(FOREIGN_TENSOR)
 
     def _function(self, node: Node) -> None:
         value = node.meta.get("val")
         if node.target is torch._C._set_grad_enabled:
             raise refusal(node, "switches gradients off inside forward; use .detach() on what is to have none")
+        if isinstance(value, torch.SymFloat | torch.SymBool) or str(node.target) == "aten.item.default":
+            raise refusal(node, DEPENDS_ON_VALUES)
         if node.target is operator.getitem:
             self._item(node, self._values[node.args[0]].node, node.args[1])  # type: ignore[index, arg-type]
         elif isinstance(value, torch.SymInt):
