@@ -18,12 +18,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from planner.spec import SPLITS, LossSpec
+from planner.spec import SPLITS, LossSpec, Task
 
 Sums = NDArray[np.float64]
 
-MAIN_METRIC = {"classification": "accuracy", "multilabel": "micro_f1", "regression": "mse"}
-"""The metric by which epochs are compared, unless the user says otherwise."""
+METRICS: Mapping[Task, tuple[str, ...]] = {
+    "classification": ("accuracy", "macro_f1"),
+    "multilabel": ("micro_f1", "accuracy"),
+    "regression": ("mse", "mae", "r2"),
+}
+"""Names of the metrics beside "loss", by task; the first is the one by which epochs are compared by default."""
 
 _SHARED = 4  # columns before those of each class or target
 

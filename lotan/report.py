@@ -6,16 +6,20 @@ import json
 import math
 import platform
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
 from lotan.checkpoint import write_atomically
+from planner.physical import CollectStep, PipeStep, PropagateStep, Step
+
+if TYPE_CHECKING:
+    from lotan.job import Job
 
 PACKAGES = ("lotan", "torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
 MEMORY_KEYS = ("driver", "jvm", "workers")
@@ -51,6 +55,56 @@ def versions() -> dict[str, str | None]:
         except metadata.PackageNotFoundError:
             found[package] = None
     return found
+
+
+def make_report(
+    job: Job,
+    seed: int,
+    epochs: list[dict[str, Any]],
+    best_epoch: int,
+    metrics: Mapping[str, Mapping[str, float]],
+    setup_seconds: float,
+    peak_memory: Mapping[str, int],
+    bytes_moved: Mapping[str, int],
+) -> dict[str, Any]:
+    """The report of a finished run, see the README. Seconds are wall time, sizes are bytes."""
+    steps = {name: operators(getattr(job.plan, name)) for name in ("train", "evaluate")}
+    return {
+        "graph": {
+            "vertices": job.statistics.vertices,
+            "edges": job.statistics.edges,
+            "width": job.statistics.width,
+            "classes": job.loss.outputs,
+        },
+        "task": job.loss.task,
+        "engine": job.engine.name,
+        "engine_reason": job.engine.reason,
+        "plan": {"rules_fired": list(job.plan.fired), "physical_operators": steps},
+        "epochs": epochs,
+        "best_epoch": best_epoch,
+        "metrics": {name: dict(values) for name, values in metrics.items()},
+        "setup_seconds": setup_seconds,
+        "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
+        "bytes": {key: bytes_moved.get(key, 0) for key in BYTES_KEYS},
+        "seed": seed,
+        "versions": versions(),
+    }
+
+
+def operators(steps: Sequence[Step]) -> list[str]:
+    """The physical operators of a pass, one line each."""
+    return [_operator(step) for step in steps]
+
+
+def _operator(step: Step) -> str:
+    match step:
+        case PipeStep():
+            return f"Pipe({step.stage}, {step.mode})"
+        case PropagateStep():
+            return f"Propagate({step.input} -> {step.output.name}, width={step.output.width}, reverse={step.reverse})"
+        case CollectStep():
+            return f"Collect({', '.join(step.columns)} -> {step.output})"
+    return f"Gather({step.contributions} -> {step.output.name}, width={step.output.width})"
 
 
 class MemoryWatch:

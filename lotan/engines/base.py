@@ -13,6 +13,9 @@ import torch
 from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
 if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import DataFrame as SparkDataFrame
+
     from lotan.graph import Graph
 
 Handle = Any
@@ -65,6 +68,13 @@ class Engine(ABC):
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage; `values` holds all columns and collections the step names, the result its outputs by name."""
+
+    @abstractmethod
+    def read(self, handle: Handle) -> pd.DataFrame | SparkDataFrame:
+        """A column with the vertices' ids: `id` as in the graph, `values`, an array of float.
+
+        A Spark DataFrame is lazy, and good until the engine is closed.
+        """
 
     @abstractmethod
     def release(self, handle: Handle) -> None:

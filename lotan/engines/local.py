@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -76,6 +77,11 @@ class LocalEngine(Engine):
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
         return self._static[name]
+
+    def read(self, handle: Tensor) -> pd.DataFrame:
+        """A column with the vertices' ids."""
+        rows = handle.reshape(handle.shape[0], -1).numpy()
+        return pd.DataFrame({"id": cast("GraphArrays", self._arrays).ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Start a pass; the stages that run backward in it will keep the autograd graphs of their forward run."""

@@ -31,16 +31,13 @@ def encode_stage(stage: Stage) -> Plain:
     return {
         "name": stage.name,
         "inputs": [_encode_input(i) for i in stage.inputs],
-        "parameters": [
-            {"name": p.name, "shape": list(p.shape), "trainable": p.trainable, "dtype": p.dtype}
-            for p in stage.parameters
-        ],
-        "calls": [_encode_call(call) for call in stage.calls],
+        "parameters": [encode_parameter(parameter) for parameter in stage.parameters],
+        "calls": [encode_call(call) for call in stage.calls],
         "outputs": [
             {"value": o.value, "column": o.column, "shape": list(o.shape), "needs_gradient": o.needs_gradient}
             for o in stage.outputs
         ],
-        "loss": None if stage.loss is None else _encode_loss(stage.loss),
+        "loss": None if stage.loss is None else encode_loss(stage.loss),
         "edge_sets": list(stage.edge_sets),
     }
 
@@ -58,7 +55,18 @@ def _encode_input(i: StageInput) -> Plain:
     }
 
 
-def _encode_loss(loss: LossSpec) -> Plain:
+def encode_parameter(parameter: ParameterSpec) -> Plain:
+    """A parameter's name and type. Inverse of `decode_parameter`."""
+    return {
+        "name": parameter.name,
+        "shape": list(parameter.shape),
+        "trainable": parameter.trainable,
+        "dtype": parameter.dtype,
+    }
+
+
+def encode_loss(loss: LossSpec) -> Plain:
+    """A loss. Inverse of `decode_loss`."""
     return {
         "task": loss.task,
         "outputs": loss.outputs,
@@ -67,7 +75,8 @@ def _encode_loss(loss: LossSpec) -> Plain:
     }
 
 
-def _encode_call(call: Call) -> Plain:
+def encode_call(call: Call) -> Plain:
+    """A call. Inverse of `decode_call`."""
     kind = call.type
     return {
         "output": call.output,
@@ -98,14 +107,14 @@ def decode_stage(data: Plain) -> Stage:
         StageError: a field is missing, of the wrong type or unknown, an operator is not allowed, or a call reads what
             nothing made before it.
     """
-    read = _Reader(data, "stage")
+    read = Reader(data, "stage")
     stage = Stage(
         name=read.text("name"),
         inputs=read.items("inputs", _decode_input),
-        parameters=read.items("parameters", _decode_parameter),
-        calls=read.items("calls", _decode_call),
+        parameters=read.items("parameters", decode_parameter),
+        calls=read.items("calls", decode_call),
         outputs=read.items("outputs", _decode_output),
-        loss=read.optional("loss", _decode_loss),
+        loss=read.optional("loss", decode_loss),
         edge_sets=read.items("edge_sets", lambda name: _one_of(name, _EDGE_SETS, "edge set")),
     )
     validate_stage(stage)
@@ -158,7 +167,7 @@ def _check_sources(call: Call, sources: dict[str, Any], stage: Stage) -> None:
         raise StageError(f"stage {stage.name}: {call.output} scatters from sources what is not a source input")
 
 
-class _Reader:
+class Reader:
     """Fields of one decoded dict, checked as they are read."""
 
     def __init__(self, data: Any, what: str) -> None:
@@ -167,11 +176,13 @@ class _Reader:
         self._data, self._what = data, what
 
     def field(self, name: str) -> Any:
+        """A field as it is."""
         if name not in self._data:
             raise StageError(f"{self._what}: field {name!r} is missing")
         return self._data[name]
 
     def of(self, name: str, *types: type) -> Any:
+        """A field of one of these types exactly."""
         value = self.field(name)
         if type(value) not in types:
             raise StageError(
@@ -180,22 +191,28 @@ class _Reader:
         return value
 
     def text(self, name: str) -> str:
+        """A string."""
         return str(self.of(name, str))
 
     def flag(self, name: str) -> bool:
+        """A bool."""
         return bool(self.of(name, bool))
 
     def items(self, name: str, decode: Callable[[Any], T]) -> tuple[T, ...]:
+        """A list, each item decoded."""
         return tuple(decode(item) for item in self.of(name, list, tuple))
 
     def shape(self, name: str = "shape") -> tuple[int, ...]:
+        """A list of sizes."""
         return self.items(name, lambda size: _size(size, self._what))
 
     def optional(self, name: str, decode: Callable[[Any], T]) -> T | None:
+        """A field that may be None."""
         value = self.field(name)
         return None if value is None else decode(value)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> Any:
+        """One of these strings."""
         return _one_of(self.field(name), choices, f"{self._what}: field {name!r}")
 
 
@@ -216,7 +233,7 @@ def _edge_set(value: Any) -> Any:
 
 
 def _decode_input(data: Any) -> StageInput:
-    read = _Reader(data, "stage input")
+    read = Reader(data, "stage input")
     i = StageInput(
         value=read.text("value"),
         column=read.text("column"),
@@ -232,18 +249,20 @@ def _decode_input(data: Any) -> StageInput:
     return i
 
 
-def _decode_parameter(data: Any) -> ParameterSpec:
-    read = _Reader(data, "parameter")
+def decode_parameter(data: Any) -> ParameterSpec:
+    """The parameter that `encode_parameter` wrote, checked."""
+    read = Reader(data, "parameter")
     return ParameterSpec(read.text("name"), read.shape(), read.flag("trainable"), read.choice("dtype", _DTYPES))
 
 
 def _decode_output(data: Any) -> StageOutput:
-    read = _Reader(data, "stage output")
+    read = Reader(data, "stage output")
     return StageOutput(read.text("value"), read.text("column"), read.shape(), read.flag("needs_gradient"))
 
 
-def _decode_loss(data: Any) -> LossSpec:
-    read = _Reader(data, "loss")
+def decode_loss(data: Any) -> LossSpec:
+    """The loss that `encode_loss` wrote, checked."""
+    read = Reader(data, "loss")
     return LossSpec(
         task=read.choice("task", _TASKS),
         outputs=_size(read.field("outputs"), "loss"),
@@ -258,8 +277,9 @@ def _decode_weights(data: Any) -> tuple[float, ...]:
     return tuple(float(weight) for weight in data)
 
 
-def _decode_call(data: Any) -> Call:
-    read = _Reader(data, "call")
+def decode_call(data: Any) -> Call:
+    """The call that `encode_call` wrote, its form checked; `validate_stage` checks what it does."""
+    read = Reader(data, "call")
     return Call(
         output=read.text("output"),
         op=read.text("op"),
@@ -272,7 +292,7 @@ def _decode_call(data: Any) -> Call:
 
 
 def _decode_type(data: Any) -> ValueType:
-    read = _Reader(data, "type")
+    read = Reader(data, "type")
     return ValueType(
         rows=read.choice("rows", _ROWS),
         shape=read.shape(),
@@ -289,7 +309,7 @@ def _decode_keyword(data: Any) -> tuple[str, Argument]:
 
 def _decode_argument(data: Any, depth: int = 0) -> Argument:
     if isinstance(data, dict):
-        name = _Reader(data, "argument").optional("ref", str)
+        name = Reader(data, "argument").optional("ref", str)
         return RowCount() if name is None else Ref(name)
     if isinstance(data, list | tuple) and depth < _DEPTH:
         return tuple(_decode_argument(part, depth + 1) for part in data)

@@ -1,0 +1,53 @@
+"""Which engine to use, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import psutil
+
+from planner.estimate import peak_bytes_local
+from planner.explain import size
+from planner.physical import Plan
+from planner.spec import Statistics
+
+if TYPE_CHECKING:
+    from lotan.engines.base import Engine
+    from lotan.graph import Graph
+    from lotan.settings import TrainerConfig
+
+MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
+
+
+@dataclass(frozen=True)
+class EngineChoice:
+    """An engine by name, and the reason in words, for explain."""
+
+    name: str
+    reason: str
+
+
+def choose_engine(asked: str, origin: str, plan: Plan, statistics: Statistics) -> EngineChoice:
+    """What "auto" means for this graph: local if it is not in Spark already and the estimated memory fits."""
+    if asked != "auto":
+        return EngineChoice(asked, "asked for")
+    if origin == "spark":
+        return EngineChoice("rows", "the graph is in Spark")
+    needed, free = peak_bytes_local(plan, statistics), psutil.virtual_memory().available
+    fits = needed <= MEMORY_SHARE * free
+    comparison = f"about {size(needed)} needed, {size(free)} free"
+    if fits:
+        return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
+    return EngineChoice("rows", f"training does not fit in memory: {comparison}")
+
+
+def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
+    """Start an engine by name; the caller closes it. Each is imported when it is wanted: local needs no Spark."""
+    if name == "rows":
+        from lotan.engines.rows.engine import RowsEngine
+
+        return RowsEngine(graph, config)
+    from lotan.engines.local import LocalEngine
+
+    return LocalEngine()

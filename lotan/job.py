@@ -1,0 +1,124 @@
+"""What a training run is to do, settled before its first epoch: graph checked, model traced, epoch planned, engine chosen."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+
+import torch
+
+from lotan.engines.choice import EngineChoice, choose_engine
+from lotan.errors import ModelError
+from lotan.graph import Graph
+from lotan.settings import TrainerConfig
+from lotan.tracing import trace
+from lotan.validation import check_graph
+from planner import Options, Planned, compile_plan
+from planner.physical import Plan
+from planner.spec import LossSpec, Spec, Statistics
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked and planned training run."""
+
+    train: Spec  # the model in training mode
+    evaluate: Spec  # and in evaluation mode
+    loss: LossSpec
+    statistics: Statistics
+    planned: Planned
+    engine: EngineChoice
+    warnings: tuple[str, ...] = ()  # what is legal in the graph and may be a surprise
+
+    @property
+    def plan(self) -> Plan:
+        """What the engine runs."""
+        return self.planned.plan
+
+
+def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
+    """Check, trace and plan.
+
+    Raises:
+        GraphError: a graph that cannot be trained on.
+        ModelError: a model that cannot be traced.
+        PlanError: one that cannot be planned, or an unknown rule.
+    """
+    width = model_width(model, graph)
+    train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
+    outputs, task = model_outputs(evaluate), config.task or graph.labels.task
+    report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
+    loss = graph.loss_spec(task, outputs, config.class_weights)
+    engine, planned = plan_for(train, evaluate, loss, graph, config)
+    return Job(train, evaluate, loss, graph.statistics, planned, engine, report.warnings)
+
+
+def plan_for(
+    train: Spec, evaluate: Spec, loss: LossSpec, graph: Graph, config: TrainerConfig
+) -> tuple[EngineChoice, Planned]:
+    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan."""
+    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
+    planned = compile_plan(train, evaluate, loss, graph.statistics, options)
+    engine = choose_engine(config.engine, graph.origin, planned.plan, graph.statistics)
+    chosen = replace(options, engine=engine.name, engine_reason=engine.reason)
+    return engine, compile_plan(train, evaluate, loss, graph.statistics, chosen)
+
+
+def model_width(model: torch.nn.Module, graph: Graph) -> int:
+    """Width of the features a model was made for, where it says so, as stock models do; else the graph's."""
+    width = getattr(model, "in_channels", None)
+    return width if isinstance(width, int) and width > 0 else graph.statistics.width
+
+
+def takes_roots(spec: Spec) -> bool:
+    """Whether a layer normalises by roots of summed edge weights."""
+    reads = [call.arguments[0] for call in spec.calls if call.op == "lotan.vertex_input"]
+    return any(str(name).startswith("gcn_scale") for name in reads)
+
+
+def model_outputs(spec: Spec) -> int:
+    """Width of the model's output rows.
+
+    Raises:
+        ModelError: if the output is not one vector per vertex.
+    """
+    types = {call.output: call.type for call in spec.calls}
+    output = types.get(spec.output)
+    if output is None or output.rows != "vertex" or len(output.shape) != 1:
+        found = "its input" if output is None else f"{output.rows} rows of shape {output.shape}"
+        raise ModelError(f"the model returns {found}; expected one vector per vertex, of shape [num_vertices, outputs]")
+    return output.shape[0]
+
+
+def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
+    """What makes a run this run and no other: a checkpoint resumes only where all of it is the same.
+
+    The number of epochs is not part of it (more may be added), nor are workers and addresses (they change no number).
+    """
+    same = (
+        "optimizer",
+        "class_weights",
+        "eval_every",
+        "monitor",
+        "patience",
+        "seed",
+        "partitions",
+        "chunk_rows",
+        "rgb",
+    )
+    settings = {name: repr(getattr(config, name)) for name in same}
+    return {
+        **settings,
+        "engine": job.engine.name,
+        "plan": config.plan,
+        "disable": ", ".join(sorted(config.disable)),
+        "task": job.loss.task,
+        "model": _digest(job.train) + _digest(job.evaluate),
+        "graph": repr(job.statistics),
+    }
+
+
+def _digest(spec: Spec) -> str:
+    """A short digest of what a model computes, wherever its lines stand in the user's files."""
+    calls = tuple(replace(call, where="") for call in spec.calls)
+    return hashlib.sha256(repr(replace(spec, calls=calls)).encode()).hexdigest()[:16]

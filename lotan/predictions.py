@@ -1,0 +1,92 @@
+"""From a model's output rows to predictions, on pandas and on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from planner.spec import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Rows = npt.NDArray[np.float32]
+
+PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regression": "array<float>"}
+"""The type of the column `prediction` in Spark, by task."""
+
+
+def predictions(frame: pd.DataFrame | DataFrame, task: Task) -> pd.DataFrame | DataFrame:
+    """Predictions of a model's output.
+
+    Args:
+        frame: `id` as in the graph, and `values`, the output row as an array of float.
+        task: what the model was trained for.
+    """
+    if isinstance(frame, pd.DataFrame):
+        return from_logits(frame["id"], np.stack(frame["values"]), task)
+    ids = frame.schema["id"].dataType.simpleString()
+    schema = f"id {ids}, prediction {PREDICTION[task]}"
+    schema += "" if task == "regression" else ", probability array<float>"
+    return frame.mapInPandas(_by_batch(task), schema)
+
+
+def hold(frame: pd.DataFrame | DataFrame) -> pd.DataFrame | DataFrame:
+    """The rows, computed and kept: a Spark DataFrame holds them in Spark's storage until it is unpersisted."""
+    if not isinstance(frame, pd.DataFrame):
+        frame = frame.persist()
+        frame.count()
+    return frame
+
+
+def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
+    """Write as Parquet: one file from pandas, a directory of files from Spark."""
+    if isinstance(frame, pd.DataFrame):
+        frame.to_parquet(path, index=False)
+    else:
+        frame.write.mode("overwrite").parquet(str(path))
+
+
+def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """What Spark's Python processes run."""
+
+    def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            if len(batch):
+                yield from_logits(batch["id"], np.stack(batch["values"]), task)
+
+    return run
+
+
+def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
+    """Predictions of a block of vertices.
+
+    Args:
+        ids: [rows], kept as they are.
+        logits: the model's output, [rows, outputs].
+        task: what the model was trained for.
+    """
+    match task:
+        case "classification":
+            columns = {"prediction": logits.argmax(1), "probability": list(_softmax(logits))}
+        case "multilabel":
+            columns = {"prediction": list((logits > 0).astype(np.int32)), "probability": list(_sigmoid(logits))}
+        case "regression":
+            columns = {"prediction": list(logits)}
+    return pd.DataFrame({"id": ids, **columns})
+
+
+def _softmax(logits: Rows) -> Rows:
+    shares = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
+    return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+
+def _sigmoid(logits: Rows) -> Rows:
+    # exp only of what is not positive: it cannot overflow
+    small = np.exp(-np.abs(logits.astype(np.float64)))
+    return np.where(logits >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32)

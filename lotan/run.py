@@ -1,0 +1,38 @@
+"""What a finished training run hands back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lotan.graph import Graph
+from lotan.predictions import hold
+from lotan.report import write_report
+from lotan.settings import TrainerConfig
+from lotan.trained_model import TrainedModel
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run. The model it was called on holds the best weights too."""
+
+    history: list[dict[str, Any]]  # one entry an epoch, as in the report
+    metrics: dict[str, dict[str, float]]  # by split and name, at the best epoch
+    best_epoch: int
+    report: dict[str, Any]  # see lotan.report
+    model: TrainedModel  # with the best weights
+    graph: Graph = field(repr=False)
+    config: TrainerConfig = field(repr=False)
+
+    def predict(self) -> Any:
+        """A DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
+        return self.model.with_predictions(self.graph, self.config, hold)
+
+    def write_report(self, path: str | Path) -> None:
+        """Write the report as JSON."""
+        write_report(path, self.report)
+
+    def save(self, directory: str | Path) -> None:
+        """Write the model, for `lotan.load` and `lotan predict`."""
+        self.model.save(directory)

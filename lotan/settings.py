@@ -1,0 +1,93 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from lotan.errors import ConfigurationError
+from lotan.optimizers import Adam, Optimizer
+from planner.spec import Task
+
+EngineName = Literal["auto", "rows", "local"]
+ENGINES = ("auto", "rows", "local")
+PLANS = ("auto", "general")
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """How to train. Every field is a keyword argument of `Trainer`."""
+
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.optimizers
+    epochs: int = 200  # at most; fewer if patience runs out
+    task: Task | None = None  # None: as the labels suggest
+    class_weights: Sequence[float] | None = None  # one per class or label: weight of its vertices in the loss
+    eval_every: int = 1  # epochs between evaluations; 0: at the end only
+    monitor: str | None = None  # validation metric that picks the best epoch; None: the task's main one
+    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    seed: int = 0  # of dropout; the model's initial weights are as the model comes
+
+    engine: EngineName = "auto"  # "local": one process; "rows": Spark and workers; "auto": local if it fits
+    plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
+    disable: Sequence[str] = ()  # names of planner rules not to apply
+    rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
+    chunk_rows: int = 4096  # vertices a micro-batch
+
+    master: str | None = None  # Spark master for "rows"; None: the session there is, else local[*]
+    partitions: int | None = None  # of the graph in Spark; None: as many as Spark runs tasks at once
+    workers: int | None = None  # DL worker processes to start; None: one a core
+    router: str | None = None  # address of a router that runs already, tcp://host:port; None: start one
+    keys: str | Path | None = None  # directory of CurveZMQ keys, for a router beyond this host
+
+    checkpoint_dir: str | Path | None = None  # write a checkpoint there after every epoch
+    resume: bool = False  # go on from the checkpoint in checkpoint_dir, if there is one
+    progress: bool = True  # a line an epoch on standard error
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be used.
+
+        Raises:
+            ConfigurationError: naming the setting, what was given and what is expected.
+        """
+        _one_of("engine", self.engine, ENGINES)
+        _one_of("plan", self.plan, PLANS)
+        for name, least in (("epochs", 1), ("eval_every", 0), ("chunk_rows", 1)):
+            _at_least(name, getattr(self, name), least)
+        for name in ("patience", "partitions", "workers"):
+            if getattr(self, name) is not None:
+                _at_least(name, getattr(self, name), 1)
+        if not isinstance(self.optimizer, Optimizer):
+            raise ConfigurationError(f"optimizer is {self.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
+        if self.patience is not None and self.eval_every == 0:
+            raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
+        if self.resume and self.checkpoint_dir is None:
+            raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
+        if isinstance(self.disable, str):
+            raise ConfigurationError(
+                f"disable is {self.disable!r}; give a list of rule names, such as [{self.disable!r}]"
+            )
+
+
+def make_config(options: dict[str, Any]) -> TrainerConfig:
+    """A configuration of keyword arguments.
+
+    Raises:
+        ConfigurationError: for an unknown or unusable one.
+    """
+    known = [item.name for item in fields(TrainerConfig)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ConfigurationError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
+    return TrainerConfig(**options)
+
+
+def _one_of(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigurationError(f"unknown {name} {value!r}; there are {', '.join(choices)}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigurationError(f"{name} is {value!r}; expected an integer of at least {least}")

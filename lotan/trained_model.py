@@ -1,0 +1,137 @@
+"""A trained model as data: the traced operators and their weights. Predicting needs none of the user's code."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from lotan.checkpoint import write_atomically
+from lotan.engines.base import Pass, run
+from lotan.engines.choice import open_engine
+from lotan.errors import ModelError, StageError
+from lotan.graph import Graph
+from lotan.job import plan_for, takes_roots
+from lotan.predictions import hold, predictions, write
+from lotan.settings import TrainerConfig, make_config
+from lotan.stages.codec import (
+    Reader,
+    decode_call,
+    decode_loss,
+    decode_parameter,
+    encode_call,
+    encode_loss,
+    encode_parameter,
+)
+from lotan.validation import check_graph
+from planner.spec import LossSpec, Spec
+
+FORMAT = 1
+SPEC, WEIGHTS = "model.json", "weights.pt"
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What `lotan.load` gives back, and what a `Run` predicts with."""
+
+    spec: Spec  # the model in evaluation mode
+    loss: LossSpec  # the task
+    weights: dict[str, torch.Tensor]  # parameters and buffers, by name
+
+    def predict(self, graph: Graph, **options: Any) -> Any:
+        """Predict every vertex of a graph.
+
+        Args:
+            graph: with features of the width the model was trained on; labels and splits are not read.
+            options: engine settings as those of `Trainer`.
+
+        Returns:
+            A DataFrame with `id` as given; `prediction`: the class (classification), an array of 0 and 1 (multi-label) or
+            of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. From the
+            rows engine a Spark DataFrame that holds its rows until it is unpersisted, else a pandas one.
+        """
+        return self.with_predictions(graph, make_config(options), hold)
+
+    def write_predictions(self, graph: Graph, path: str | Path, **options: Any) -> None:
+        """Predict as `predict` does, and write the rows as Parquet without holding them all on the driver."""
+        self.with_predictions(graph, make_config(options), lambda frame: write(frame, path))
+
+    def with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
+        """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
+        choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
+        output = planned.plan.predict[-1].outputs[0].name
+        with closing(open_engine(choice.name, graph, config)) as engine:
+            engine.load(graph, planned.plan)
+            a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
+            outcome = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,))
+            handle = outcome.columns[output]
+            try:
+                return use(predictions(engine.read(handle), self.loss.task))
+            finally:
+                engine.release(handle)
+
+    def save(self, directory: str | Path) -> None:
+        """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        content = {"format": FORMAT, "spec": _encode_spec(self.spec), "loss": encode_loss(self.loss)}
+        write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
+        write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def load(directory: str | Path) -> TrainedModel:
+    """The model that `Run.save` or `lotan train --save` wrote. Reads data only, never code.
+
+    Raises:
+        ModelError: if there is none, or it cannot be read.
+    """
+    directory = Path(directory)
+    try:
+        content = json.loads((directory / SPEC).read_text())
+        weights = torch.load(directory / WEIGHTS, weights_only=True, map_location="cpu")
+        if content["format"] != FORMAT:
+            raise ValueError(f"it is of format {content['format']}, and this version of lotan reads {FORMAT}")
+        return TrainedModel(_decode_spec(content["spec"]), decode_loss(content["loss"]), weights)
+    except FileNotFoundError as error:
+        raise ModelError(f"{directory} holds no model: {error.filename} is missing. Save one with Run.save") from error
+    # what torch.load raises for a damaged file depends on the damage
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        OSError,
+        RuntimeError,
+        EOFError,
+        pickle.UnpicklingError,
+        StageError,
+    ) as error:
+        raise ModelError(f"the model in {directory} cannot be read: {error!r}. Save it again with Run.save") from error
+
+
+def _encode_spec(spec: Spec) -> dict[str, Any]:
+    return {
+        "width": spec.width,
+        "parameters": [encode_parameter(parameter) for parameter in spec.parameters],
+        "calls": [encode_call(call) for call in spec.calls],
+        "output": spec.output,
+    }
+
+
+def _decode_spec(data: Any) -> Spec:
+    """Checked in its form; which operators may run is checked where they are compiled."""
+    read = Reader(data, "model")
+    return Spec(
+        width=read.of("width", int),
+        parameters=read.items("parameters", decode_parameter),
+        calls=read.items("calls", decode_call),
+        output=read.text("output"),
+    )

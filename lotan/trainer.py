@@ -1,0 +1,229 @@
+"""Full-batch training: one epoch is one run of the plan, then one step of the optimizer.
+
+The tour of an epoch, as data walks it:
+
+1. `prepare` (lotan/job.py) has the model traced (lotan/tracing.py) into a list of tensor operators, the `Spec`;
+2. the planner (planner/compiler.py) builds its operator graph, rewrites it, differentiates it and lowers it to a `Plan`:
+   *stages*, the pieces of the model between graph operators, and *steps* over named columns of the vertices;
+3. an engine (lotan/engines/) loads the graph and runs the steps: propagate, collect and gather are its own;
+4. a pipe step runs a stage chunk by chunk (lotan/stages/): in this process, or over the messenger in workers;
+5. the last stage turns around: it computes loss and gradients at once, and the steps walk back, stage by stage;
+6. the stages commit the gradients of their parameters, which the engine sums in partition order: an `Outcome`;
+7. here, torch's own optimizer takes its step on the driver;
+8. the evaluation steps run with the new parameters and yield metrics by split;
+9. early stopping (lotan/early_stopping.py) remembers the best weights;
+10. a checkpoint (lotan/checkpoint.py) makes the epoch permanent.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lotan.checkpoint import Checkpoint, load_checkpoint, put_aside, save_checkpoint
+from lotan.early_stopping import EarlyStopping, make_stopping
+from lotan.engines.base import Engine, Outcome, Pass, run
+from lotan.engines.choice import open_engine
+from lotan.errors import EngineError
+from lotan.graph import Graph
+from lotan.job import Job, identity, prepare
+from lotan.metrics import metrics
+from lotan.progress import Progress
+from lotan.report import MemoryWatch, make_report
+from lotan.run import Run
+from lotan.settings import make_config
+from lotan.trained_model import TrainedModel
+from planner.explain import Format, PlanStage, explain
+from planner.physical import Step
+from planner.spec import SPLITS
+
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass
+class State:
+    """What training has become so far; a checkpoint is a copy of it."""
+
+    optimizer: torch.optim.Optimizer
+    stopping: EarlyStopping
+    epoch: int  # epochs done
+    best_weights: Weights
+    history: list[dict[str, Any]]  # one entry an epoch, as in the report
+
+
+class Trainer:
+    """Trains a model on a graph.
+
+    Args:
+        model: any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators.
+            It is trained in place: after `fit` it holds the best weights.
+        graph: what to train on.
+        options: the fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
+
+    Raises:
+        ConfigurationError: for an unknown or unusable option.
+    """
+
+    def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
+        self.model = model
+        self.graph = graph
+        self.config = make_config(options)
+
+    @cached_property
+    def job(self) -> Job:
+        """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
+        return prepare(self.model, self.graph, self.config)
+
+    def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
+        """What would run and why, without running it, see `planner.explain.explain`."""
+        return explain(self.job.planned, format, stage)
+
+    def fit(self) -> Run:
+        """Train; everything that was started is stopped again, whatever happens.
+
+        Raises:
+            GraphError, ModelError, PlanError: before the first epoch, for what cannot be trained.
+            EngineError: for a failure while running, and for a loss that is no longer finite.
+            CheckpointError: for a checkpoint that cannot be written or does not belong to this run.
+        """
+        with ExitStack() as stack:
+            started = time.perf_counter()
+            memory = stack.enter_context(MemoryWatch())
+            job = self.job
+            state = self._start(job)
+            engine = stack.enter_context(closing(open_engine(job.engine.name, self.graph, self.config)))
+            engine.load(self.graph, job.plan)
+            setup_seconds = time.perf_counter() - started
+            self._train(job, engine, state)
+            bytes_moved = engine.bytes_moved()
+        self._restore(state.best_weights)
+        return self._finish(job, state, setup_seconds, memory, bytes_moved)
+
+    def _train(self, job: Job, engine: Engine, state: State) -> None:
+        with closing(Progress(self.config.epochs, state.epoch, self.config.progress)) as progress:
+            for warning in job.warnings:
+                progress.say(warning)
+            if state.epoch:
+                progress.say(f"resumed after epoch {state.epoch}")
+            while state.epoch < self.config.epochs and not state.stopping.exhausted:
+                self._epoch(job, engine, state)
+                progress.epoch(state.history[-1])
+            if state.stopping.exhausted:
+                progress.say(f"stopped early: {state.stopping.monitor} was best in epoch {state.stopping.best_epoch}")
+
+    def _epoch(self, job: Job, engine: Engine, state: State) -> None:
+        """Run the plan, step, evaluate, remember: a transaction that is done when the checkpoint is."""
+        epoch = state.epoch + 1
+        started = time.perf_counter()
+        outcome = self._run(job, engine, job.plan.train, epoch)
+        loss = self._loss(job, outcome, epoch)
+        self._step(state.optimizer, outcome)
+        stepped = time.perf_counter()
+        entry: dict[str, Any] = {"epoch": epoch, "loss": loss, "train_seconds": stepped - started}
+        improved = False
+        if self._is_evaluated(epoch):
+            found = metrics(job.loss, self._run(job, engine, job.plan.evaluate, epoch).statistics)
+            improved = state.stopping.update(epoch, found)
+            entry["metrics"] = found
+        if improved:
+            state.best_weights = {name: tensor.clone() for name, tensor in self._weights().items()}
+        entry["eval_seconds"] = time.perf_counter() - stepped
+        state.history.append(entry)
+        state.epoch = epoch
+        self._keep(job, state, improved)
+
+    def _run(self, job: Job, engine: Engine, steps: tuple[Step, ...], epoch: int) -> Outcome:
+        return run(engine, job.plan, steps, Pass(epoch, self._weights(), self.config.seed))
+
+    def _loss(self, job: Job, outcome: Outcome, epoch: int) -> float:
+        """The training loss before the step, as autograd would have it: with dropout."""
+        loss = metrics(job.loss, outcome.statistics)["train"]["loss"]
+        if not math.isfinite(loss):
+            raise EngineError(
+                f"epoch {epoch}: the loss is {loss}. Training diverged: lower the learning rate, or scale the features"
+            )
+        return loss
+
+    def _step(self, optimizer: torch.optim.Optimizer, outcome: Outcome) -> None:
+        """Take one step. A parameter that the loss does not reach keeps no gradient, and so its value, as in torch."""
+        for name, parameter in self.model.named_parameters():
+            gradient = outcome.gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    def _is_evaluated(self, epoch: int) -> bool:
+        every = self.config.eval_every
+        return epoch == self.config.epochs or (every > 0 and epoch % every == 0)
+
+    def _weights(self) -> Weights:
+        """Parameters and buffers by name, sharing memory with the model."""
+        named = [*self.model.named_parameters(), *self.model.named_buffers()]
+        return {name: tensor.detach() for name, tensor in named}
+
+    def _restore(self, weights: Weights) -> None:
+        with torch.no_grad():
+            for name, tensor in self._weights().items():
+                tensor.copy_(weights[name])
+
+    def _start(self, job: Job) -> State:
+        """A state to start from: new, or that of the checkpoint, which also sets the model's weights."""
+        trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
+        validation = self.graph.labels.labelled[SPLITS.index("val")]
+        stopping = make_stopping(self.config.monitor, self.config.patience, job.loss.task, validation)
+        state = State(self.config.optimizer.build(trainable), stopping, 0, {}, [])
+        if self.config.checkpoint_dir is None:
+            return state
+        directory = Path(self.config.checkpoint_dir)
+        checkpoint = load_checkpoint(directory, identity(job, self.config)) if self.config.resume else None
+        if checkpoint is None:
+            put_aside(directory)
+            return state
+        self._restore(checkpoint.weights)
+        state.optimizer.load_state_dict(checkpoint.optimizer)
+        return State(
+            optimizer=state.optimizer,
+            stopping=EarlyStopping(**checkpoint.stopping),
+            epoch=checkpoint.epoch,
+            best_weights=checkpoint.best_weights,
+            history=checkpoint.history,
+        )
+
+    def _keep(self, job: Job, state: State, best: bool) -> None:
+        if self.config.checkpoint_dir is None:
+            return
+        checkpoint = Checkpoint(
+            epoch=state.epoch,
+            weights=self._weights(),
+            optimizer=state.optimizer.state_dict(),
+            stopping=state.stopping.state(),
+            best_weights=state.best_weights,
+            history=state.history,
+            identity=identity(job, self.config),
+        )
+        save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
+
+    def _finish(
+        self, job: Job, state: State, setup_seconds: float, memory: MemoryWatch, bytes_moved: dict[str, int]
+    ) -> Run:
+        """What `fit` hands back."""
+        best = state.history[state.stopping.best_epoch - 1]
+        report = make_report(
+            job=job,
+            seed=self.config.seed,
+            epochs=state.history,
+            best_epoch=best["epoch"],
+            metrics=best["metrics"],
+            setup_seconds=setup_seconds,
+            peak_memory=memory.peak,
+            bytes_moved=bytes_moved,
+        )
+        trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in self._weights().items()})
+        return Run(state.history, best["metrics"], best["epoch"], report, trained, self.graph, self.config)
