@@ -104,7 +104,7 @@ class Dealer:
             self._fill(source)
             while self._stream.ready:
                 yield self._stream.ready.popleft()
-            if not self._stream.done and not self._window_open():
+            if not self._stream.done and not self._can_send():
                 self._wait(self.settings.result_seconds, self._result_missing)
         while self._stream.ready:
             yield self._stream.ready.popleft()
@@ -124,8 +124,9 @@ class Dealer:
         self._seq = 0
         self._worker = "the worker that the Router chose"
 
-    def _window_open(self) -> bool:
-        return not self._exhausted and len(self._stream.in_flight) < self._welcome.credits
+    def _can_send(self) -> bool:
+        left = self._stream.unsent or not self._exhausted
+        return left and len(self._stream.in_flight) < self._welcome.credits
 
     def _fill(self, source: Iterator[OutgoingChunk]) -> None:
         """Send as long as credits last, and look at what has come in meanwhile."""
@@ -187,6 +188,7 @@ class Dealer:
 
     def _wait(self, seconds: float, missing: Callable[[float], DeadlineError]) -> None:
         """Until something of this ticket arrives. Heartbeats are counted: to be stopped for a while is not silence."""
+        assert self._link is not None
         deadline = time.monotonic() + seconds
         missed = 0
         while True:
@@ -201,7 +203,7 @@ class Dealer:
             if missed > self._welcome.missed_heartbeats:
                 raise router_lost(self.endpoint, f"Dealer of {self._job}", missed, self._welcome.heartbeat_seconds)
             missed += 1
-            self._send(ROUTER, Message(Kind.PING))
+            self._link.send(ROUTER, encode(Message(Kind.PING), self.settings.limits))  # not counted as sent
 
     def _result_missing(self, seconds: float) -> DeadlineError:
         what = f"chunk {self._stream.in_flight[0].index}" if self._stream.in_flight else "the sums of a group"

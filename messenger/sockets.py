@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import threading
 from collections import deque
 from collections.abc import Sequence
 
@@ -49,6 +50,7 @@ class ZmqLink:
         self._settings = settings
         self._address = endpoint.address
         self._socket = _socket(zmq.Context.instance(), zmq.DEALER, settings)
+        self._lock = threading.Lock()  # between wake and close: a closed descriptor's number may be another file's
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_out, False)
         os.set_blocking(self._wake_in, False)
@@ -95,8 +97,9 @@ class ZmqLink:
 
     def wake(self) -> None:
         """See `messenger.transport.Link`."""
-        with contextlib.suppress(BlockingIOError):  # full of wakes already
-            os.write(self._wake_in, b"w")
+        with self._lock, contextlib.suppress(BlockingIOError):  # full of wakes already
+            if not self._socket.closed:
+                os.write(self._wake_in, b"w")
 
     def refusal(self) -> str | None:
         """See `messenger.transport.Link`."""
@@ -107,13 +110,13 @@ class ZmqLink:
 
     def close(self, linger_seconds: float) -> None:
         """See `messenger.transport.Link`."""
-        if self._socket.closed:
-            return
-        if self._monitor is not None:
+        with self._lock:
+            if self._socket.closed:
+                return
             self._socket.disable_monitor()
-        self._socket.close(linger=int(linger_seconds * 1000))
-        os.close(self._wake_in)
-        os.close(self._wake_out)
+            self._socket.close(linger=int(linger_seconds * 1000))
+            os.close(self._wake_in)
+            os.close(self._wake_out)
 
 
 class ZmqHub:

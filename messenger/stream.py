@@ -63,6 +63,11 @@ class Stream:
         return self._ended and not self._groups and not self._unsent and not self.in_flight
 
     @property
+    def unsent(self) -> bool:
+        """Whether `take` has something."""
+        return bool(self._unsent)
+
+    @property
     def checksum(self) -> int:
         """Of all that this partition came to: results and sums. Attempts are compared by it."""
         state = self._results.copy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tracemalloc
 from typing import Any
 
@@ -143,10 +144,8 @@ def test_mutations_raise_nothing_else(name: str, data: st.DataObject):
     changed = [bytes(frame) for frame in frames]
     if data.draw(st.booleans()):
         changed[0] = _seal(changed[0][12:])
-    try:
+    with contextlib.suppress(FrameError):
         decode(changed, LIMITS)
-    except FrameError as error:
-        assert str(error)
 
 
 header_values = st.one_of(
@@ -157,13 +156,11 @@ header_values = st.one_of(
 @given(st.sampled_from(sorted(Kind, key=lambda kind: kind.value)), st.data())
 def test_any_field_of_any_type_is_refused_or_of_its_type(kind: Kind, data: st.DataObject):
     header = {name: data.draw(header_values) for name in REQUIRED[kind]}
-    try:
+    with contextlib.suppress(FrameError):
         decode(
             [_seal(msgpack.packb({"kind": kind.value, "header": header, "tensors": [], "sum": 0xEF46DB3751D8E999}))],
             LIMITS,
         )
-    except FrameError as error:
-        assert str(error)
 
 
 def test_digest_tells_order_and_kind_of_ids():

@@ -1,8 +1,8 @@
 """The golden vectors of the wire format: reading them, and writing them anew (`python -m tests.wire.vectors`).
 
-NAME.bin holds a message's frames, each preceded by its length (4 bytes, little endian). valid/NAME.json beside it says what it
-means: kind, header, tensors (dtype, shape, flat values) and their checksum; invalid/NAME.json says what is wrong. The Python and
-the JVM side are tested against the same files.
+NAME.bin holds a message's frames, each preceded by its length (4 bytes, little endian). valid/NAME.json beside it says
+what it means: kind, header, tensors (dtype, shape, flat values) and their checksum; invalid/NAME.json says what is
+wrong. The Python and the JVM side are tested against the same files.
 """
 
 from __future__ import annotations

@@ -1,0 +1,224 @@
+"""The small parts, each alone: ledger, assignment, kept tensors, sums, keys."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from messenger.assignment import Assignment
+from messenger.endpoint import Endpoint
+from messenger.errors import AddressInUseError, ConflictError, MessengerError, StaleEpochError, UnsafeBindError
+from messenger.kept import KeptTensors, Offer
+from messenger.keys import CurveKeys, allowed_keys, check_bind, create_keys, keyed_endpoint
+from messenger.ledger import Commit, Ledger
+from messenger.settings import Settings
+from messenger.sockets import ZmqHub
+from messenger.sums import Sums
+from tests.messenger.network import job
+
+
+def commit(partition: int, value: float = 1.0, epoch: int = 0, checksum: int = 7) -> Commit:
+    return Commit(job(partition, epoch), {"gradient/w": np.array([value])}, 2, 10, checksum, 100, 50)
+
+
+class TestLedger:
+    def test_the_sum_does_not_depend_on_who_was_first(self):
+        values = [1e16, 1.0, -1e16, 1.0]
+        totals = set()
+        for order in ([0, 1, 2, 3], [3, 2, 1, 0], [2, 0, 3, 1]):
+            ledger = Ledger()
+            ledger.begin("run", 0)
+            for partition in order:
+                assert ledger.commit(commit(partition, values[partition]))
+            totals.add(ledger.totals([job(partition) for partition in range(4)]).tensors["gradient/w"][0])
+        assert totals == {((1e16 + 1.0) - 1e16) + 1.0}
+
+    def test_a_second_commit_is_not_added(self):
+        ledger = Ledger()
+        ledger.begin("run", 0)
+        assert ledger.commit(commit(0))
+        assert not ledger.commit(commit(0))
+        totals = ledger.totals([job(0)])
+        assert (totals.tensors["gradient/w"][0], totals.chunks, totals.rows) == (1.0, 2, 10)
+        assert (totals.bytes_sent, totals.bytes_received) == (100, 50)
+
+    def test_a_second_commit_must_be_equal(self):
+        ledger = Ledger()
+        ledger.begin("run", 0)
+        ledger.commit(commit(0))
+        with pytest.raises(ConflictError, match="partition 0"):
+            ledger.commit(commit(0, checksum=8))
+        with pytest.raises(ConflictError):
+            ledger.totals([job(0)])
+
+    def test_only_the_open_epoch_takes_commits(self):
+        ledger = Ledger()
+        with pytest.raises(StaleEpochError):
+            ledger.commit(commit(0))
+        ledger.begin("run", 5)
+        for epoch in (4, 6):
+            with pytest.raises(StaleEpochError, match="open is epoch 5"):
+                ledger.commit(commit(0, epoch=epoch))
+        with pytest.raises(MessengerError, match="1 of 1 partitions have not committed"):
+            ledger.totals([job(0, 5)])
+
+    def test_runs_are_apart(self):
+        ledger = Ledger()
+        ledger.begin("run", 0)
+        ledger.begin("other", 3)
+        ledger.commit(commit(0))
+        ledger.forget("other")
+        assert ledger.totals([job(0)]).chunks == 2
+        assert ledger.epoch("other") == -1
+
+
+class TestAssignment:
+    @given(st.integers(1, 40), st.integers(1, 9))
+    def test_balanced_and_sticky(self, partitions: int, workers: int):
+        assignment, live = Assignment(), [f"w{index}" for index in range(workers)]
+        first = [assignment.choose("run", partition, live) for partition in range(partitions)]
+        loads = [first.count(name) for name in live]
+        assert max(loads) - min(loads) <= 1
+        assert [assignment.choose("run", partition, live) for partition in range(partitions)] == first
+
+    def test_only_what_must_move_moves(self):
+        assignment, live = Assignment(), ["a", "b", "c"]
+        before = {partition: assignment.choose("run", partition, live) for partition in range(9)}
+        after = {partition: assignment.choose("run", partition, ["a", "c"]) for partition in range(9)}
+        moved = {partition for partition in before if before[partition] != after[partition]}
+        assert {partition for partition in before if before[partition] == "b"} <= moved
+        assert len(moved) <= 4
+        back = [assignment.choose("run", partition, live) for partition in range(9)]
+        assert {back.count(name) for name in live} <= {2, 3, 4}
+
+    def test_nobody(self):
+        assert Assignment().choose("run", 0, []) is None
+
+
+class TestKeptTensors:
+    def test_exactly_what_was_offered_or_nothing(self):
+        kept, slot = KeptTensors(1000), ("run", 0, 0, "x")
+        offer = Offer("x", "float32", (2,), 17, False)
+        kept.put(slot, offer, np.zeros(2, np.float32))
+        assert kept.get(slot, offer) is not None
+        assert kept.get(slot, Offer("x", "float32", (2,), 18, False)) is None
+        assert kept.get(("run", 0, 1, "x"), offer) is None
+
+    def test_the_budget_holds_and_the_oldest_goes(self):
+        kept, offer = KeptTensors(100), Offer("x", "float32", (10,), 1, False)
+        for chunk in range(3):
+            kept.put(("run", 0, chunk, "x"), offer, np.zeros(10, np.float32))
+            kept.get(("run", 0, 0, "x"), offer)
+            assert kept.bytes <= 100
+        assert [kept.get(("run", 0, chunk, "x"), offer) is not None for chunk in range(3)] == [True, False, True]
+        kept.put(("run", 0, 9, "x"), offer, np.zeros(26, np.float32))
+        assert kept.get(("run", 0, 9, "x"), offer) is None
+
+    def test_forgetting(self):
+        kept = KeptTensors(1000)
+        static, epoch = Offer("a", "int8", (4,), 1, False), Offer("b", "int8", (4,), 1, True)
+        for run in ("one", "two"):
+            kept.put((run, 0, 0, "a"), static, np.zeros(4, np.int8))
+            kept.put((run, 0, 0, "b"), epoch, np.zeros(4, np.int8))
+        kept.end_epoch("one")
+        assert kept.bytes == 12
+        kept.forget("two")
+        assert kept.bytes == 4
+        assert kept.get(("one", 0, 0, "a"), static) is not None
+
+
+class TestSums:
+    def test_float64_in_order(self):
+        sums = Sums()
+        for value in (1e8, 1.0, -1e8):
+            sums.add({"a": np.array([value], np.float32)})
+        assert sums.tensors["a"].tolist() == [1.0]
+
+    def test_shapes_must_agree(self):
+        sums = Sums()
+        sums.add({"a": np.zeros(2)})
+        with pytest.raises(MessengerError, match=r"'a' of shape \(1,\) to a sum of shape \(2,\)"):
+            sums.add({"a": np.zeros(1)})
+
+    def test_the_checksum_tells_names_shapes_and_values(self):
+        variants = [{}, {"a": np.zeros(2)}, {"b": np.zeros(2)}, {"a": np.zeros((1, 2))}, {"a": np.ones(2)}]
+        checksums = set()
+        for tensors in variants:
+            sums = Sums()
+            sums.add(tensors)
+            checksums.add(sums.checksum())
+        assert len(checksums) == len(variants)
+
+
+class TestKeys:
+    def test_pairs_come_back_and_the_secret_is_the_owners(self, tmp_path: Path):
+        create_keys(tmp_path / "keys")
+        for name in ("router", "client"):
+            assert os.stat(tmp_path / "keys" / f"{name}.secret").st_mode & 0o777 == 0o600
+        client = CurveKeys.load(tmp_path / "keys", "client")
+        assert allowed_keys(tmp_path / "keys") == {client.public}
+        endpoint = keyed_endpoint("tcp://host:1", tmp_path / "keys")
+        assert endpoint.public_key == client.public
+        assert endpoint.server_key == CurveKeys.load(tmp_path / "keys", "router").public
+
+    def test_secrets_are_not_printed(self):
+        keys = CurveKeys.generate()
+        assert keys.secret not in repr(keys) + repr(Endpoint("tcp://host:1", "s", keys.public, keys.secret))
+
+    def test_a_pair_is_not_overwritten(self, tmp_path: Path):
+        create_keys(tmp_path)
+        with pytest.raises(MessengerError, match="exists already"):
+            create_keys(tmp_path)
+
+    @pytest.mark.parametrize("content", ["", "short", "|" * 40, "\u00e9" * 40])
+    def test_what_is_no_key_is_refused(self, tmp_path: Path, content: str):
+        create_keys(tmp_path)
+        (tmp_path / "client.public").write_text(content)
+        with pytest.raises(MessengerError, match=r"cannot read the key .*client\.public"):
+            CurveKeys.load(tmp_path, "client")
+
+    def test_keys_of_two_pairs_are_refused(self, tmp_path: Path):
+        create_keys(tmp_path)
+        (tmp_path / "client.public").write_text(CurveKeys.generate().public)
+        with pytest.raises(MessengerError, match="do not belong together"):
+            CurveKeys.load(tmp_path, "client")
+
+    @pytest.mark.parametrize(
+        "address", ["tcp://0.0.0.0:1", "tcp://*:1", "tcp://192.168.0.1:*", "tcp://[::]:1", "tcp://eth0:1"]
+    )
+    def test_beyond_loopback_only_with_keys(self, address: str):
+        with pytest.raises(UnsafeBindError, match=r"without keys.*create_keys"):
+            check_bind(address, None)
+        check_bind(address, CurveKeys.generate())
+
+    @pytest.mark.parametrize(
+        "address", ["tcp://127.0.0.1:*", "tcp://localhost:1", "tcp://127.9.9.9:1", "tcp://[::1]:1", "ipc:///tmp/x"]
+    )
+    def test_loopback_needs_none(self, address: str):
+        check_bind(address, None)
+
+    @pytest.mark.parametrize("address", ["127.0.0.1:1", "udp://127.0.0.1:1", ""])
+    def test_no_address(self, address: str):
+        with pytest.raises(MessengerError, match="expected tcp://host:port"):
+            check_bind(address, None)
+
+
+def test_a_port_in_use_is_named():
+    hub = ZmqHub("tcp://127.0.0.1:*", Settings())
+    try:
+        with pytest.raises(AddressInUseError, match=f"{hub.address}.*in use"):
+            ZmqHub(hub.address, Settings())
+    finally:
+        hub.close()
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:notaport", "tcp://192.0.2.1:5555"])
+def test_an_address_that_cannot_be_had(address: str):
+    keys = CurveKeys.generate()
+    with pytest.raises(MessengerError, match="cannot listen on"):
+        ZmqHub(address, Settings(), keys)
