@@ -1,0 +1,42 @@
+"""`lotan worker`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from lotan.cli.options import number
+
+GIBI = 1 << 30
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Whom it works for, and with what."""
+    parser.add_argument(
+        "--router", required=True, metavar="URL", help="the Router to work for, such as tcp://host:5570"
+    )
+    parser.add_argument(
+        "--keys", type=Path, metavar="DIR", help="CurveZMQ keys, for a Router that has some (default: none)"
+    )
+    parser.add_argument("--name", help="unique among the Router's workers (default: host and process id)")
+    parser.add_argument("--threads", type=number(int, 1), default=1, metavar="N", help="of torch (default: 1)")
+    parser.add_argument(
+        "--memory",
+        type=number(float, 0),
+        default=1.0,
+        metavar="GIB",
+        help="GiB of activations to keep between forward and backward; the rest is computed again (default: 1)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Work until the Router says stop, or Ctrl-C."""
+    import os
+
+    from lotan.worker import serve
+    from messenger.settings import Settings
+
+    name = options.name or f"{os.uname().nodename}-{os.getpid()}"
+    print(f"worker {name} for {options.router}", flush=True)
+    serve(options.router, options.keys, name, options.threads, int(options.memory * GIBI), False, Settings())
+    return 0
