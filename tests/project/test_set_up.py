@@ -10,6 +10,7 @@ import tomllib
 
 import pytest
 
+from lotan.doctor import MEASURED
 from tests.conftest import ROOT
 
 CHECK = "tools/check_prerequisites.sh"
@@ -98,3 +99,8 @@ def test_help_lists_every_target():
 def test_ci_runs_the_command_of_the_readme():
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
     assert "\nmake test " in (ROOT / "README.md").read_text()
+
+
+def test_doctor_knows_the_pinned_versions():
+    pins = dict(re.findall(r"^([\w.-]+)==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert {name: pins[name] for name in MEASURED} == MEASURED
