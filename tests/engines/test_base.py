@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from lotan.engines.base import Engine, Outcome, Pass, run
@@ -64,6 +65,9 @@ class Recorder(Engine):
         self.note(f"pipe {step.stage} {step.mode} {' '.join(values.values())}")
         assert all(handle == name.upper() for name, handle in values.items())
         return {made.name: made.name.upper() for made in step.outputs}
+
+    def read(self, handle: str) -> pd.DataFrame:
+        return pd.DataFrame({"id": [0], "values": [handle]})
 
     def release(self, handle: str) -> None:
         self.note(f"release {handle}")
