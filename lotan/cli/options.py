@@ -101,6 +101,12 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--seed", type=number(int, 0), default=0, metavar="N", help="of weights and dropout (default: 0)"
     )
     group.add_argument(
+        "--router",
+        metavar="URL",
+        help="use the Router that `lotan router` started there, and its workers (default: start a Router and workers)",
+    )
+    group.add_argument("--keys", metavar="DIR", help="CurveZMQ keys for --router (default: none)")
+    group.add_argument(
         "--master",
         metavar="URL",
         help="Spark master, such as local[4] or spark://host:7077 (default: spark-submit's, or local[*])",
