@@ -316,15 +316,19 @@ class Dealer:
         self._link.send(to, frames)
 
 
-_POOL: dict[tuple[int, Endpoint, Settings], list[Dealer]] = {}
+_Key = tuple[int, Endpoint, Settings]
+_POOL: dict[_Key, list[Dealer]] = {}
 
 
 def shared_dealer(endpoint: Endpoint, settings: Settings | None = None) -> Dealer:
     """An idle Dealer of this process for that endpoint; it stays connected for the next task of the same process.
 
-    A Spark Python worker is reused for many tasks; this saves each the connection.
+    A Spark Python worker is reused for many tasks; this saves each the connection. Idle Dealers of other endpoints are
+    closed: their Router has most likely ended with the session that started it.
     """
-    pool = _POOL.setdefault((os.getpid(), endpoint, settings or Settings()), [])
+    key = (os.getpid(), endpoint, settings or Settings())
+    _close_idle(lambda other: other != key)
+    pool = _POOL.setdefault(key, [])
     for dealer in pool:
         if not dealer.busy:
             return dealer
@@ -333,12 +337,18 @@ def shared_dealer(endpoint: Endpoint, settings: Settings | None = None) -> Deale
 
 
 def close_shared_dealers() -> None:
-    """Disconnect the shared Dealers of this process."""
-    for (pid, _, _), pool in _POOL.items():
-        if pid == os.getpid():
-            for dealer in pool:
+    """Disconnect this process's shared Dealers that are idle."""
+    _close_idle(lambda key: True)
+
+
+def _close_idle(which: Callable[[_Key], bool]) -> None:
+    for key in [key for key in _POOL if which(key)]:
+        for dealer in _POOL[key]:
+            if not dealer.busy:
                 dealer.close()
-    _POOL.clear()
+        _POOL[key] = [dealer for dealer in _POOL[key] if dealer.busy]
+        if not _POOL[key] or key[0] != os.getpid():  # those of a parent process are not ours
+            del _POOL[key]
 
 
 def _job_fields(job: PipeJob) -> dict[str, Any]:

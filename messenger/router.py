@@ -22,7 +22,8 @@ from messenger.transport import COORDINATOR, ROUTER, Hub
 
 log = logging.getLogger(__name__)
 
-PROBE_BEATS = 16  # heartbeats between two looks whether Dealers with open work are still connected
+PROBE_BEATS = 16  # heartbeats between two looks whether a Dealer with open work is still connected
+IDLE_PROBE_BEATS = 1024  # the same for Dealers without: what they are sent lies in their queue until their next task
 
 MAY_SEND = {
     DEALER_ROLE: {Kind.CHUNK, Kind.END, Kind.CLOSE, Kind.DATA, Kind.COMMIT, Kind.ERROR},
@@ -249,7 +250,7 @@ class Router:
 
     def _probe(self, dealer: Peer) -> None:
         """A Dealer need not beat: it may wait for its input for hours. Sending shows whether it is still connected."""
-        if dealer.identity in self._streams and self._beats % PROBE_BEATS == 0:
+        if self._beats % (PROBE_BEATS if dealer.identity in self._streams else IDLE_PROBE_BEATS) == 0:
             self._send(dealer.identity, Message(Kind.PONG), droppable=True)
 
     def _no_worker(self, dealer: bytes, stream: Stream) -> None:

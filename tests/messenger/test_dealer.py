@@ -227,9 +227,13 @@ def test_shared_dealers_are_reused_when_idle():
     endpoint = Endpoint("tcp://127.0.0.1:1")
     one = shared_dealer(endpoint)
     assert shared_dealer(Endpoint("tcp://127.0.0.1:1")) is one
-    assert shared_dealer(Endpoint("tcp://127.0.0.1:2")) is not one
     one.busy = True
-    assert shared_dealer(endpoint) is not one
+    two = shared_dealer(endpoint)
+    assert two is not one
+    assert shared_dealer(Endpoint("tcp://127.0.0.1:2")) not in (one, two)
+    assert shared_dealer(endpoint) not in (one, two), "idle Dealers of another endpoint are closed"
+    one.busy = False
+    assert shared_dealer(endpoint) is one
     close_shared_dealers()
     assert shared_dealer(endpoint) is not one
     close_shared_dealers()
