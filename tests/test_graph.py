@@ -236,3 +236,12 @@ def test_a_larger_graph_survives_the_way_through_arrow(spark):
     np.testing.assert_array_equal(again.arrays().features, graph.arrays().features)
     np.testing.assert_array_equal(again.arrays().src, graph.arrays().src)
     np.testing.assert_array_equal(again.arrays().label, graph.arrays().label)
+
+
+@pytest.mark.spark
+@pytest.mark.graphframes
+def test_a_graphframe_of_the_library_is_a_graph(spark):
+    from graphframes import GraphFrame
+
+    frame = GraphFrame(*from_spark(spark).tables())
+    same_arrays(Graph.from_graphframe(frame, weight="w").arrays(), Graph(VERTICES, EDGES, weight="w").arrays())

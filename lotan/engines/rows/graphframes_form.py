@@ -1,0 +1,86 @@
+"""Propagate by GraphFrames' own `aggregateMessages`, for sessions that have its JVM core.
+
+The join form (`lotan.engines.rows.propagate`) is what a plan uses unless this one is asked for. Here the sum is computed at
+once rather than with the pass: GraphFrames builds triplets with two joins, joins the receivers again, and counts the result.
+Nor is the order of a sum fixed, so two runs agree to float32's tolerance, not to the bit.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lotan.errors import ConfigurationError
+
+JVM_CLASS = "org.graphframes.GraphFramePythonAPI"
+ID, VALUE = "id", "value"
+
+
+def has_core(spark: SparkSession) -> bool:
+    """Whether GraphFrames' JVM core is on the session's classpath. Looks, and downloads nothing."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        spark._jvm.Thread.currentThread().getContextClassLoader().loadClass(JVM_CLASS)  # type: ignore[union-attr]
+    except Py4JJavaError:  # ClassNotFoundException
+        return False
+    return True
+
+
+def require_core(spark: SparkSession) -> None:
+    """Raise a ConfigurationError where this form cannot run."""
+    if not has_core(spark):
+        raise ConfigurationError(
+            "propagate by aggregateMessages was asked for, but GraphFrames' JVM core is not on Spark's classpath. Start the "
+            "session with spark.jars.packages=io.graphframes:graphframes-spark4_2.13:<version>, or with spark.jars naming "
+            "its jar; or leave the setting out, for the form that needs only Spark."
+        )
+    if not hasattr(F, "vector_sum"):
+        raise ConfigurationError(
+            "propagate by aggregateMessages needs vector_sum, which this Spark does not have. Use Spark 4.3 or newer; or "
+            "leave the setting out, for the form that runs on any."
+        )
+
+
+def propagate_by_messages(
+    vertices: DataFrame, edges: DataFrame, column: DataFrame, *, weighted: bool, reverse: bool
+) -> DataFrame:
+    """Sum `column` along `edges`.
+
+    Args:
+        vertices: id, of every vertex.
+        edges: src, dst and, where `weighted`, weight.
+        column: id, value (array<float>). Vertices without a row send nothing.
+        weighted: multiply by the edge's weight.
+        reverse: from destinations to sources.
+
+    Returns:
+        id, value, computed already and kept as a local checkpoint, which the caller lets go of
+        (`lotan.engines.rows.placement.Pinned`). Vertices that no message reached have no row.
+
+    Raises:
+        ConfigurationError: the session has no GraphFrames core, or its Spark no `vector_sum`.
+    """
+    require_core(vertices.sparkSession)
+    from graphframes import GraphFrame
+    from graphframes.lib import AggregateMessages
+
+    senders = vertices.select(ID).join(column.select(ID, VALUE), ID, "left")
+    sent = AggregateMessages.dst if reverse else AggregateMessages.src
+    messages = [_message(sent, AggregateMessages.edge, weighted)]
+    target = {"sendToSrc": messages} if reverse else {"sendToDst": messages}
+    total = F.vector_sum(AggregateMessages.msg).alias(VALUE)
+    persisted = GraphFrame(senders, edges).aggregateMessages([total], **target)
+    try:
+        # A copy, cut off from the plan that made it: unpersisting alone would have later steps compute the sum again.
+        return persisted.where(F.col(VALUE).isNotNull()).localCheckpoint(eager=True)
+    finally:
+        persisted.unpersist(blocking=True)
+
+
+def _message(sender: Column, edge: Column, weighted: bool) -> Column:
+    value = sender[VALUE]
+    if not weighted:
+        return value
+    weight = edge["weight"].cast("float")
+    return F.transform(value, lambda number: number * weight)
