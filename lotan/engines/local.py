@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Handle, Outcome, Pass
-from lotan.engines.topology import Edges, edge_sets
+from lotan.engines.topology import Edges, EdgeSets
 from lotan.errors import EngineError, LotanError
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, EdgeBlock, Saved, StageGradients, StageProgram
@@ -44,39 +44,80 @@ class Contributions:
     per_edge: bool
 
 
+class _Loaded:
+    """A graph in memory, and the programs of a plan over it."""
+
+    def __init__(self, arrays: GraphArrays, plan: Plan) -> None:
+        self.sets = EdgeSets(Edges(len(arrays.ids), arrays.src, arrays.dst, arrays.weight))
+        self.keys = torch.from_numpy(arrays.keys)
+        self.static = {column.name: self._column(column.name, arrays) for column in plan.static_columns}
+        self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
+        self.per_edge = plan.source_gradients == "per_edge"
+
+    def _column(self, name: str, arrays: GraphArrays) -> Tensor:
+        match name.split("@"):
+            case ["features" | "label" | "split"]:
+                return torch.from_numpy(getattr(arrays, name))
+            case ["in_degree"]:
+                return self.sets["graph"].in_degree()
+            case ["gcn_scale", "graph" | "self_loops" as edges]:
+                return self.sets[cast(EdgeSet, edges)].gcn_scale()
+        raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
+
+    def block(self, stage: Stage, name: EdgeSet) -> EdgeBlock:
+        """The in-edges of all vertices, with row keys if the stage draws random numbers on edges."""
+        edges = self.sets[name]
+        draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
+        return edges.keyed_block(self.keys.numpy()) if draws else edges.block
+
+
+class _Running:
+    """What a pass gathers beside columns."""
+
+    def __init__(self, steps: Sequence[Step], a_pass: Pass) -> None:
+        self.parameters = a_pass.parameters
+        self.randomness = Randomness(a_pass.seed, a_pass.epoch)
+        # The stages that run backward in this pass keep the autograd graph of their forward run until then.
+        self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
+        self.saved: dict[str, Saved] = {}
+        self.gradients: dict[str, Tensor] = {}
+        self.statistics: np.ndarray | None = None
+
+    def commit(self, gradients: Mapping[str, Tensor]) -> None:
+        """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
+        for name, gradient in gradients.items():
+            earlier = self.gradients.get(name)
+            self.gradients[name] = gradient if earlier is None else earlier + gradient
+
+
 class LocalEngine(Engine):
     """Runs plans in this process."""
 
     name = "local"
 
     def __init__(self) -> None:
-        self._arrays: GraphArrays | None = None
+        self._graph: _Loaded | None = None
+        self._pass: _Running | None = None
+
+    @property
+    def _loaded(self) -> _Loaded:
+        if self._graph is None:
+            raise EngineError("the local engine has no graph: call load first")
+        return self._graph
+
+    @property
+    def _running(self) -> _Running:
+        if self._pass is None:
+            raise EngineError("the local engine is not in a pass: call begin first")
+        return self._pass
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
-        arrays = graph.arrays()
-        self._arrays = arrays
-        self._sets = edge_sets(len(arrays.ids), arrays.src, arrays.dst, arrays.weight)
-        self._keys = torch.from_numpy(arrays.keys)
-        self._static = {column.name: self._static_column(column.name) for column in plan.static_columns}
-        self._programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
-        self._per_edge = plan.source_gradients == "per_edge"
-        self._saved: dict[str, Saved] = {}
-
-    def _static_column(self, name: str) -> Tensor:
-        arrays = cast("GraphArrays", self._arrays)
-        match name.split("@"):
-            case ["features" | "label" | "split"]:
-                return torch.from_numpy(getattr(arrays, name))
-            case ["in_degree"]:
-                return self._sets["graph"].in_degree()
-            case ["gcn_scale", "graph" | "self_loops" as edges]:
-                return self._sets[cast(EdgeSet, edges)].gcn_scale()
-        raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
+        self._graph = _Loaded(graph.arrays(), plan)
 
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
-        return self._static[name]
+        return self._loaded.static[name]
 
     def read(self, handle: Tensor) -> pd.DataFrame:
         """A column with the vertices' ids."""
@@ -84,34 +125,28 @@ class LocalEngine(Engine):
         return pd.DataFrame({"id": cast("GraphArrays", self._arrays).ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
-        """Start a pass; the stages that run backward in it will keep the autograd graphs of their forward run."""
-        backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
-        self._kept_stages = frozenset(backward)
-        self._parameters = a_pass.parameters
-        self._randomness = Randomness(a_pass.seed, a_pass.epoch)
-        self._gradients: dict[str, Tensor] = {}
-        self._statistics: np.ndarray | None = None
+        """Start a pass."""
+        self._pass = _Running(steps, a_pass)
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """The gradients and statistics of the pass."""
-        self._saved.clear()
-        return Outcome(self._gradients, self._statistics, kept)
+        done, self._pass = self._running, None
+        return Outcome(done.gradients, done.statistics, kept)
 
     def abort(self) -> None:
-        """Drop the autograd graphs that wait for their backward."""
-        self._saved.clear()
+        """Drop what the pass has gathered."""
+        self._pass = None
 
     def release(self, handle: Handle) -> None:
         """Nothing: a tensor is freed with its last reference."""
 
     def close(self) -> None:
         """Forget the graph."""
-        self.__dict__.clear()
-        self._arrays = None
+        self._graph = self._pass = None
 
     def propagate(self, step: PropagateStep, column: Tensor) -> Tensor:
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
-        matrix = self._sets[step.edges].matrix(step.weighted, step.reverse)
+        matrix = self._loaded.sets[step.edges].matrix(step.weighted, step.reverse)
         return (matrix @ column.reshape(column.shape[0], -1)).view(column.shape)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
@@ -122,63 +157,60 @@ class LocalEngine(Engine):
         """Sum per source vertex what the stage has not summed yet."""
         if not contributions.per_edge:
             return contributions.rows
-        block = self._sets[contributions.edges].block
+        block = self._loaded.sets[contributions.edges].block
         return reduce_edges(block.by_source(block.rows), contributions.rows)
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage on all vertices at once."""
-        program = self._programs[step.stage]
+        program = self._loaded.programs[step.stage]
         try:
-            return self._run(step, program, values)
+            return self._run(step, program, self._chunk(program.stage, step, values), values)
         except LotanError:
             raise
         except (RuntimeError, ValueError, KeyError) as error:
             raise EngineError(f"stage {step.stage} ({step.mode}) failed: {error}") from error
 
-    def _run(self, step: PipeStep, program: StageProgram, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        chunk = self._chunk(program.stage, step, values)
+    def _run(
+        self, step: PipeStep, program: StageProgram, chunk: Chunk, values: Mapping[str, Handle]
+    ) -> Mapping[str, Handle]:
+        running = self._running
+        parameters, randomness = running.parameters, running.randomness
         match step.mode:
             case "forward":
-                keep = step.stage in self._kept_stages
-                rows, saved = program.forward(chunk, self._parameters, self._randomness, keep)
+                rows, saved = program.forward(chunk, parameters, randomness, step.stage in running.keeping)
                 if saved is not None:
-                    self._saved[step.stage] = saved
+                    running.saved[step.stage] = saved
                 return _named(step, list(rows.values()))
             case "backward":
-                sums = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
-                saved = self._saved.pop(step.stage, None)
-                return self._commit(step, program.backward(chunk, self._parameters, self._randomness, sums, saved))
+                given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+                saved = running.saved.pop(step.stage, None)
+                return self._commit(step, program, program.backward(chunk, parameters, randomness, given, saved))
             case "turn":
-                self._statistics, gradients = program.turn(chunk, self._parameters, self._randomness)
-                return self._commit(step, gradients)
+                running.statistics, found = program.turn(chunk, parameters, randomness)
+                return self._commit(step, program, found)
             case "evaluate":
-                self._statistics = program.evaluate(chunk, self._parameters)
+                running.statistics = program.evaluate(chunk, parameters)
                 return {}
-        return _named(step, list(program.predict(chunk, self._parameters).values()))
+        return _named(step, list(program.predict(chunk, parameters).values()))
 
     def _chunk(self, stage: Stage, step: PipeStep, values: Mapping[str, Handle]) -> Chunk:
-        collections: dict[EdgeSet, Collection] = {values[name].edges: values[name] for name in step.collections}
+        """All vertices as one chunk."""
+        collected = {values[name].edges: values[name].columns for name in step.collections}
         rows = {}
         for value in stage.inputs:
-            held = collections[value.edges].columns if value.edges in collections and value.role == "source" else values
-            rows[value.value] = held[value.column].view(-1, *value.shape)
-        edges = {name: self._block(stage, self._sets[name], name) for name in stage.edge_sets}
-        return Chunk(self._keys, rows, edges, values.get("label"), values.get("split"))
+            columns = values if value.role == "vertex" else collected[value.edges]
+            rows[value.value] = columns[value.column].view(-1, *value.shape)
+        edges = {name: self._loaded.block(stage, name) for name in stage.edge_sets}
+        return Chunk(self._loaded.keys, rows, edges, values.get("label"), values.get("split"))
 
-    def _block(self, stage: Stage, edges: Edges, name: EdgeSet) -> EdgeBlock:
-        draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
-        return edges.keyed_block(self._keys.numpy()) if draws else edges.block
-
-    def _commit(self, step: PipeStep, found: StageGradients) -> Mapping[str, Handle]:
-        """Add a stage's parameter gradients to the pass; a parameter used in several stages has the sum of all."""
-        for name, gradient in found.parameters.items():
-            earlier = self._gradients.get(name)
-            self._gradients[name] = gradient if earlier is None else earlier + gradient
-        inputs = {i.value: i for i in self._programs[step.stage].stage.inputs}
+    def _commit(self, step: PipeStep, program: StageProgram, found: StageGradients) -> Mapping[str, Handle]:
+        """Add up the gradients of parameters, and name those of inputs."""
+        self._running.commit(found.parameters)
+        edges = {i.value: i.edges for i in program.stage.inputs}
         named = _named(step, list(found.inputs.values()))
-        for (name, rows), value in zip(named.items(), found.inputs, strict=True):
+        for name, value in zip(list(named), found.inputs, strict=True):
             if name in step.contributions:
-                named[name] = Contributions(rows, cast(EdgeSet, inputs[value].edges), self._per_edge)
+                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._loaded.per_edge)
         return named
 
 

@@ -20,7 +20,7 @@ Positions = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Edges:
-    """Edges among all vertices of a graph, sorted by destination, then source."""
+    """Edges among all vertices of a graph, sorted by destination, then source, then weight."""
 
     vertices: int
     src: Positions  # int64 [edges]
@@ -66,7 +66,7 @@ class Edges:
         return plain, sparse_rows(indptr, positions, self.vertices, torch.from_numpy(self.weight[order]))
 
     def with_self_loops(self) -> Edges:
-        """Every self-loop replaced by exactly one per vertex: of the last one's weight, or 1 where there was none."""
+        """Every self-loop replaced by exactly one per vertex: of the last (heaviest) one's weight, or 1 if none."""
         loops = self.src == self.dst
         everyone = np.arange(self.vertices)
         src, dst = np.append(self.src[~loops], everyone), np.append(self.dst[~loops], everyone)
@@ -88,13 +88,7 @@ class Edges:
         return degree.double().pow_(-0.5).nan_to_num_(nan=0.0, posinf=0.0).float()
 
 
-def edge_sets(vertices: int, src: Positions, dst: Positions, weight: NDArray[np.float32] | None) -> LazyEdgeSets:
-    """The edge sets of a graph, from edges in any order."""
-    order = np.lexsort((src, dst))
-    return LazyEdgeSets(Edges(vertices, src[order], dst[order], None if weight is None else weight[order]))
-
-
-class LazyEdgeSets:
+class EdgeSets:
     """A graph's edge sets by name; that with self-loops is made when it is first asked for."""
 
     def __init__(self, graph: Edges) -> None:
