@@ -76,7 +76,7 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
         return
     outputs, contributions = [], []
     for value in stage.inputs:
-        if value.column in CONSTANTS:
+        if value.column in CONSTANTS or not value.dtype.startswith("float"):
             continue
         column = Column(_gradient_name(value, stage), value.shape)
         outputs.append(column)

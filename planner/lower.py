@@ -68,7 +68,7 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     if fuse:
         assignment = fuse_apply(assignment, order, consumers(root))
     last = assignment.get(root, max(assignment.values(), default=-1) + 1)
-    cut = _Cut(_names(order), assignment, static_values(order))
+    cut = _Cut(_names(order), assignment, repeated_values(order))
     for index in sorted({*assignment.values(), last}):
         cut.drafts[index] = _draft(index, root if index == last else None, cut)
     numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
@@ -83,29 +83,36 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
 def _piped(order: list[Node], root: Node) -> list[Node]:
     """The operators of the DL Engine that yield vertex rows of their own.
 
-    What follows from static columns alone is computed again in each stage that reads it: it has no gradient, and its
-    inputs are at every worker. It gets a stage only where a graph operator or the loss reads it.
+    What `repeated_values` names is computed again in each stage that reads it. It gets a stage only where a graph
+    operator or the loss reads it.
     """
     read_as_column = {node.x for node in order if isinstance(node, GRAPH_OPERATORS)} | {root}
-    static = static_values(order)
+    repeated = repeated_values(order)
     return [
         node
         for node in order
         if node.output.rows == "vertex"
         and not isinstance(node, (StaticColumn, *GRAPH_OPERATORS))
-        and (node not in static or node in read_as_column)
+        and (node not in repeated or node in read_as_column)
     ]
 
 
-def static_values(order: list[Node]) -> set[Node]:
-    """Vertex values computed from static columns and constants alone: no parameter, random number or neighbour."""
-    static: set[Node] = set()
+def repeated_values(order: list[Node]) -> set[Node]:
+    """Vertex values without a gradient that are cheaper to compute again than to pass on as a column.
+
+    That is what follows from static columns and constants alone, whose inputs are at every worker, and what is not made
+    of floats, such as the positions of greatest numbers: columns hold float32.
+    """
+    repeated: set[Node] = set()
     for node in order:
-        if isinstance(node, StaticColumn) or (
-            isinstance(node, Apply) and node.children and static.issuperset(node.children)
-        ):
-            static.add(node)
-    return static
+        if isinstance(node, StaticColumn) or (isinstance(node, Apply) and _is_repeated(node, repeated)):
+            repeated.add(node)
+    return repeated
+
+
+def _is_repeated(node: Apply, repeated: set[Node]) -> bool:
+    whole = node.output.rows == "vertex" and not node.output.dtype.startswith("float")
+    return whole or (bool(node.children) and repeated.issuperset(node.children))
 
 
 @dataclass
@@ -123,7 +130,7 @@ class _Draft:
 class _Cut:
     names: Mapping[Node, str]  # of every node, in topological order
     assignment: Mapping[Node, int]
-    static: set[Node]
+    repeated: set[Node]
     drafts: dict[int, _Draft] = field(default_factory=dict)
 
 
@@ -170,7 +177,7 @@ def _is_column(node: Node, index: int, cut: _Cut) -> bool:
     """Whether the stage reads this vertex value as a column, made outside of it."""
     if node.output.rows != "vertex" or isinstance(node, Collect):
         return False
-    if node in cut.static and not isinstance(node, StaticColumn):
+    if node in cut.repeated and not isinstance(node, StaticColumn):
         return False
     return cut.assignment.get(node) != index
 

@@ -117,6 +117,17 @@ def test_edge_values_are_computed_again_in_every_stage_that_reads_them():
     assert holding[:2] == ["train.0", "train.1"]
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_position_never_becomes_a_column(options):
+    writer = SpecWriter()
+    x = writer.linear(FEATURES, "w", 8, 3)
+    index = writer.call("aten.argmax.default", x, 1, True, type=ValueType("vertex", (1,), "int64"))
+    best = writer.vertex("gather.default", x, 1, index, width=1)
+    plan = planned(writer.spec(writer.vertex("add.Tensor", x, best, width=3)), options=OPTIONS[options]).plan
+    assert all(value.dtype == "float32" for stage in plan.stages for value in stage.inputs)
+    assert not any(output.value.startswith("argmax") for stage in plan.stages for output in stage.outputs)
+
+
 def test_collections_bring_each_column_once():
     plan = planned(attention()).plan
     (collect,) = [step for step in plan.train if isinstance(step, CollectStep)]
