@@ -49,6 +49,7 @@ class _Loaded:
 
     def __init__(self, arrays: GraphArrays, plan: Plan) -> None:
         self.sets = EdgeSets(Edges(len(arrays.ids), arrays.src, arrays.dst, arrays.weight))
+        self.ids = arrays.ids
         self.keys = torch.from_numpy(arrays.keys)
         self.static = {column.name: self._column(column.name, arrays) for column in plan.static_columns}
         self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
@@ -121,8 +122,8 @@ class LocalEngine(Engine):
 
     def read(self, handle: Tensor) -> pd.DataFrame:
         """A column with the vertices' ids."""
-        rows = handle.reshape(handle.shape[0], -1).numpy()
-        return pd.DataFrame({"id": cast("GraphArrays", self._arrays).ids, "values": list(rows)})
+        rows = handle.reshape(handle.shape[0], -1).numpy()  # [vertices, width]
+        return pd.DataFrame({"id": self._loaded.ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Start a pass."""

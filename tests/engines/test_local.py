@@ -176,6 +176,9 @@ def test_evaluation_and_prediction_without_dropout() -> None:
         assert found[split]["accuracy"] == pytest.approx((logits[rows].argmax(1) == label[rows]).float().mean().item())
     outcome = run(setup.engine, plan, plan.predict, a_pass, keep=("output",))
     torch.testing.assert_close(outcome.columns["output"], logits, rtol=1e-5, atol=1e-6)
+    frame = setup.engine.read(outcome.columns["output"])
+    assert frame["id"].tolist() == list(range(ROWS))
+    assert np.allclose(np.stack(frame["values"]), logits, atol=1e-5)
 
 
 def test_ids_in_any_order_draw_the_same_numbers() -> None:
