@@ -12,10 +12,10 @@ from typing import Literal
 from planner.build import build
 from planner.differentiate import differentiate, mark_gradients
 from planner.errors import PlanError
-from planner.lower import OUTPUT, Forward, insert_collects, lower, makes, static_columns
+from planner.lower import OUTPUT, Forward, insert_collects, lower, static_columns
 from planner.nodes import Node
 from planner.optimizer import Rewritten, optimize
-from planner.physical import Column, PipeStep, Plan, Step
+from planner.physical import Column, PipeStep, Plan, Step, makes
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply

@@ -17,7 +17,7 @@ from planner.nodes import Node, topological
 from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep, Stage, Step
 from planner.printer import WIDTH, aligned, cut, engine, has_line, label, row_inputs, tree
 from planner.rules import FORWARD_RULES, GENERAL_PLAN_WITHOUT, RULES
-from planner.spec import Call, references
+from planner.spec import Call
 
 Format = Literal["text", "json"]
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
@@ -158,7 +158,7 @@ def _yielded(step: PipeStep) -> str:
 def call_label(call: Call) -> str:
     """`name = operator(inputs)` of one call of a stage."""
     operator = call.op.removeprefix("aten.").removeprefix("lotan.").removesuffix(".default")
-    inputs = [ref.name for ref in references((*call.arguments, *(value for _, value in call.keywords)))]
+    inputs = [ref.name for ref in call.references]
     return f"{call.output} = {operator}({', '.join(inputs)})"
 
 

@@ -27,7 +27,18 @@ from planner.nodes import (
     topological,
     transform,
 )
-from planner.physical import CollectStep, Column, PipeStep, PropagateStep, Stage, StageInput, StageOutput, Step
+from planner.physical import (
+    CollectStep,
+    Column,
+    PipeStep,
+    PropagateStep,
+    Stage,
+    StageInput,
+    StageOutput,
+    Step,
+    makes,
+    reads,
+)
 from planner.rules.fuse_apply import fuse_apply
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref
 
@@ -263,10 +274,10 @@ def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: i
     made = {node.name for node in order if isinstance(node, StaticColumn)} | {"label", "split"}
     steps: list[Step] = []
     while waiting:
-        ready = next(step for step in waiting if reads(step) <= made)
+        ready = next(step for step in waiting if made.issuperset(reads(step)))
         waiting.remove(ready)
         steps.append(ready)
-        made |= makes(ready)
+        made.update(makes(ready))
     return tuple(steps)
 
 
@@ -293,29 +304,6 @@ def _pipe(stage: Stage, collects: list[Step], mode: str) -> PipeStep:
         return PipeStep(stage.name, "turn", (*inputs, "label", "split"), collections, (), ())
     outputs = tuple(Column(output.column, output.shape) for output in stage.outputs)
     return PipeStep(stage.name, "forward", inputs, collections, (), outputs)
-
-
-def reads(step: Step) -> set[str]:
-    """Names of the columns and collections a step reads."""
-    match step:
-        case PipeStep():
-            gradients = {column for gradient in step.gradients for column in gradient.columns}
-            return {*step.inputs, *step.collections, *gradients}
-        case PropagateStep():
-            return {step.input}
-        case CollectStep():
-            return set(step.columns)
-    return {step.contributions}
-
-
-def makes(step: Step) -> set[str]:
-    """Names of the columns and collections a step makes."""
-    match step:
-        case PipeStep():
-            return {column.name for column in step.outputs}
-        case CollectStep():
-            return {step.output}
-    return {step.output.name}
 
 
 def static_columns(root: Node) -> tuple[Column, ...]:

@@ -141,6 +141,29 @@ class GatherStep:
 Step = PipeStep | PropagateStep | CollectStep | GatherStep
 
 
+def reads(step: Step) -> tuple[str, ...]:
+    """Names of the columns and collections a step reads, each once."""
+    match step:
+        case PropagateStep():
+            return (step.input,)
+        case CollectStep():
+            return step.columns
+        case GatherStep():
+            return (step.contributions,)
+    gradients = [name for gradient in step.gradients for name in gradient.columns]
+    return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
+
+
+def makes(step: Step) -> tuple[str, ...]:
+    """Names of the columns or the collection a step makes."""
+    match step:
+        case CollectStep():
+            return (step.output,)
+        case PipeStep():
+            return tuple(column.name for column in step.outputs)
+    return (step.output.name,)
+
+
 @dataclass(frozen=True)
 class Plan:
     """All that an engine needs to train, evaluate and predict."""

@@ -45,15 +45,6 @@ class RowCount:
     """An argument that is the number of rows of the call's own output: never a fixed number."""
 
 
-def references(arguments: tuple[Argument, ...]) -> Iterator[Ref]:
-    """The references in the arguments of a call, lists included."""
-    for argument in arguments:
-        if isinstance(argument, Ref):
-            yield argument
-        elif isinstance(argument, tuple):
-            yield from references(argument)
-
-
 Argument = Ref | RowCount | int | float | bool | str | None | tuple["Argument", ...]
 
 
@@ -75,6 +66,14 @@ class ValueType:
         return width
 
 
+def _references(arguments: tuple[Argument, ...]) -> Iterator[Ref]:
+    for argument in arguments:
+        if isinstance(argument, Ref):
+            yield argument
+        elif isinstance(argument, tuple):
+            yield from _references(argument)
+
+
 @dataclass(frozen=True)
 class Call:
     """One operator: `output = op(*arguments, **keywords)`."""
@@ -86,6 +85,11 @@ class Call:
     keywords: tuple[tuple[str, Argument], ...] = ()
     layer: str = ""  # qualified name of the module it came from, for explain and errors
     where: str = ""  # "file.py:12" of the user's line
+
+    @property
+    def references(self) -> tuple[Ref, ...]:
+        """The values a call reads, in order, each as often as it is read."""
+        return tuple(_references((*self.arguments, *(value for _, value in self.keywords))))
 
 
 @dataclass(frozen=True)

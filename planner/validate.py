@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from planner.errors import PlanError
-from planner.lower import makes, reads
-from planner.physical import Plan, Stage, Step
-from planner.spec import references
+from planner.physical import Plan, Stage, Step, makes, reads
 
 
 def validate(plan: Plan) -> None:
@@ -27,20 +25,17 @@ def validate(plan: Plan) -> None:
 def _check_steps(steps: tuple[Step, ...], static: set[str]) -> None:
     made = set(static)
     for step in steps:
-        if missing := reads(step) - made:
+        if missing := set(reads(step)) - made:
             raise PlanError(f"step {step} reads {sorted(missing)}, which nothing before it makes")
-        if again := makes(step) & made:
+        if again := set(makes(step)) & made:
             raise PlanError(f"step {step} makes {sorted(again)} a second time")
-        made |= makes(step)
+        made.update(makes(step))
 
 
 def _check_stage(stage: Stage) -> None:
     known = {value.value for value in stage.inputs} | {parameter.name for parameter in stage.parameters}
     for call in stage.calls:
-        if (
-            unknown := {ref.name for ref in references((*call.arguments, *(value for _, value in call.keywords)))}
-            - known
-        ):
+        if unknown := {ref.name for ref in call.references} - known:
             raise PlanError(f"{call.op} in stage {stage.name} reads {sorted(unknown)}, which nothing before it makes")
         known.add(call.output)
     if unknown := {output.value for output in stage.outputs} - known:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,29 +166,6 @@ class _Walk:
         for name in names:
             if name in self.held:
                 self.engine.release(self.held.pop(name))
-
-
-def reads(step: Step) -> tuple[str, ...]:
-    """Names of the columns and collections a step reads, each once."""
-    match step:
-        case PropagateStep():
-            return (step.input,)
-        case CollectStep():
-            return step.columns
-        case GatherStep():
-            return (step.contributions,)
-    gradients = [name for gradient in step.gradients for name in gradient.columns]
-    return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
-
-
-def makes(step: Step) -> tuple[str, ...]:
-    """Names of the columns or the collection a step makes."""
-    match step:
-        case CollectStep():
-            return (step.output,)
-        case PipeStep():
-            return tuple(column.name for column in step.outputs)
-    return (step.output.name,)
 
 
 def last_uses(steps: Sequence[Step], keep: Sequence[str]) -> list[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from lotan.randomness import Randomness
 from lotan.stages.chunk import Chunk, Saved, StageGradients
 from lotan.stages.operators import Frame, compile_call
 from planner.physical import Stage, StageInput
-from planner.spec import Argument, Call, LossSpec, Ref
+from planner.spec import Call, LossSpec
 
 Parameters = Mapping[str, Tensor]
 
@@ -146,19 +146,9 @@ class StageProgram:
         return chunk.label, chunk.split, self.stage.loss
 
 
-def _references(arguments: tuple[Argument, ...]) -> set[str]:
-    names: set[str] = set()
-    for argument in arguments:
-        if isinstance(argument, Ref):
-            names.add(argument.name)
-        elif isinstance(argument, tuple):
-            names |= _references(argument)
-    return names
-
-
 def reads(call: Call) -> set[str]:
     """Names of the values a call reads."""
-    return _references(call.arguments) | _references(tuple(value for _, value in call.keywords))
+    return {ref.name for ref in call.references}
 
 
 def _last_reads(stage: Stage) -> list[tuple[str, ...]]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from planner.physical import GatherStep, PipeStep, PropagateStep, Stage, Step
-from planner.spec import references
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
@@ -56,7 +55,7 @@ def _sources(stage: Stage) -> dict[str, frozenset[str]]:
     sources = {value.value: frozenset({value.value}) for value in stage.inputs}
     sources |= {parameter.name: frozenset({parameter.name}) for parameter in stage.parameters}
     for call in stage.calls:
-        below = [sources[ref.name] for ref in references((*call.arguments, *(value for _, value in call.keywords)))]
+        below = [sources[ref.name] for ref in call.references]
         sources[call.output] = frozenset().union(*below)
     return sources
 
