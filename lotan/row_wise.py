@@ -15,10 +15,13 @@ from typing import Any
 
 import torch
 
-from planner.spec import Argument, Call, Ref, ValueType
+from planner.spec import Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
 """Types of values by name."""
+
+Arguments = tuple[Argument, ...]
+Keywords = tuple[tuple[str, Argument], ...]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -108,28 +111,32 @@ INSTEAD = {
 """What to write instead of an operator that is not in the table, by the start of its name."""
 
 
-def why_not_row_wise(call: Call, types: Types) -> str | None:
+def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: Types) -> str | None:
     """Why a call of an aten operator may not stand in a Spec or stage; None if it may.
 
     Args:
-        call: the call; its own type need not be right.
-        types: of all values its arguments name.
+        op: name of the operator.
+        arguments: as in `planner.spec.Call`.
+        keywords: as in `planner.spec.Call`.
+        types: of all values that the arguments name.
     """
-    if call.op not in ALLOWED:
-        return f"{short_name(call.op)} is not among the operators that keep rows apart; {_instead(call.op)}"
-    arguments = bound_arguments(call)
-    if not any(_is_rows(value, types) for value in arguments.values()):
-        return None
-    reason = _CHECKS.get(call.op, _no_objection)(call, arguments, types)
-    return None if reason is None else f"{short_name(call.op)} {reason}"
+    if op not in ALLOWED:
+        return f"{short_name(op)} is not among the operators that keep rows apart; {_instead(op)}"
+    bound = bound_arguments(op, arguments, keywords)
+    if any(_is_rows(value, types) for value in bound.values()):
+        reason = _CHECKS.get(op, _no_objection)(op, bound, types)
+        return None if reason is None else f"{short_name(op)} {reason}"
+    if op == "aten.dropout.default":
+        return "dropout on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
+    return None
 
 
-def bound_arguments(call: Call) -> dict[str, Any]:
+def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[str, Any]:
     """The arguments of a call by their names in PyTorch's schema, defaults included."""
-    schema = overload(call.op)._schema
+    schema = overload(op)._schema
     values = {argument.name: argument.default_value for argument in schema.arguments}
-    values.update(zip((argument.name for argument in schema.arguments), call.arguments, strict=False))
-    values.update(call.keywords)
+    values.update(zip((argument.name for argument in schema.arguments), arguments, strict=False))
+    values.update(keywords)
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
 
 
@@ -174,36 +181,34 @@ def _rank(argument: Any, types: Types) -> int:
     return len(value.shape) + (value.rows != "none")
 
 
-def _no_objection(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _no_objection(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     return None
 
 
-def _check_along(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_along(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     subject = next(
         value for value in arguments.values() if isinstance(value, Ref | tuple) and _is_rows((value,), types)
     )
-    rank = _rank(subject, types) + (call.op in _GROWING)
-    dims = arguments.get(ALONG[call.op])
+    rank = _rank(subject, types) + (op in _GROWING)
+    dims = arguments.get(ALONG[op])
     if dims is None or dims == ():
         return "without a dimension runs over all rows; pass dim=-1 to stay within a row"
     dims = dims if isinstance(dims, tuple) else (dims,)
-    if call.op == "aten.permute.default":
+    if op == "aten.permute.default":
         return None if dims[0] % rank == 0 else "moves the rows out of the first dimension"
     if any(dim % rank == 0 for dim in dims):
         return "along dimension 0 mixes rows; use another dimension, such as dim=-1"
     return None
 
 
-def _check_transpose(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_transpose(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     rank = _rank(arguments["self"], types)
     given = [value for name, value in arguments.items() if name in ("dim0", "dim1", "axis0", "axis1")]
-    touched = (
-        [dim % rank for dim in given] if given else ([0] if rank == 2 or call.op == "aten.numpy_T.default" else [])
-    )
+    touched = [dim % rank for dim in given] if given else ([0] if rank == 2 or op == "aten.numpy_T.default" else [])
     return "moves the rows out of the first dimension; transpose the parameter instead" if 0 in touched else None
 
 
-def _check_product(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_product(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     left, right = list(arguments.values())[:2]
     both = _is_rows(left, types) and _is_rows(right, types)
     if _is_rows(left, types) and _rank(left, types) < 2:
@@ -215,18 +220,18 @@ def _check_product(call: Call, arguments: dict[str, Any], types: Types) -> str |
     return None
 
 
-def _check_linear(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_linear(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     first, *others = arguments.values()
     if any(_is_rows(other, types) for other in others):
         return "takes rows as its input only; weight and bias must be parameters"
     return "of a single number per row sums over rows; unsqueeze(-1) it first" if _rank(first, types) < 2 else None
 
 
-def _check_addmm(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_addmm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     return "with rows on the right mixes them" if _is_rows(arguments["mat2"], types) else None
 
 
-def _check_pair(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_pair(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     """Check bilinear and the recurrent cells: two row inputs, then parameters."""
     first, second, *others = arguments.values()
     if any(_is_rows(other, types) for other in others) or _rank(first, types) < 2 or _rank(second, types) < 2:
@@ -234,7 +239,7 @@ def _check_pair(call: Call, arguments: dict[str, Any], types: Types) -> str | No
     return None if _is_rows(first, types) and _is_rows(second, types) else "takes rows as both of its inputs"
 
 
-def _check_norm(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_norm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     first = next(iter(arguments.values()))
     rank = _rank(first, types)
     shape = arguments.get("normalized_shape")
@@ -243,13 +248,13 @@ def _check_norm(call: Call, arguments: dict[str, Any], types: Types) -> str | No
     return None
 
 
-def _check_prelu(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_prelu(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     # With a weight per channel the channel is dimension 1; of a single number per row it would be the row.
     weight_is_rows = _is_rows(arguments["weight"], types)
     return "takes a parameter as its weight" if weight_is_rows or _rank(arguments["self"], types) < 2 else None
 
 
-def _check_einsum(call: Call, arguments: dict[str, Any], types: Types) -> str | None:
+def _check_einsum(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     equation, operands = arguments["equation"].replace(" ", ""), arguments["tensors"]
     if "->" not in equation or "." in equation:
         return "needs an equation with '->' and without '...'"
@@ -268,7 +273,7 @@ def _check_einsum(call: Call, arguments: dict[str, Any], types: Types) -> str | 
     )
 
 
-_CHECKS: dict[str, Callable[[Call, dict[str, Any], Types], str | None]] = {
+_CHECKS: dict[str, Callable[[str, dict[str, Any], Types], str | None]] = {
     **dict.fromkeys(ALONG, _check_along),
     **dict.fromkeys(TRANSPOSES, _check_transpose),
     **dict.fromkeys(_names("matmul.default mm.default bmm.default mv.default"), _check_product),

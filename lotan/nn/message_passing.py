@@ -54,7 +54,8 @@ class MessagePassing(torch.nn.Module):
         kind = "sum" if aggr == "add" else aggr
         if kind not in AGGREGATES:
             raise ConfigurationError(
-                f"{type(self).__name__} got aggr={aggr!r}; expected sum (or add), mean, max or min, or an `aggregate` method of your own"
+                f"{type(self).__name__} got aggr={aggr!r}; expected sum (or add), mean, max or min; for another, write an "
+                "`aggregate` of your own"
             )
         self.aggr = aggr
         self._kind = kind

@@ -58,7 +58,7 @@ class LayerNorm(torch.nn.Module):
 
 
 def swish(x: Tensor) -> Tensor:
-    """x * sigmoid(x)"""
+    """Return x * sigmoid(x)."""
     return x * x.sigmoid()
 
 

@@ -2,8 +2,8 @@
 
     x'_i = W_1 * (aggregate over in-edges (j, i) of x_j) + b + W_2 x_i
 
-in_channels to out_channels. With `project`, x_j becomes ReLU(W_3 x_j + c) first (the paper's equation 3); with `normalize`, x'_i is
-scaled to length 1.
+in_channels to out_channels. With `project`, x_j becomes ReLU(W_3 x_j + c) first (the paper's equation 3); with `normalize`, x'_i
+is scaled to length 1.
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 import pytest
 import torch
@@ -20,7 +21,9 @@ WIDTH = 6
 RELATIVE = 1e-5
 
 
-def assert_parity(make: Callable[[], torch.nn.Module], make_pyg: Callable[[], torch.nn.Module], weighted: bool = False) -> None:
+def assert_parity(
+    make: Callable[[], torch.nn.Module], make_pyg: Callable[[], torch.nn.Module], weighted: bool = False
+) -> None:
     """The same seed draws the same parameters under the same names; outputs and gradients are equal; so is what is printed."""
     torch.manual_seed(7)
     ours = make()
@@ -54,7 +57,7 @@ def gradcheck(layer: torch.nn.Module, width: int = WIDTH) -> None:
     assert torch.autograd.gradcheck(lambda x, *_: layer(x, graph), (x, *parameters))
 
 
-def refuses(error: type[Exception], *words: str):  # noqa: ANN201  (pytest's own type)
+def refuses(error: type[Exception], *words: str) -> AbstractContextManager[object]:
     """A context in which `error` is raised, its message holding all words."""
     return pytest.raises(error, match="".join(f"(?=.*{word})" for word in words))
 

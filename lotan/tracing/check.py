@@ -88,6 +88,7 @@ def run_calls(
     """Run a Spec on a graph that fits.
 
     Args:
+        spec: the traced model.
         parameters: by name.
         features: [num_vertices, width].
         edge_index: int64 [2, num_edges].

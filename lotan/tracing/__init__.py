@@ -1,0 +1,71 @@
+"""Tracing: a model as torch modules to a `planner.spec.Spec`.
+
+`recording` runs the model once on fake tensors (shapes without data), whose numbers of vertices and edges are symbols, and
+torch.fx writes down every operator before autograd or decompositions take it apart. `transcript` turns that into calls in one
+canonical form (`forms`) and refuses what mixes rows (`lotan.row_wise`); `check` compares the calls with the model itself on a
+small graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from lotan.errors import ModelError
+from lotan.tracing.check import check_trace
+from lotan.tracing.recording import record
+from lotan.tracing.transcript import Transcript
+from planner.spec import ParameterSpec, Spec
+
+__all__ = ["trace"]
+
+
+def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
+    """Write a model down as a Spec.
+
+    Args:
+        model: its `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers, and returns
+            [num_vertices, outputs]. Its training flags are as before afterwards.
+        width: of the features.
+        training: whether it is traced as in training (dropout is there) or evaluation.
+
+    Raises:
+        ModelError: the model cannot be traced, mixes rows, or uses what is not supported; names the layer, the line, and
+            what to write instead.
+    """
+    _require_float32(model)
+    parameters = {**dict(model.named_parameters()), **dict(model.named_buffers())}  # a shared one appears once
+    specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
+    with _mode(model, training):
+        recording = record(model, parameters, width)
+        spec = Transcript(width, specs, recording).spec()
+        check_trace(model, parameters, spec)
+    return spec
+
+
+def _parameter_spec(name: str, value: Tensor) -> ParameterSpec:
+    return ParameterSpec(name, tuple(value.shape), value.requires_grad, str(value.dtype).removeprefix("torch."))
+
+
+def _require_float32(model: torch.nn.Module) -> None:
+    for name, parameter in model.named_parameters():
+        if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+            raise ModelError(
+                f"parameter {name!r} has no shape yet (lazy initialisation); give its layer the width of its input"
+            )
+        if parameter.dtype != torch.float32:
+            raise ModelError(f"parameter {name!r} is {parameter.dtype}; expected torch.float32: call model.float()")
+
+
+@contextmanager
+def _mode(model: torch.nn.Module, training: bool) -> Iterator[None]:
+    flags = [(module, module.training) for module in model.modules()]
+    model.train(training)
+    try:
+        yield
+    finally:
+        for module, flag in flags:
+            module.training = flag

@@ -1,0 +1,115 @@
+"""The one form that the Planner meets of operators with several spellings.
+
+Every reshaping is aten.reshape with its full shape; squeeze names its dimensions; a conversion names its dtype; split and unbind
+are slices and selections; an operator that writes to its input becomes the one that does not; what does nothing is left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch.fx import Node
+
+_RESHAPES = (
+    "view.default",
+    "reshape.default",
+    "_unsafe_view.default",
+    "flatten.using_ints",
+    "unflatten.int",
+    "view_as.default",
+    "reshape_as.default",
+)
+_EXPANSIONS = ("expand.default", "expand_as.default")
+_CONVERSIONS = ("to.dtype", "type_as.default", "_to_copy.default")
+_SIZE_POSITION = {
+    "zeros.default": 0,
+    "ones.default": 0,
+    "full.default": 0,
+    "new_zeros.default": 1,
+    "new_ones.default": 1,
+    "new_full.default": 1,
+}
+_IDENTITIES = ("contiguous.default", "clone.default", "alias.default", "lift_fresh_copy.default")
+_DROPPED_KEYWORDS = ("layout", "device", "pin_memory", "memory_format", "non_blocking", "copy")
+_TO_THE_END = 2**63 - 1
+
+PARTS = ("unbind.int", "split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default")
+"""Operators that take a value apart."""
+
+EXTREMES = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
+"""Operators that return the greatest or least number along a dimension, and its position."""
+
+
+class FullSize:
+    """Stands for the full shape of a node's own value, its number of rows included, among its arguments."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """A call whose arguments are still nodes of torch.fx."""
+
+    op: str
+    arguments: tuple[Any, ...]
+    keywords: tuple[tuple[str, Any], ...] = ()
+
+
+def canonical_form(node: Node, name: str) -> Form:
+    """The call that a node stands for.
+
+    Args:
+        node: calls an aten operator with one result.
+        name: of the operator, such as "view.default"; for one that writes to its input, that of the one that does not.
+    """
+    x = node.args[0] if node.args else None
+    if name in _RESHAPES:
+        return Form("aten.reshape.default", (x, FullSize()))
+    if name in _EXPANSIONS:
+        return Form("aten.expand.default", (x, FullSize()))
+    if name == "squeeze.default":
+        return Form("aten.squeeze.dims", (x, _single(x)))
+    if name in _CONVERSIONS:
+        return Form("aten.to.dtype", (x, node.meta["val"].dtype))
+    arguments = list(node.args)
+    if name in _SIZE_POSITION:
+        arguments[_SIZE_POSITION[name]] = FullSize()
+    keywords = [(key, value) for key, value in node.kwargs.items() if key not in _DROPPED_KEYWORDS]
+    return Form(f"aten.{name}", tuple(arguments), tuple((key, value) for key, value in keywords if value is not None))
+
+
+def part_form(node: Node, source: Node, item: int) -> Form:
+    """The call for one part (`node`) of what `source` takes apart."""
+    name = str(source.target).removeprefix("aten.")
+    position = 1 if name == "unbind.int" else 2
+    dim: Any = source.kwargs.get("dim", source.args[position] if len(source.args) > position else 0)
+    if name == "unbind.int":
+        return Form("aten.select.int", (source.args[0], dim, item))
+    start = sum(part.shape[dim] for part in source.meta["val"][:item])
+    return Form("aten.slice.Tensor", (source.args[0], dim, start, start + node.meta["val"].shape[dim]))
+
+
+def extreme_arguments(source: Node) -> tuple[Any, Any, bool]:
+    """Input, dimension and keepdim of a node that calls one of `EXTREMES`."""
+    x, dim, keepdim = (*source.args, None, False)[:3] if len(source.args) < 3 else source.args[:3]
+    return x, source.kwargs.get("dim", dim), bool(source.kwargs.get("keepdim", keepdim))
+
+
+def does_nothing(node: Node, name: str) -> bool:
+    """Whether a node's value is its first argument, for any number of rows."""
+    arguments: Any = node.args
+    match name:
+        case "dropout.default":
+            return not arguments[2] or arguments[1] == 0
+        case "slice.Tensor":
+            start, end, step = (*arguments[2:5], *(None, None, None)[len(arguments[2:5]) :])
+            return start in (0, None) and end in (_TO_THE_END, None) and step in (1, None)
+        case "squeeze.default":
+            return not _single(arguments[0])
+        case "to.dtype":
+            return bool(arguments[0].meta["val"].dtype == node.meta["val"].dtype)
+    return name in _IDENTITIES
+
+
+def _single(x: Any) -> tuple[int, ...]:
+    """The dimensions of a node's value whose size is 1 for any number of rows."""
+    return tuple(dim for dim, size in enumerate(x.meta["val"].shape) if isinstance(size, int) and size == 1)

@@ -1,0 +1,150 @@
+"""Running a model on fake tensors while torch.fx records its operators."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
+
+from lotan.errors import ModelError
+from lotan.nn.edge_index import EdgeIndex, Edges
+from lotan.tracing.refusals import MIXED_ROWS
+from lotan.tracing.scope import Scope
+from planner.spec import EdgeSet, Rows
+
+# Row counts of the fake graph. Their values mean nothing, but are primes so that no width divides them, and all different.
+_VERTICES, _EDGES, _EDGES_WITH_LOOPS = 10007, 20011, 30011
+_OTHER_COUNTS = ((3, 5, 7), (1000003, 500009, 2000003))  # must lead to the same trace
+_COLUMNS = ("in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
+
+
+@dataclass(frozen=True)
+class Symbols:
+    """The row counts of a recording: what a first dimension equal to one of them means."""
+
+    vertices: Any  # torch.SymInt
+    edges: Mapping[EdgeSet, Any]
+
+    def rows(self, size: Any) -> tuple[Rows, EdgeSet | None] | None:
+        """What `size` rows are; None if it is neither a number nor one of the row counts."""
+        if isinstance(size, int):
+            return "none", None
+        if size.node.expr == self.vertices.node.expr:
+            return "vertex", None
+        for name, count in self.edges.items():
+            if size.node.expr == count.node.expr:
+                return "edge", name
+        return None
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A model's operators as torch.fx recorded them.
+
+    Attributes:
+        module: holds the graph, and the constants it reads.
+        inputs: what each placeholder stands for, in order: a parameter's name, "features", or None for the graph's own tensors.
+        symbols: the row counts.
+    """
+
+    module: torch.fx.GraphModule
+    inputs: tuple[str | None, ...]
+    symbols: Symbols
+
+
+def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int) -> Recording:
+    """Run a model on fake tensors.
+
+    Args:
+        model: in the mode it is to be recorded in.
+        parameters: all its parameters and buffers, by name.
+        width: of the features.
+
+    Raises:
+        ModelError: its forward fails, branches on values, or depends on the number of rows.
+    """
+    scope = Scope(model)
+    environment = _Environment(scope)
+    fakes = _Fakes(environment, parameters, width)
+
+    def run(*values: Tensor) -> Tensor:
+        features, *others = values[len(parameters) :]
+        result = scope.run(dict(zip(parameters, values, strict=False)), features, fakes.graph(others))
+        if not isinstance(result, Tensor):
+            raise scope.error(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
+        return result
+
+    try:
+        with scope.watched(), torch.enable_grad():
+            module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
+    except ModelError:
+        raise
+    except Exception as error:  # whatever a user's forward may raise
+        raise environment.objection or scope.explain(error) from error
+    if environment.objection is not None:
+        raise environment.objection
+    others = len(fakes.inputs) - len(parameters) - 1
+    return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols)
+
+
+class _Fakes:
+    """The inputs of a recording, without data: parameters, features, edge sets with their weights, static columns."""
+
+    def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], width: int) -> None:
+        self._mode = FakeTensorMode(shape_env=environment)
+        fixed = [self._mode.from_tensor(value, static_shapes=True) for value in parameters.values()]
+        features = self._fake(torch.empty(_VERTICES, width), 0)
+        edges = [tensor for count in (_EDGES, _EDGES_WITH_LOOPS) for tensor in self._edges(count)]
+        columns = [self._fake(torch.empty(_VERTICES), 0) for _ in _COLUMNS]
+        self.inputs: list[Tensor] = [*fixed, features, *edges, *columns]
+        self.symbols = Symbols(features.shape[0], {"graph": edges[1].shape[0], "self_loops": edges[3].shape[0]})
+
+    def graph(self, values: list[Tensor]) -> EdgeIndex:
+        """The graph that layers see, of what `inputs` holds after the features."""
+        index, weight, index_with_loops, weight_with_loops, *columns = values
+        count = columns[0].shape[0]
+        return EdgeIndex.of(
+            {
+                "graph": Edges("graph", index, weight, count),
+                "self_loops": Edges("self_loops", index_with_loops, weight_with_loops, count),
+            },
+            dict(zip(_COLUMNS, columns, strict=True)),
+            count,
+        )
+
+    def _edges(self, count: int) -> tuple[Tensor, Tensor]:
+        return self._fake(torch.empty(2, count, dtype=torch.int64), 1), self._fake(torch.empty(count), 0)
+
+    def _fake(self, value: Tensor, rows: int) -> Tensor:
+        """A fake of `value` whose dimension `rows` is a symbol: the same one for the same size."""
+        sizes = [DimDynamic.DUCK if dim == rows else DimDynamic.STATIC for dim in range(value.dim())]
+        return self._mode.from_tensor(value, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+
+
+class _Environment(ShapeEnv):
+    """Symbolic sizes that object to whatever depends on the number of rows, where it happens."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self._scope = scope
+        self._seen = 0
+        self.objection: ModelError | None = None  # the first
+
+    def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
+        """Decide an expression of sizes; torch notes as a guard what it took for granted."""
+        value = super().evaluate_expr(*args, **kwargs)
+        new, self._seen = self.guards[self._seen :], len(self.guards)
+        if self.objection is None and not all(_holds_for_other_counts(guard.expr) for guard in new):
+            self.objection = self._scope.error(MIXED_ROWS)
+        return value
+
+
+def _holds_for_other_counts(guard: Any) -> bool:
+    symbols = sorted(guard.free_symbols, key=str)
+    return all(bool(guard.xreplace(dict(zip(symbols, counts, strict=False)))) for counts in _OTHER_COUNTS)

@@ -1,0 +1,71 @@
+"""Where in the user's program something stands, and how it is said that it cannot be."""
+
+from __future__ import annotations
+
+import os
+
+import torch
+from torch.fx import Node
+
+from lotan.errors import ModelError
+
+DEPENDS_ON_VALUES = (
+    "forward depends on values (an if, a loop, .item() or indexing by a mask), so that it cannot be written down once for all "
+    "chunks; use torch.where, or masks as factors"
+)
+FOREIGN_TENSOR = (
+    "reads a tensor that is neither a parameter nor a buffer; make it one with register_buffer or torch.nn.Parameter"
+)
+MIXED_ROWS = (
+    "depends on the number of rows, or combines rows of different kinds (vertices, edges, parameters). Keep to operators that "
+    "work within a row, and let vertices meet along edges, in a lotan.nn.MessagePassing layer"
+)
+COUNT_AS_VALUE = (
+    "uses the number of rows as a value; only tensor operators that work within a row may decide the result "
+    "(for a mean over neighbours use aggr='mean')"
+)
+READS_EDGE_INDEX = "reads edge_index itself; vertices meet only along edges, in a lotan.nn.MessagePassing layer"
+SEVERAL_RESULTS = "has several results, which is not supported; use operators with one result, such as amax for max"
+MOVED_ROWS = (
+    "moves the rows out of the first dimension or changes their number; keep one row per vertex (or edge), first"
+)
+
+_TORCH = os.path.dirname(torch.__file__) + os.sep
+_LOTAN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LAYERS = os.path.join(_LOTAN, "nn") + os.sep
+_SCAFFOLDING = ("message_passing.py", "edge_index.py", "linear.py")  # what layers are made of says less than the layer
+
+
+def refusal(node: Node, reason: str) -> ModelError:
+    """The error for a node: layer, line, reason."""
+    return located(layer_of(node), line_of(node), reason)
+
+
+def located(layer: str, line: str, reason: str) -> ModelError:
+    """The error for a place in the model."""
+    place = ", ".join(part for part in (f"layer {layer!r}" if layer else "the model", line) if part)
+    return ModelError(f"{place}: {reason}")
+
+
+def layer_of(node: Node) -> str:
+    """Qualified name of the module whose forward made a node."""
+    return _noted(node, "layer")
+
+
+def line_of(node: Node) -> str:
+    """The user's line that made a node, as "file.py:12"."""
+    return _noted(node, "line")
+
+
+def _noted(node: Node, what: str) -> str:
+    """What `lotan.tracing.scope` noted beside a node when it was made."""
+    return (node.meta.get("custom") or {}).get(what, "")  # type: ignore[no-any-return]
+
+
+def user_line(frames: list[tuple[str, int]]) -> str:
+    """Of frames (file, line), outermost first: the innermost of the user's own, else of this package's layers."""
+    theirs = [frame for frame in frames if not frame[0].startswith((_TORCH, _LOTAN))]
+    layers = [frame for frame in frames if frame[0].startswith(_LAYERS) and not frame[0].endswith(_SCAFFOLDING)]
+    for path, line in reversed(theirs or layers):
+        return f"{os.path.basename(path)}:{line}"
+    return ""

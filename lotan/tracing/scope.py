@@ -1,0 +1,125 @@
+"""Follows a model while it is traced: which module's forward is under way, at which line of the user's program."""
+
+from __future__ import annotations
+
+import re
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import traceback as fx_traceback
+from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
+
+from lotan.errors import ModelError
+from lotan.nn.edge_index import EdgeIndex
+from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, located, user_line
+
+
+class Scope:
+    """The module under way; refuses modules that can be known not to be traceable before they run."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self._model = model
+        self._names = {id(module): name for name, module in model.named_modules()}
+        self._open: list[str] = []
+        self._failed = ""  # the innermost layer that an exception left
+
+    @property
+    def layer(self) -> str:
+        """Qualified name of the innermost module under way."""
+        return self._open[-1] if self._open else ""
+
+    @property
+    def line(self) -> str:
+        """The user's line under way."""
+        return _line(list(traceback.walk_stack(sys._getframe(1)))[::-1])
+
+    def error(self, reason: str) -> ModelError:
+        """A ModelError for the line under way."""
+        return located(self.layer, self.line, reason)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """While the model is traced: its modules are followed, and the nodes that torch.fx makes carry layer and line."""
+        handles = [
+            handle
+            for module in self._model.modules()
+            for handle in (
+                module.register_forward_pre_hook(self._enter, prepend=True),
+                module.register_forward_hook(self._leave, always_call=True),
+            )
+        ]
+        try:
+            with fx_traceback.preserve_node_meta():
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def run(self, parameters: dict[str, Tensor], features: Tensor, graph: EdgeIndex) -> Any:
+        """Call the model. Below this frame of the stack are its own."""
+        with _Notes(self):
+            return torch.func.functional_call(self._model, parameters, (features, graph))
+
+    def explain(self, error: Exception) -> ModelError:
+        """A typed error for whatever the model's forward raised."""
+        text, kind = str(error).strip().split("\n")[0], type(error).__name__
+        if "DataDependent" in kind or "data-dependent" in text or "on a meta tensor" in text:
+            reason = DEPENDS_ON_VALUES
+        elif "convert all Tensors to FakeTensors" in text:
+            reason = FOREIGN_TENSOR
+        elif re.search(r"\(s\d+\)", text):  # two sizes that differ, one of them a number of rows
+            reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
+        else:
+            reason = f"forward failed while it was traced: {kind}: {text}"
+        return located(self._failed or self.layer, _line(list(traceback.walk_tb(error.__traceback__))), reason)
+
+    def _enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        self._open.append(self._names[id(module)])
+        self._failed = ""
+        if isinstance(module, _NormBase):
+            raise self.error(
+                f"{type(module).__name__} normalises over all vertices, which is not supported; use torch.nn.LayerNorm"
+            )
+        self._check_width(module, arguments)
+
+    def _leave(self, module: torch.nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
+        if result is None and not self._failed:
+            self._failed = self.layer
+        self._open.pop()
+
+    def _check_width(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
+        linear = isinstance(module, torch.nn.Linear)
+        expected = getattr(module, "in_features" if linear else "in_channels", None)
+        ours = type(module).__module__.startswith("lotan.nn")
+        if not (ours or linear) or not arguments or not isinstance(arguments[0], Tensor) or not arguments[0].dim():
+            return
+        given = arguments[0].shape[-1]
+        if isinstance(expected, int) and isinstance(given, int) and given != expected:
+            name = "in_features" if linear else "in_channels"
+            raise self.error(
+                f"{type(module).__name__} got rows of width {given}, but its {name} is {expected}; make it {name}={given}"
+            )
+
+
+class _Notes(TorchFunctionMode):
+    """Notes layer and line beside every operator, where torch.fx copies it to the node."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self._scope = scope
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        fx_traceback.current_meta["custom"] = {"layer": self._scope.layer, "line": self._scope.line}
+        return func(*args, **(kwargs or {}))
+
+
+def _line(frames: list[tuple[Any, int]]) -> str:
+    """The user's line among frames, outermost first: what lies inside the model's forward."""
+    start = max((i for i, (frame, _) in enumerate(frames) if frame.f_code is Scope.run.__code__), default=len(frames))
+    return user_line([(frame.f_code.co_filename, line) for frame, line in frames[start + 1 :]])

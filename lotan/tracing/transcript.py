@@ -1,0 +1,310 @@
+"""From torch.fx to the Planner's words: the nodes of a recording as the calls of a `planner.spec.Spec`.
+
+Every value is sorted into rows of vertices, rows of edges, or neither, by the symbol its first dimension carries. A dtype among
+the arguments is a string, "torch.float32".
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Node
+
+from lotan.errors import ModelError
+from lotan.row_wise import ALLOWED, short_name, why_not_row_wise
+from lotan.tracing.forms import (
+    EXTREMES,
+    PARTS,
+    Form,
+    FullSize,
+    canonical_form,
+    does_nothing,
+    extreme_arguments,
+    part_form,
+)
+from lotan.tracing.recording import Recording
+from lotan.tracing.refusals import (
+    COUNT_AS_VALUE,
+    DEPENDS_ON_VALUES,
+    FOREIGN_TENSOR,
+    MOVED_ROWS,
+    READS_EDGE_INDEX,
+    SEVERAL_RESULTS,
+    layer_of,
+    line_of,
+    refusal,
+)
+from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
+
+
+@dataclass(frozen=True)
+class _Unusable:
+    """Stands for a node that no call may read, with the reason."""
+
+    reason: str
+
+
+class Transcript:
+    """Writes a Spec, node by node.
+
+    Args:
+        width: of the features.
+        parameters: all parameters and buffers of the model, in its order.
+        recording: of the model.
+    """
+
+    def __init__(self, width: int, parameters: tuple[ParameterSpec, ...], recording: Recording) -> None:
+        self._width = width
+        self._parameters = {parameter.name: parameter for parameter in parameters}
+        self._module = recording.module
+        self._symbols = recording.symbols
+        self._inputs = list(recording.inputs)
+        self._values: dict[Node, Argument | _Unusable] = {}
+        self._types = {name: ValueType("none", spec.shape, spec.dtype) for name, spec in self._parameters.items()}
+        self._calls: list[Call] = []
+        self._shared: set[Node] = set()  # nodes whose memory another node shares
+
+    def spec(self) -> Spec:
+        """The whole recording as a Spec.
+
+        Raises:
+            ModelError: naming layer, line and what to write instead.
+        """
+        *nodes, output = self._module.graph.nodes
+        for node in nodes:
+            match node.op:
+                case "placeholder":
+                    self._placeholder(node)
+                case "get_attr":
+                    self._constant(node)
+                case _:
+                    self._function(node)
+        return self._finish(output)
+
+    # Nodes
+
+    def _placeholder(self, node: Node) -> None:
+        name = self._inputs.pop(0)
+        if name is None:
+            self._values[node] = _Unusable(READS_EDGE_INDEX)
+        elif name == "features":
+            self._values[node] = self._call(node, "lotan.vertex_input", ("features",), name="features")
+        else:
+            self._values[node] = Ref(name)
+
+    def _constant(self, node: Node) -> None:
+        """A tensor that forward makes of a Python number is that number; any other would not travel with the model."""
+        value = getattr(self._module, str(node.target))
+        self._values[node] = _Unusable(FOREIGN_TENSOR)
+        if value.dim() == 0 and value.dtype == torch.float32:
+            kind = ValueType("none", ())
+            self._values[node] = self._call(node, "aten.scalar_tensor.default", (float(value),), kind=kind)
+
+    def _function(self, node: Node) -> None:
+        value, op = node.meta.get("val"), str(node.target)
+        if node.target is torch._C._set_grad_enabled:
+            raise refusal(node, "switches gradients off inside forward; use .detach() on what is to have none")
+        if isinstance(value, torch.SymFloat | torch.SymBool) or op == "aten.item.default":
+            raise refusal(node, DEPENDS_ON_VALUES)
+        if node.target is operator.getitem:
+            self._item(node)
+        elif isinstance(value, torch.SymInt):
+            rows = self._symbols.rows(value)
+            self._values[node] = RowCount() if rows is not None and rows[0] != "none" else _Unusable(COUNT_AS_VALUE)
+        elif not isinstance(node.target, torch._ops.OpOverload):
+            self._values[node] = _Unusable(COUNT_AS_VALUE)  # Python arithmetic on row counts
+        elif op.startswith("lotan."):
+            self._graph_operator(node, op.removesuffix(".default"))
+        else:
+            self._tensor_operator(node, op.removeprefix("aten."))
+
+    def _tensor_operator(self, node: Node, name: str) -> None:
+        if name in PARTS or name in EXTREMES:
+            self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # until one of them is taken
+        elif not isinstance(node.meta.get("val"), torch.Tensor):
+            raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
+        elif does_nothing(node, name):
+            self._values[node] = self._argument(node, node.args[0])
+        else:
+            self._write(node, canonical_form(node, self._functional(node, name)))
+        if any(result.alias_info is not None for result in node.target._schema.returns):  # type: ignore[union-attr]
+            self._shared.update({node, *node.all_input_nodes})
+
+    def _graph_operator(self, node: Node, op: str) -> None:
+        arguments = node.args
+        match op:
+            case "lotan.scatter":
+                x, _, end, edges = arguments
+                self._require(node, x, "vertex", None, "x in propagate(graph, x) must hold one row per vertex")
+                kept = (x, end, edges)
+            case "lotan.aggregate":
+                messages, _, _, kind, edges = arguments
+                self._require(node, messages, "edge", edges, "the messages must hold one row per edge of this layer")
+                kept = (messages, kind, edges)
+            case "lotan.edge_softmax":
+                scores, _, _, edges = arguments
+                self._require(
+                    node, scores, "edge", edges, "the scores of a softmax must hold one row per edge of this layer"
+                )
+                kept = (scores, edges)
+            case _:  # edge_weight(weight, edges), vertex_input(column, name)
+                kept = (arguments[1],)
+        self._write(node, Form(op, kept))
+
+    def _item(self, node: Node) -> None:
+        """One result of an operator that has several, as calls that have one."""
+        source, item = node.args
+        assert isinstance(source, Node)
+        assert isinstance(item, int)
+        name = str(source.target).removeprefix("aten.")
+        if name in EXTREMES:
+            self._extreme(node, source, item, EXTREMES[name])
+        else:
+            self._write(node, part_form(node, source, item))
+
+    def _extreme(self, node: Node, source: Node, item: int, argmax: str) -> None:
+        """The greatest number is the one at its position, so that ties are broken, and differentiated, as torch does."""
+        x, dim, keepdim = extreme_arguments(source)
+        if item == 1:
+            return self._write(node, Form(argmax, (x, dim, keepdim)))
+        values = source.meta["val"][0]
+        kept = self._type(node, values if keepdim else values.unsqueeze(dim))
+        there = ValueType(kept.rows, kept.shape, "int64", kept.edges)
+        x = self._argument(node, x)
+        position = self._call(node, argmax, (x, dim, True), kind=there, name=f"{node.name}_position")
+        result = self._call(node, "aten.gather.default", (x, dim, position), kind=kept, name=f"{node.name}_kept")
+        self._values[node] = result if keepdim else self._call(node, "aten.squeeze.dim", (result, dim))
+        return None
+
+    def _finish(self, node: Node) -> Spec:
+        output = self._argument(node, node.args[0])
+        assert isinstance(output, Ref)
+        kind = self._types[output.name]
+        if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
+            raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
+        calls = _needed(self._calls, output.name)
+        read = {ref.name for call in calls for ref in _refs(call)}
+        parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
+        for parameter in parameters:
+            if parameter.dtype != "float32":
+                raise ModelError(
+                    f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
+                )
+        return Spec(self._width, parameters, calls, output.name)
+
+    # Arguments
+
+    def _functional(self, node: Node, name: str) -> str:
+        """The name of the operator, or, for one that writes to its input, of the one that does not."""
+        if not node.target._schema.is_mutable:  # type: ignore[union-attr]
+            return name
+        packet, _, overload = name.partition(".")
+        plain = f"{packet.removesuffix('_')}.{overload}"
+        target = node.args[0] if node.args else None
+        written = self._values.get(target) if isinstance(target, Node) else None
+        private = isinstance(written, Ref) and written.name not in self._parameters and written.name != "features"
+        if not private or target in self._shared or f"aten.{plain}" not in ALLOWED:
+            raise refusal(
+                node, f"{packet} writes to a tensor that others share; use the form that returns a new tensor"
+            )
+        return plain
+
+    def _argument(self, node: Node, argument: Any) -> Argument:
+        match argument:
+            case Node():
+                value = self._values[argument]
+                if isinstance(value, _Unusable):
+                    raise refusal(node, value.reason)
+                return value
+            case FullSize():
+                kind = self._type(node, node.meta["val"])
+                return kind.shape if kind.rows == "none" else (RowCount(), *kind.shape)
+            case list() | tuple():
+                return tuple(self._argument(node, item) for item in argument)
+            case torch.dtype():
+                return str(argument)
+            case None | bool() | int() | float() | str():
+                return argument
+        raise refusal(node, f"an argument of type {type(argument).__name__} is not supported")
+
+    def _require(self, node: Node, argument: Any, rows: Rows, edges: Any, text: str) -> None:
+        ref = self._argument(node, argument)
+        kind = self._types[ref.name] if isinstance(ref, Ref) else None
+        if kind is None or kind.rows != rows or kind.edges != edges:
+            raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
+
+    # Calls
+
+    def _write(self, node: Node, form: Form) -> None:
+        """The call for a node."""
+        if _row_counts(form, self._values):
+            raise refusal(node, f"{short_name(form.op)} {COUNT_AS_VALUE}")
+        arguments = tuple(self._argument(node, argument) for argument in form.arguments)
+        keywords = tuple((key, self._argument(node, value)) for key, value in form.keywords)
+        self._values[node] = self._call(node, form.op, arguments, keywords)
+
+    def _call(
+        self,
+        node: Node,
+        op: str,
+        arguments: tuple[Argument, ...],
+        keywords: tuple[tuple[str, Argument], ...] = (),
+        kind: ValueType | None = None,
+        name: str = "",
+    ) -> Ref:
+        name = name or node.name
+        while name in self._types:
+            name += "_"
+        # Mixed rows are looked for before the type is, for that gives the better reason.
+        reason = None if op.startswith("lotan.") else why_not_row_wise(op, arguments, keywords, self._types)
+        if reason is not None:
+            raise refusal(node, reason)
+        kind = self._type(node, node.meta["val"]) if kind is None else kind
+        self._types[name] = kind
+        self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
+        return Ref(name)
+
+    def _type(self, node: Node, value: torch.Tensor) -> ValueType:
+        dtype = str(value.dtype).removeprefix("torch.")
+        if not value.dim():
+            return ValueType("none", (), dtype)
+        first, *others = value.shape
+        rows = self._symbols.rows(first)
+        if rows is None or not all(isinstance(size, int) for size in others):
+            raise refusal(node, f"{short_name(str(node.target))} {MOVED_ROWS}")
+        kind, edges = rows
+        return ValueType(kind, (first, *others) if kind == "none" else tuple(others), dtype, edges)
+
+
+def _describe(kind: ValueType) -> str:
+    rows = {"vertex": ["num_vertices"], "edge": ["num_edges"], "none": []}[kind.rows]
+    return f"{kind.dtype} of shape [{', '.join([*rows, *map(str, kind.shape)])}]"
+
+
+def _leaves(argument: Any) -> list[Any]:
+    if isinstance(argument, tuple | list):
+        return [leaf for item in argument for leaf in _leaves(item)]
+    return [argument]
+
+
+def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
+    """Whether a number of rows is among the arguments."""
+    leaves = _leaves((form.arguments, form.keywords))
+    return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
+
+
+def _refs(call: Call) -> list[Ref]:
+    return [leaf for leaf in _leaves((call.arguments, call.keywords)) if isinstance(leaf, Ref)]
+
+
+def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
+    """The calls on which `output` depends."""
+    needed, kept = {output}, []
+    for call in reversed(calls):
+        if call.output in needed:
+            kept.append(call)
+            needed.update(ref.name for ref in _refs(call))
+    return tuple(reversed(kept))
