@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
 
 from messenger.endpoint import Endpoint
 from messenger.errors import (
@@ -24,9 +23,10 @@ from messenger.errors import (
     StaleEpochError,
 )
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, checksum, decode, encode
+from messenger.frames import Frame, Message, decode, encode
 from messenger.jobs import OutgoingChunk, PipeJob, ReturnedChunk
 from messenger.joining import DEALER_ROLE, Welcome, join, new_identity, peer_name
+from messenger.messages import chunk_message, commit_message, end_message
 from messenger.pump import router_lost
 from messenger.settings import Settings
 from messenger.sockets import connect as connect_socket
@@ -68,8 +68,7 @@ class Dealer:
 
         Raises:
             RemoteError: the handler failed, with stage and partition; or one of its kinds: StaleEpochError (the epoch
-            is over),
-                ConflictError (another attempt came to something else), NoWorkerError.
+                is over), ConflictError (another attempt came to something else), NoWorkerError.
             DeadlineError: a result or the acknowledgement did not come in time.
             RouterLostError, RefusedError, FrameError: the connection failed.
         """
@@ -150,22 +149,12 @@ class Dealer:
             self._stream.add(chunk)
 
     def _send_item(self, item: SendChunk | SendEnd) -> None:
-        header: dict[str, Any] = {"ticket": self._ticket, "seq": self._seq, "group": item.group}
-        self._seq += 1
         if isinstance(item, SendEnd):
-            self._send(ROUTER, Message(Kind.END, header | {"count": item.count}))
-            return
-        chunk = item.chunk
-        kept = chunk.static | chunk.epoch_kept
-        header |= _job_fields(self._job) | {
-            "chunk": chunk.index,
-            "first_row": chunk.first_row,
-            "rows": chunk.rows,
-            "digest": chunk.digest,
-            "offers": [_offer(chunk, name, self.settings) for name in chunk.tensors if name in kept],
-        }
-        inline = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
-        self._send(ROUTER, Message(Kind.CHUNK, header, inline))
+            message = end_message(item, self._ticket, self._seq)
+        else:
+            message = chunk_message(self._job, item, self._ticket, self._seq, self.settings.limits)
+        self._seq += 1
+        self._send(ROUTER, message)
 
     def _commit(self) -> None:
         self._send_commit()
@@ -173,16 +162,7 @@ class Dealer:
             self._wait(self.settings.commit_seconds, self._commit_missing)
 
     def _send_commit(self) -> None:
-        stream = self._stream
-        header = _job_fields(self._job) | {
-            "ticket": self._ticket,
-            "count": stream.count,
-            "rows": stream.rows,
-            "checksum": stream.checksum,
-            "bytes_sent": self._sent,
-            "bytes_received": self._received,
-        }
-        self._send(COORDINATOR, Message(Kind.COMMIT, header, stream.sums.tensors))
+        self._send(COORDINATOR, commit_message(self._stream, self._ticket, self._sent, self._received))
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -349,17 +329,6 @@ def _close_idle(which: Callable[[_Key], bool]) -> None:
         _POOL[key] = [dealer for dealer in _POOL[key] if dealer.busy]
         if not _POOL[key] or key[0] != os.getpid():  # those of a parent process are not ours
             del _POOL[key]
-
-
-def _job_fields(job: PipeJob) -> dict[str, Any]:
-    return {"run": job.run, "epoch": job.epoch, "stage": job.stage, "mode": job.mode, "partition": job.partition}
-
-
-def _offer(chunk: OutgoingChunk, name: str, settings: Settings) -> list[Any]:
-    """[name, dtype, shape, checksum, kept for the epoch only]."""
-    tensor = chunk.tensors[name]
-    frames = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), settings.limits)[1:]
-    return [name, tensor.dtype.name, list(tensor.shape), checksum(frames), name in chunk.epoch_kept]
 
 
 def _size(frames: list[Frame]) -> int:

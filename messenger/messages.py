@@ -1,0 +1,58 @@
+"""The messages that a Dealer makes of its book-keeping. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from messenger.fields import Kind
+from messenger.frames import Message, checksum, encode
+from messenger.jobs import OutgoingChunk, PipeJob
+from messenger.settings import Limits
+from messenger.stream import SendChunk, SendEnd, Stream
+
+
+def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: Limits) -> Message:
+    """A CHUNK: what the worker may have kept is offered by checksum, the rest travels along."""
+    chunk = item.chunk
+    kept = chunk.static | chunk.epoch_kept
+    header = _job_fields(job) | {
+        "ticket": ticket,
+        "seq": seq,
+        "group": item.group,
+        "chunk": chunk.index,
+        "first_row": chunk.first_row,
+        "rows": chunk.rows,
+        "digest": chunk.digest,
+        "offers": [_offer(chunk, name, limits) for name in chunk.tensors if name in kept],
+    }
+    inline = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
+    return Message(Kind.CHUNK, header, inline)
+
+
+def end_message(item: SendEnd, ticket: int, seq: int) -> Message:
+    """An END."""
+    return Message(Kind.END, {"ticket": ticket, "seq": seq, "group": item.group, "count": item.count})
+
+
+def commit_message(stream: Stream, ticket: int, bytes_sent: int, bytes_received: int) -> Message:
+    """A COMMIT of all that a partition came to."""
+    header = _job_fields(stream.job) | {
+        "ticket": ticket,
+        "count": stream.count,
+        "rows": stream.rows,
+        "checksum": stream.checksum,
+        "bytes_sent": bytes_sent,
+        "bytes_received": bytes_received,
+    }
+    return Message(Kind.COMMIT, header, stream.sums.tensors)
+
+
+def _job_fields(job: PipeJob) -> dict[str, Any]:
+    return {"run": job.run, "epoch": job.epoch, "stage": job.stage, "mode": job.mode, "partition": job.partition}
+
+
+def _offer(chunk: OutgoingChunk, name: str, limits: Limits) -> list[Any]:
+    """[name, dtype, shape, checksum, kept for the epoch only]."""
+    tensor = chunk.tensors[name]
+    frames = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), limits)[1:]
+    return [name, tensor.dtype.name, list(tensor.shape), checksum(frames), name in chunk.epoch_kept]
