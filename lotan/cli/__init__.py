@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from lotan.cli.interrupt import exit_soon_after_interrupt
+from lotan.cli.interrupt import exit_soon_after_interrupt, leave_at_once
 from lotan.errors import EngineError, LotanError
 from messenger.errors import MessengerError
 from planner.errors import PlanError
@@ -45,6 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return int(import_module(f"lotan.cli.{options.command}").run(options))
     except KeyboardInterrupt:
         print("lotan: interrupted", file=sys.stderr)
+        if arguments is None:  # this process is the command's own
+            leave_at_once(INTERRUPTED)
         return INTERRUPTED
     except BrokenPipeError:  # `lotan explain ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
