@@ -52,7 +52,7 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> N
         directory.mkdir(parents=True, exist_ok=True)
         write_atomically(directory / LAST, lambda stream: torch.save(content, stream))
         if best:
-            _alias(directory / LAST, directory / BEST)
+            keep_as_best(directory)
     # torch's zip writer turns an OSError of the stream into a RuntimeError
     except (OSError, RuntimeError) as error:
         raise CheckpointError(
@@ -87,6 +87,18 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
     return None
 
 
+def keep_as_best(directory: Path) -> None:
+    """Let `best.pt` be the same as `last.pt`: by a hard link where the file system has them, else by a copy."""
+    unfinished = directory / (BEST + ".unfinished")
+    unfinished.unlink(missing_ok=True)
+    try:
+        os.link(directory / LAST, unfinished)
+    except OSError:
+        shutil.copyfile(directory / LAST, unfinished)
+    os.replace(unfinished, directory / BEST)
+    _force_directory(directory)
+
+
 def put_aside(directory: Path) -> None:
     """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`."""
     if (directory / LAST).exists():
@@ -113,18 +125,6 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         unfinished.unlink(missing_ok=True)
         raise
     _force_directory(path.parent)
-
-
-def _alias(existing: Path, alias: Path) -> None:
-    """Let `alias` be the same content: by a hard link where the file system has them, else by a copy."""
-    unfinished = alias.with_name(alias.name + ".unfinished")
-    unfinished.unlink(missing_ok=True)
-    try:
-        os.link(existing, unfinished)
-    except OSError:
-        shutil.copyfile(existing, unfinished)
-    os.replace(unfinished, alias)
-    _force_directory(alias.parent)
 
 
 def _force_directory(directory: Path) -> None:

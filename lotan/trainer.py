@@ -27,7 +27,7 @@ from typing import Any
 
 import torch
 
-from lotan.checkpoint import Checkpoint, load_checkpoint, put_aside, save_checkpoint
+from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
 from lotan.engines.choice import open_engine
@@ -186,6 +186,8 @@ class Trainer:
         if checkpoint is None:
             put_aside(directory)
             return state
+        if checkpoint.epoch == checkpoint.stopping["best_epoch"]:
+            keep_as_best(directory)  # killed after one rename and before the other
         self._restore(checkpoint.weights)
         state.optimizer.load_state_dict(checkpoint.optimizer)
         return State(

@@ -230,6 +230,12 @@ class TestResume:
         run = _fit(_pair()[0], Data(), epochs=2, checkpoint_dir=tmp_path, resume=True)
         assert len(run.history) == 2
 
+    def test_makes_up_for_a_best_checkpoint_that_was_not_kept(self, tmp_path: Path) -> None:
+        _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path)
+        (tmp_path / "best.pt").unlink()
+        _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path, resume=True)
+        assert_same_checkpoint(tmp_path / "last.pt", tmp_path / "best.pt")
+
     def test_of_a_finished_run_only_reports(self, tmp_path: Path) -> None:
         first = _fit(_pair()[0], Data(), epochs=3, checkpoint_dir=tmp_path)
         again = _fit(_pair()[0], Data(), epochs=3, checkpoint_dir=tmp_path, resume=True)
