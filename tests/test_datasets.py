@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from lotan import datasets
 from lotan.graph import Graph
@@ -48,3 +49,19 @@ def test_generated_graphs_are_skewed_planted_and_repeatable():
     assert degrees[-20:].sum() > 0.1 * degrees.sum()  # the top hundredth
     assert (arrays.label[arrays.src] == arrays.label[arrays.dst]).mean() > 0.6
     assert np.bincount(arrays.label).tolist() == [500] * 4
+
+
+@pytest.mark.data
+@pytest.mark.parametrize(
+    ("name", "vertices", "edges", "width", "classes", "labelled"),
+    [
+        ("cora", 2708, 10556, 1433, 7, (140, 500, 1000)),
+        ("citeseer", 3327, 9228, 3703, 6, (120, 500, 1000)),
+        ("amazon_photo", 7650, 238162, 745, 8, (160, 240, 7250)),
+        ("minesweeper", 10000, 78804, 7, 2, (5000, 2500, 2500)),
+    ],
+)
+def test_public_graphs_are_read_by_path(data, name, vertices, edges, width, classes, labelled):
+    graph = Graph.read(data(f"{name}.npz"))
+    assert (graph.statistics.vertices, graph.statistics.edges, graph.statistics.width) == (vertices, edges, width)
+    assert (graph.labels.task, graph.labels.outputs, graph.labels.labelled) == ("classification", classes, labelled)

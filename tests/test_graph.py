@@ -239,6 +239,19 @@ def test_a_larger_graph_survives_the_way_through_arrow(spark):
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("label", [np.arange(50) % 3, np.arange(100.0).reshape(50, 2)], ids=["classes", "targets"])
+def test_sparse_features_survive_the_way_through_arrow(spark, label):
+    features = np.zeros((50, 40), dtype=np.float32)
+    features[np.arange(1, 50), np.arange(1, 50) % 40] = np.arange(1, 50)  # the first row has zeros alone
+    graph = Graph.from_arrays(features, np.array([0]), np.array([1]), label)
+    vertices = graph.frames(spark)[0]
+    assert vertices.columns == ["id", "features", "label", "split"]
+    rows = vertices.orderBy("id").collect()
+    np.testing.assert_array_equal([row.features for row in rows], features)
+    np.testing.assert_array_equal([row.label for row in rows], label)
+
+
+@pytest.mark.spark
 @pytest.mark.graphframes
 def test_a_graphframe_of_the_library_is_a_graph(spark):
     from graphframes import GraphFrame

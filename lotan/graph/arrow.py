@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -9,7 +11,8 @@ import pyarrow as pa
 from lotan.graph.arrays import GraphArrays
 from planner.spec import SPLITS
 
-BATCH_NUMBERS = 1 << 24  # of one array column in a batch: Arrow's list offsets have 32 bits
+BATCH_NUMBERS = 1 << 22  # of one array column in a batch: 16 MB, and far below what Arrow's list offsets can count
+SPARSE_SHARE = 0.25  # of numbers that are not 0, below which features are sent without their zeros
 
 
 def vertex_tables(graph: GraphArrays, split_names: bool = False) -> pa.Table:
@@ -32,6 +35,46 @@ def _vertex_batch(graph: GraphArrays, rows: slice, split_names: bool) -> pa.Reco
         if graph.label.ndim == 1:
             label = pa.array(graph.label[rows].astype(np.int32), mask=graph.label[rows] < 0)
     columns = [_ids(graph.ids[rows], keep_type=split_names), _lists(graph.features[rows]), label, split]
+    return pa.RecordBatch.from_arrays(columns, names=["id", "features", "label", "split"])
+
+
+def is_sparse(graph: GraphArrays) -> bool:
+    """Whether most features are 0."""
+    return bool(np.count_nonzero(graph.features) < SPARSE_SHARE * graph.features.size)
+
+
+def sparse_vertex_table(graph: GraphArrays) -> pa.Table:
+    """The vertices as `vertex_tables` gives them, with `positions` and `values` of what is not 0 instead of features."""
+    rows, positions = np.nonzero(graph.features)
+    offsets = pa.array(np.searchsorted(rows, np.arange(len(graph.ids) + 1)).astype(np.int32))
+    columns = {
+        "id": _ids(graph.ids, keep_type=False),
+        "positions": pa.ListArray.from_arrays(offsets, pa.array(positions.astype(np.int32))),
+        "values": pa.ListArray.from_arrays(offsets, pa.array(graph.features[rows, positions])),
+        "label": _labels(graph.label),
+        "split": pa.array(graph.split.astype(np.int32)),
+    }
+    return pa.table(columns)
+
+
+def densify(width: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A function for `mapInArrow` that puts the zeros of `sparse_vertex_table` back: id, features, label, split."""
+    step = max(1, BATCH_NUMBERS // width)
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for start in range(0, batch.num_rows, step):
+                yield _dense_batch(batch.slice(start, step), width)
+
+    return run
+
+
+def _dense_batch(batch: pa.RecordBatch, width: int) -> pa.RecordBatch:
+    lengths = np.diff(batch.column("positions").offsets.to_numpy())
+    matrix = np.zeros((batch.num_rows, width), dtype=np.float32)
+    rows = np.repeat(np.arange(batch.num_rows), lengths)
+    matrix[rows, batch.column("positions").flatten().to_numpy()] = batch.column("values").flatten().to_numpy()
+    columns = [batch.column("id"), _lists(matrix), batch.column("label"), batch.column("split")]
     return pa.RecordBatch.from_arrays(columns, names=["id", "features", "label", "split"])
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
-from lotan.graph.arrow import edge_table, vertex_tables
+from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
 from lotan.graph.columns import (
     ColumnNames,
     edge_columns,
@@ -84,9 +84,17 @@ def is_class(vertices: DataFrame) -> bool:
 
 
 def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
-    """The normalised form of a graph in memory, sent through Arrow."""
-    vertices = spark.createDataFrame(vertex_tables(graph))
-    return vertices, spark.createDataFrame(edge_table(graph))
+    """The normalised form of a graph in memory, sent through Arrow.
+
+    Spark's driver holds what it is sent, and once more in its tasks: so no zeros of sparse features.
+    """
+    edges = spark.createDataFrame(edge_table(graph))
+    if not is_sparse(graph):
+        return spark.createDataFrame(vertex_tables(graph)), edges
+    sent = spark.createDataFrame(sparse_vertex_table(graph))
+    fields = [*(sent.schema[name] for name in ("id", "label", "split"))]
+    fields.insert(1, T.StructField("features", T.ArrayType(T.FloatType())))
+    return sent.mapInArrow(densify(graph.features.shape[1]), T.StructType(fields)), edges
 
 
 def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
