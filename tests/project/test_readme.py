@@ -1,0 +1,62 @@
+"""What the README says can be run, runs; the files it names exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+import torch
+
+import lotan
+from lotan.cli import main
+from planner.rules import RULES
+from tests.conftest import ROOT
+
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
+PYTHON = [block for language, block in BLOCKS if language == "python"]
+LINES = [line.partition("  #")[0] for language, block in BLOCKS if not language for line in block.split("\n")]
+
+
+def test_quick_start_trains_predicts_and_saves(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = {}
+    exec(PYTHON[0].replace("epochs=100", "epochs=3, progress=False"), names)
+    assert len(names["run"].history) == 3
+    predictions = lotan.load("model").predict(names["graph"], engine="local")
+    assert list(predictions.columns) == ["id", "prediction", "probability"]
+
+
+def test_own_layer_trains():
+    block = next(block for block in PYTHON if "MessagePassing" in block)
+    names = {"lotan": lotan}
+    exec(block, names)
+    torch.manual_seed(0)
+    graph = lotan.Graph.read("digits")
+    run = lotan.Trainer(names["Damped"](64, 10), graph, epochs=3, engine="local", progress=False).fit()
+    assert run.history[-1]["loss"] < run.history[0]["loss"]
+
+
+def test_script_for_spark_submit_is_the_example():
+    lines = [line for line in (ROOT / "examples" / "train.py").read_text().split("\n") if line]
+    block = next(block for block in PYTHON if "sys.exit" in block)
+    assert block.strip().split("\n") == lines
+    assert len(lines) == 3
+
+
+def test_commands_have_the_options_the_readme_gives_them(capsys):
+    commands = [shlex.split(line) for line in LINES if line.startswith("lotan ") and "COMMAND" not in line]
+    assert {words[1] for words in commands} == {"train", "explain", "predict", "router", "worker", "doctor"}
+    for words in commands:
+        with pytest.raises(SystemExit) as exited:
+            main([*words[1:], "--help"])
+        assert exited.value.code == 0
+        shown = capsys.readouterr().out
+        assert [word for word in words if word.startswith("--") and word not in shown] == []
+
+
+def test_files_and_rules_named_exist():
+    named = set(re.findall(r"`((?:lotan|planner|messenger|examples)/[\w/]*(?:\.py)?)`", README))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert [rule for rule in RULES if f"`{rule}`" not in README] == []
