@@ -97,6 +97,9 @@ MATRIX = _names("""
 ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX
 """All tensor operators that a Spec or a stage may hold."""
 
+DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
+"""The dtypes that values may have, by how a call's argument spells them."""
+
 INSTEAD = {
     "batch_norm": "use torch.nn.LayerNorm: batch statistics mix the vertices",
     "instance_norm": "use torch.nn.LayerNorm",

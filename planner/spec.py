@@ -11,6 +11,8 @@ Graph operators, with their arguments:
     lotan.edge_weight(edges)            the weight of each edge, shape (), 1 where the graph has none
     lotan.vertex_input(name)            a static column of the graph by name, see STATIC_COLUMNS
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers belong to `key` and the row
+
+A dtype among a call's arguments is a string, "torch.float32".
 """
 
 from __future__ import annotations

@@ -224,6 +224,11 @@ class Doubles(Model):
         return self.lin(x).double()  # forward returns float64
 
 
+class Halves(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x).half().float()  # here: torch.float16 | torch.float32
+
+
 class InPlaceOnInput(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         x.mul_(2.0)  # here: mul_ | new tensor

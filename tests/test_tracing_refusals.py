@@ -47,6 +47,11 @@ def test_parameters_of_another_precision_are_refused(dtype: torch.dtype) -> None
         trace(refused_models.BatchNorm().to(dtype), 6, training=True)
 
 
+def test_a_forward_without_a_graph_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"forward\(self, x, graph\)"):
+        trace(torch.nn.Sequential(torch.nn.Linear(6, 4)), 6, training=True)
+
+
 def test_lazy_parameters_are_refused() -> None:
     with pytest.raises(ModelError, match=r"weight.*lazy"):
         trace(torch.nn.Sequential(torch.nn.LazyLinear(4)), 6, training=True)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.randomness import Randomness, dropout
-from lotan.row_wise import ALLOWED
+from lotan.row_wise import ALLOWED, DTYPES
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
@@ -25,9 +25,6 @@ LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_w
 
 TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
 """The tensor operators it may call: no random ones, for those depend on what ran before."""
-
-_DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
-"""How a call's argument spells a dtype."""
 
 
 @dataclass(slots=True)
@@ -112,9 +109,9 @@ def _argument(argument: Argument, call: Call) -> Evaluate:
 
 
 def _dtype(name: str, call: Call) -> Evaluate:
-    if name not in _DTYPES:
-        raise StageError(f"{call.output} = {call.op}: {name!r} is none of the dtypes {', '.join(_DTYPES)}")
-    dtype = _DTYPES[name]
+    if name not in DTYPES:
+        raise StageError(f"{call.output} = {call.op}: {name!r} is none of the dtypes {', '.join(DTYPES)}")
+    dtype = DTYPES[name]
     return lambda frame: dtype
 
 

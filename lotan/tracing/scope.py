@@ -75,6 +75,8 @@ class Scope:
             reason = FOREIGN_TENSOR
         elif re.search(r"\(s\d+\)", text):  # two sizes that differ, one of them a number of rows
             reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
+        elif isinstance(error, TypeError) and ".forward() " in text:
+            reason = f"{text}; expected a model whose forward takes the features and the graph: forward(self, x, graph)"
         else:
             reason = f"forward failed while it was traced: {kind}: {text}"
         return located(self._failed or self.layer, _line(list(traceback.walk_tb(error.__traceback__))), reason)

@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from lotan.errors import ModelError
-from lotan.row_wise import ALLOWED, short_name, why_not_row_wise
+from lotan.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
 from lotan.tracing.forms import (
     EXTREMES,
     PARTS,
@@ -130,7 +130,9 @@ class Transcript:
             self._values[node] = self._argument(node, node.args[0])
         else:
             self._write(node, canonical_form(node, self._functional(node, name)))
-        if any(result.alias_info is not None for result in node.target._schema.returns):  # type: ignore[union-attr]
+        schema = node.target._schema  # type: ignore[union-attr]
+        # What writes to its input returns that input, which torch.fx then knows by the new node alone.
+        if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
 
     def _graph_operator(self, node: Node, op: str) -> None:
@@ -225,7 +227,9 @@ class Transcript:
             case list() | tuple():
                 return tuple(self._argument(node, item) for item in argument)
             case torch.dtype():
-                return str(argument)
+                if str(argument) in DTYPES:
+                    return str(argument)
+                raise refusal(node, f"converts to {argument}, which is not supported; use one of {', '.join(DTYPES)}")
             case None | bool() | int() | float() | str():
                 return argument
         raise refusal(node, f"an argument of type {type(argument).__name__} is not supported")
