@@ -26,6 +26,7 @@ class Offer:
 class _Kept:
     offer: Offer
     array: np.ndarray
+    epoch: int
 
 
 class KeptTensors:
@@ -44,20 +45,21 @@ class KeptTensors:
         self._kept.move_to_end(slot)
         return kept.array
 
-    def put(self, slot: Slot, offer: Offer, array: np.ndarray) -> None:
-        """Keep a tensor, unless it alone exceeds the budget."""
+    def put(self, slot: Slot, offer: Offer, array: np.ndarray, epoch: int) -> None:
+        """Keep a tensor that came in an epoch, unless it alone exceeds the budget."""
         self._drop(slot)
         if array.nbytes > self._budget:
             return
-        self._kept[slot] = _Kept(offer, array)
+        self._kept[slot] = _Kept(offer, array, epoch)
         self.bytes += array.nbytes
         while self.bytes > self._budget:
             self._drop(next(iter(self._kept)))
 
-    def end_epoch(self, run: str) -> None:
-        """Drop a run's tensors that were kept for one epoch."""
-        for slot in [slot for slot, kept in self._kept.items() if slot[0] == run and kept.offer.epoch_only]:
-            self._drop(slot)
+    def begin_epoch(self, run: str, epoch: int) -> None:
+        """Drop a run's tensors that were kept for an earlier epoch only."""
+        for slot, kept in list(self._kept.items()):
+            if slot[0] == run and kept.offer.epoch_only and kept.epoch < epoch:
+                self._drop(slot)
 
     def forget(self, run: str) -> None:
         """Drop all of a run."""

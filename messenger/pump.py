@@ -140,10 +140,13 @@ class Pump:
             self._rejoin()
         elif kind is Kind.WELCOME:
             self._rejoining = False
-        elif kind is Kind.ERROR and self._rejoining:
-            raise refused(decode(frames, self._settings.limits))
+        elif kind is Kind.ERROR and self._is_final(message := decode(frames, self._settings.limits)):
+            raise refused(message)
         else:
             self._events.put(Incoming(sender, frames))
+
+    def _is_final(self, error: Message) -> bool:
+        return self._rejoining or error.header["code"] == "refused"
 
     def _rejoin(self) -> None:
         if self._rejoining:

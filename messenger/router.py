@@ -63,6 +63,7 @@ class Router:
         self._settings = settings or Settings()
         self._peers: dict[bytes, Peer] = {}
         self._streams: dict[bytes, Stream] = {}  # by Dealer
+        self._replaced: set[bytes] = set()  # workers whose name another one has taken: they may not take it back
         self._assignment = Assignment()
         self._stopping = threading.Event()
         self._beats = 0
@@ -103,7 +104,9 @@ class Router:
                 identity, "frame", f"the Router cannot read a message of {identity.decode(errors='replace')}: {error}"
             )
         peer = self._peers.get(identity)
-        if envelope.kind is Kind.HELLO:
+        if identity in self._replaced:
+            self._error(identity, "refused", "a newer worker has taken this one's name; give every worker its own")
+        elif envelope.kind is Kind.HELLO:
             self._hello(identity, envelope)
         elif peer is None:
             self._send(identity, Message(Kind.REJOIN))
@@ -126,6 +129,7 @@ class Router:
             )
         if role == WORKER_ROLE and (other := self._worker(name)):
             self._lose(other.identity, "a new worker of that name connected")
+            self._replaced.add(other.identity)
         self._peers[identity] = Peer(identity, role, name)
         log.info("%s %s connected", role, name)
         settings = self._settings

@@ -53,8 +53,8 @@ class Supplies:
             self._asked[want] = time.monotonic() + self._settings.fetch_seconds
             self._pump.send(COORDINATOR, Message(Kind.FETCH, _header(want)))
 
-    def take(self, message: Message) -> str | None:
-        """Give what has come to the handler. Returns the run if its epoch changed.
+    def take(self, message: Message) -> tuple[str, int] | None:
+        """Give what has come to the handler. Returns run and epoch if a new epoch began.
 
         Raises:
             Exception: whatever the handler has against it.
@@ -70,7 +70,7 @@ class Supplies:
             return None
         self._handler.parameters(run, header["epoch"], message.tensors, header["settings"])
         self._epochs[run] = header["epoch"]
-        return str(run)
+        return run, header["epoch"]
 
     def drop(self, header: dict[str, Any]) -> None:
         """What this is about is no longer on its way."""

@@ -51,7 +51,7 @@ class ParkedChunk:
                 continue
             if Offer(name, array.dtype.name, array.shape, _checksum(array), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
-            kept.put(self._slot(name), offer, array)
+            kept.put(self._slot(name), offer, array, self.key.epoch)
             self.tensors[name] = array
             del self.missing[name]
 

@@ -153,12 +153,12 @@ class WorkerLoop:
                 self._fill(ticket, message)
             return
         try:
-            ended = self._supplies.take(message)
+            begun = self._supplies.take(message)
         except Exception as error:  # the handler's refusal of a stage or of parameters
             self._fail_waiting(message.header, "handler", _text(error))
             return
-        if ended is not None:
-            self._kept.end_epoch(ended)
+        if begun is not None:
+            self._kept.begin_epoch(*begun)
         for ticket in list(self._tickets.values()):
             self._advance(ticket)
 

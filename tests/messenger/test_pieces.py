@@ -104,7 +104,7 @@ class TestKeptTensors:
     def test_exactly_what_was_offered_or_nothing(self):
         kept, slot = KeptTensors(1000), ("run", 0, 0, "x")
         offer = Offer("x", "float32", (2,), 17, False)
-        kept.put(slot, offer, np.zeros(2, np.float32))
+        kept.put(slot, offer, np.zeros(2, np.float32), 0)
         assert kept.get(slot, offer) is not None
         assert kept.get(slot, Offer("x", "float32", (2,), 18, False)) is None
         assert kept.get(("run", 0, 1, "x"), offer) is None
@@ -112,20 +112,22 @@ class TestKeptTensors:
     def test_the_budget_holds_and_the_oldest_goes(self):
         kept, offer = KeptTensors(100), Offer("x", "float32", (10,), 1, False)
         for chunk in range(3):
-            kept.put(("run", 0, chunk, "x"), offer, np.zeros(10, np.float32))
+            kept.put(("run", 0, chunk, "x"), offer, np.zeros(10, np.float32), 0)
             kept.get(("run", 0, 0, "x"), offer)
             assert kept.bytes <= 100
         assert [kept.get(("run", 0, chunk, "x"), offer) is not None for chunk in range(3)] == [True, False, True]
-        kept.put(("run", 0, 9, "x"), offer, np.zeros(26, np.float32))
+        kept.put(("run", 0, 9, "x"), offer, np.zeros(26, np.float32), 0)
         assert kept.get(("run", 0, 9, "x"), offer) is None
 
     def test_forgetting(self):
         kept = KeptTensors(1000)
         static, epoch = Offer("a", "int8", (4,), 1, False), Offer("b", "int8", (4,), 1, True)
         for run in ("one", "two"):
-            kept.put((run, 0, 0, "a"), static, np.zeros(4, np.int8))
-            kept.put((run, 0, 0, "b"), epoch, np.zeros(4, np.int8))
-        kept.end_epoch("one")
+            kept.put((run, 0, 0, "a"), static, np.zeros(4, np.int8), 0)
+            kept.put((run, 0, 0, "b"), epoch, np.zeros(4, np.int8), 0)
+        kept.begin_epoch("one", 0)
+        assert kept.bytes == 16, "what came before the parameters stays"
+        kept.begin_epoch("one", 1)
         assert kept.bytes == 12
         kept.forget("two")
         assert kept.bytes == 4

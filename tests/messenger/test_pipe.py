@@ -237,14 +237,17 @@ class TestPipe:
         network.worker("late")
         check_rows(rows.result(), sent)
 
-    def test_a_worker_of_the_same_name_takes_over(self, network: Network):
+    def test_a_worker_of_the_same_name_takes_over_for_good(self, network: Network):
         network.begin(0)
         old = network.handlers["w0"]
         network.worker("w0")
-        wait_until(lambda: network.link.wait_for_workers(2) == ["w0", "w1"])
+        wait_until(lambda: "w0" in network.failures)
+        with pytest.raises(RefusedError, match="a newer worker has taken this one's name"):
+            raise network.failures["w0"]
         for partition in range(4):
             list(network.dealer().pipe(job(partition), chunks(partition, 5)))
-        assert not old.seen or {key.partition for key in network.handlers["w0"].seen}
+        assert not old.seen
+        assert len({key.partition for key in network.handlers["w0"].seen}) == 2
         assert network.totals(4).chunks == 20
 
     def test_a_second_coordinator_is_refused(self, network: Network):
