@@ -22,6 +22,7 @@ from planner.spec import LossSpec, Spec, Statistics
 class Job:
     """A checked and planned training run."""
 
+    graph: Graph
     train: Spec  # the model in training mode
     evaluate: Spec  # and in evaluation mode
     loss: LossSpec
@@ -50,7 +51,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned = plan_for(train, evaluate, loss, graph, config)
-    return Job(train, evaluate, loss, graph.statistics, planned, engine, report.warnings)
+    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, report.warnings)
 
 
 def plan_for(

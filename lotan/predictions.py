@@ -13,7 +13,7 @@ import pandas as pd
 from planner.spec import Task
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Rows = npt.NDArray[np.float32]
 
@@ -21,26 +21,30 @@ PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regressio
 """The type of the column `prediction` in Spark, by task."""
 
 
-def predictions(frame: pd.DataFrame | DataFrame, task: Task) -> pd.DataFrame | DataFrame:
+def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd.DataFrame | DataFrame:
     """Predictions of a model's output.
 
     Args:
-        frame: `id` as in the graph, and `values`, the output row as an array of float.
+        frame: `id`, and `values`, the output row as an array of float.
         task: what the model was trained for.
+        id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
     """
     if isinstance(frame, pd.DataFrame):
         return from_logits(frame["id"], np.stack(frame["values"]), task)
-    ids = frame.schema["id"].dataType.simpleString()
-    schema = f"id {ids}, prediction {PREDICTION[task]}"
+    schema = f"id {id_type}, prediction {PREDICTION[task]}"
     schema += "" if task == "regression" else ", probability array<float>"
-    return frame.mapInPandas(_by_batch(task), schema)
+    ids = frame["id"].cast(id_type).alias("id")
+    return frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
 
 
-def hold(frame: pd.DataFrame | DataFrame) -> pd.DataFrame | DataFrame:
-    """The rows, computed and kept: a Spark DataFrame holds them in Spark's storage until it is unpersisted."""
-    if not isinstance(frame, pd.DataFrame):
-        frame = frame.persist()
-        frame.count()
+def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.DataFrame | DataFrame:
+    """The rows, computed, to outlive the engine: in Spark's storage until they are unpersisted, or with no Spark in pandas."""
+    if isinstance(frame, pd.DataFrame):
+        return frame if spark is None else spark.createDataFrame(frame)
+    if spark is None:
+        return frame.toPandas().sort_values("id", ignore_index=True)
+    frame = frame.persist()
+    frame.count()
     return frame
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from lotan.graph import Graph
-from lotan.predictions import hold
 from lotan.report import write_report
 from lotan.settings import TrainerConfig
 from lotan.trained_model import TrainedModel
@@ -27,7 +26,7 @@ class Run:
 
     def predict(self) -> Any:
         """A DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
-        return self.model.with_predictions(self.graph, self.config, hold)
+        return self.model.predict_as(self.graph, self.config)
 
     def write_report(self, path: str | Path) -> None:
         """Write the report as JSON."""

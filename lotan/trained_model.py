@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +14,7 @@ import torch
 
 from lotan.checkpoint import write_atomically
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import open_engine
+from lotan.engines.opening import open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
 from lotan.job import plan_for, takes_roots
@@ -55,29 +55,33 @@ class TrainedModel:
 
         Returns:
             A DataFrame with `id` as given; `prediction`: the class (classification), an array of 0 and 1 (multi-label) or
-            of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. From the
-            rows engine a Spark DataFrame that holds its rows until it is unpersisted, else a pandas one.
+            of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. For
+            a graph of Spark DataFrames a Spark DataFrame, which holds its rows until it is unpersisted; else a pandas one.
         """
-        return self.with_predictions(graph, make_config(options), hold)
+        return self.predict_as(graph, make_config(options))
+
+    def predict_as(self, graph: Graph, config: TrainerConfig) -> Any:
+        """`predict` with settings made already."""
+        spark = graph.tables()[0].sparkSession if graph.origin == "spark" else None
+        return self._with_predictions(graph, config, lambda frame: hold(frame, spark))
 
     def write_predictions(self, graph: Graph, path: str | Path, **options: Any) -> None:
         """Predict as `predict` does, and write the rows as Parquet without holding them all on the driver."""
-        self.with_predictions(graph, make_config(options), lambda frame: write(frame, path))
+        self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
 
-    def with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
+    def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
-        choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
-        output = planned.plan.predict[-1].outputs[0].name
-        with closing(open_engine(choice.name, graph, config)) as engine:
+        with ExitStack() as stack:
+            graph = stack.enter_context(placed(graph, config))
+            check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
+            choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
+            engine = stack.enter_context(closing(open_engine(choice.name, graph, config)))
             engine.load(graph, planned.plan)
             a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
-            outcome = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,))
-            handle = outcome.columns[output]
-            try:
-                return use(predictions(engine.read(handle), self.loss.task))
-            finally:
-                engine.release(handle)
+            output = planned.plan.predict[-1].outputs[0].name
+            handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
+            stack.callback(engine.release, handle)
+            return use(predictions(engine.read(handle), self.loss.task, graph.id_type))
 
     def save(self, directory: str | Path) -> None:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""

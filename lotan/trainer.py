@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 import time
+import weakref
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,7 +31,7 @@ import torch
 from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.engines.choice import open_engine
+from lotan.engines.opening import open_engine, placed
 from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
@@ -75,11 +76,14 @@ class Trainer:
         self.model = model
         self.graph = graph
         self.config = make_config(options)
+        self._opened = ExitStack()  # what `job` stands on
+        weakref.finalize(self, self._opened.close)
 
     @cached_property
     def job(self) -> Job:
         """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
-        return prepare(self.model, self.graph, self.config)
+        graph = self._opened.enter_context(placed(self.graph, self.config))
+        return prepare(self.model, graph, self.config)
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
         """What would run and why, without running it, see `planner.explain.explain`."""
@@ -96,15 +100,20 @@ class Trainer:
         with ExitStack() as stack:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
+            stack.callback(self._forget_job)
             job = self.job
             state = self._start(job)
-            engine = stack.enter_context(closing(open_engine(job.engine.name, self.graph, self.config)))
-            engine.load(self.graph, job.plan)
+            engine = stack.enter_context(closing(open_engine(job.engine.name, job.graph, self.config)))
+            engine.load(job.graph, job.plan)
             setup_seconds = time.perf_counter() - started
             self._train(job, engine, state)
             bytes_moved = engine.bytes_moved()
         self._restore(state.best_weights)
         return self._finish(job, state, setup_seconds, memory, bytes_moved)
+
+    def _forget_job(self) -> None:
+        self.__dict__.pop("job", None)
+        self._opened.close()
 
     def _train(self, job: Job, engine: Engine, state: State) -> None:
         with closing(Progress(self.config.epochs, state.epoch, self.config.progress)) as progress:
@@ -176,7 +185,7 @@ class Trainer:
     def _start(self, job: Job) -> State:
         """A state to start from: new, or that of the checkpoint, which also sets the model's weights."""
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
-        validation = self.graph.labels.labelled[SPLITS.index("val")]
+        validation = job.graph.labels.labelled[SPLITS.index("val")]
         stopping = make_stopping(self.config.monitor, self.config.patience, job.loss.task, validation)
         state = State(self.config.optimizer.build(trainable), stopping, 0, {}, [])
         if self.config.checkpoint_dir is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import psutil
 
@@ -11,11 +10,6 @@ from planner.estimate import peak_bytes_local
 from planner.explain import size
 from planner.physical import Plan
 from planner.spec import Statistics
-
-if TYPE_CHECKING:
-    from lotan.engines.base import Engine
-    from lotan.graph import Graph
-    from lotan.settings import TrainerConfig
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
 
@@ -40,14 +34,3 @@ def choose_engine(asked: str, origin: str, plan: Plan, statistics: Statistics) -
     if fits:
         return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
     return EngineChoice("rows", f"training does not fit in memory: {comparison}")
-
-
-def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
-    """Start an engine by name; the caller closes it. Each is imported when it is wanted: local needs no Spark."""
-    if name == "rows":
-        from lotan.engines.rows.engine import RowsEngine
-
-        return RowsEngine(graph, config)
-    from lotan.engines.local import LocalEngine
-
-    return LocalEngine()

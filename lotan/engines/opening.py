@@ -1,0 +1,55 @@
+"""How an engine is started from settings, with what it stands on, and where it finds the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from typing import TYPE_CHECKING
+
+from lotan.engines.base import Engine
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+    from lotan.settings import TrainerConfig
+
+
+def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
+    """Start an engine by name; closing it stops all that was started. Each is imported when wanted: local needs no Spark."""
+    if name == "rows":
+        return _open_rows(graph, config)
+    from lotan.engines.local import LocalEngine
+
+    return LocalEngine()
+
+
+def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:
+    """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
+    from lotan.engines.rows.engine import RowsEngine, RowsSettings
+    from lotan.session import Session, SessionSettings
+    from lotan.spark_session import SparkSettings, open_spark
+
+    opened = ExitStack()
+    try:
+        if graph.origin == "spark":
+            spark = graph.tables()[0].sparkSession
+        else:
+            spark = opened.enter_context(closing(open_spark(SparkSettings(config.master)))).session
+        session = opened.enter_context(Session(SessionSettings(config.workers, config.router, config.keys)))
+        assert session.link is not None  # from its start to its end
+        settings = RowsSettings(partitions=config.partitions, chunk_rows=config.chunk_rows)
+        return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
+    except BaseException:
+        opened.close()
+        raise
+
+
+@contextmanager
+def placed(graph: Graph, config: TrainerConfig) -> Iterator[Graph]:
+    """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process."""
+    if config.engine != "rows" or graph.origin != "files":
+        yield graph
+        return
+    from lotan.spark_session import SparkSettings, open_spark
+
+    with closing(open_spark(SparkSettings(config.master))) as opened:
+        yield graph.on_spark(opened.session)
