@@ -7,6 +7,7 @@ import pytest
 
 from lotan import datasets
 from lotan.graph import Graph
+from lotan.graph.built_in import NEIGHBOURS
 
 
 def test_digits_is_what_its_docstring_says():
@@ -15,7 +16,7 @@ def test_digits_is_what_its_docstring_says():
     assert (arrays.features.min(), arrays.features.max()) == (0, 1)
     assert [int((arrays.split == code).sum()) for code in (0, 1, 2)] == [200, 300, 1297]
     assert np.bincount(arrays.label[arrays.split == 0]).tolist() == [20] * 10
-    assert np.bincount(arrays.dst).min() >= datasets.NEIGHBOURS
+    assert np.bincount(arrays.dst).min() >= NEIGHBOURS
     forward, backward = set(zip(arrays.src, arrays.dst, strict=True)), set(zip(arrays.dst, arrays.src, strict=True))
     assert forward == backward
     assert len(forward) == len(arrays.src)

@@ -14,6 +14,7 @@ import pandas as pd
 from lotan.errors import GraphError
 from lotan.graph import files
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
+from lotan.graph.built_in import BUILT_IN
 from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, vertex_columns
 from lotan.graph.labels import (
     LabelStatistics,
@@ -88,16 +89,14 @@ class Graph:
     def read(cls, path_or_name: str | Path, undirected: bool = False) -> Graph:
         """Read an `.npz` file, a directory of Parquet, or a graph by name.
 
-        Names are the built-in ones (see `lotan.datasets`), then files in `$LOTAN_DATA` and `../shared/data`. A
+        Names are the built-in ones (see `lotan.graph.built_in`), then files in `$LOTAN_DATA` and `../shared/data`. A
         directory is opened only when something asks for its rows, by Arrow or by Spark.
 
         Raises:
             GraphError: nothing of that name, or an unreadable file.
         """
-        from lotan import datasets  # which makes Graphs
-
-        if str(path_or_name) in datasets.BUILT_IN:
-            return datasets.load(str(path_or_name), undirected)
+        if str(path_or_name) in BUILT_IN:
+            return cls.from_arrays(**BUILT_IN[str(path_or_name)].load())
         path = files.find(path_or_name)
         if path.suffix == ".npz":
             vertices, edges = files.read_npz(path)
