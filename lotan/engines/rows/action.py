@@ -1,0 +1,135 @@
+"""The one action of a pass: run, watched, repeated where that may help, its failure told in a sentence."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from uuid import uuid4
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from lotan.errors import EngineError
+
+HOPELESS = (
+    "RemoteError",
+    "NoWorkerError",
+    "ConflictError",
+    "DeadlineError",
+    "FrameError",
+    "RefusedError",
+    "OrderError",
+)
+"""Reasons of a `PipeFailed` that would be the same once more, or have been waited for already."""
+
+_PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
+_ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
+
+
+def force(frame: DataFrame, description: str, attempts: int, stall_seconds: float) -> None:
+    """Compute all rows of `frame` and keep none.
+
+    Running the same lineage again repeats no effect: what a partition committed is committed once, and frames that were
+    kept are not computed anew.
+
+    Args:
+        frame: what to compute.
+        description: for Spark's user interface.
+        attempts: how often to try. On `local[N]` Spark itself never tries a task again.
+        stall_seconds: give up when for so long no task has started or ended.
+
+    Raises:
+        EngineError: with the reason as one sentence.
+    """
+    for attempt in range(1, attempts + 1):
+        try:
+            _run(frame, description, stall_seconds)
+            return
+        except (PySparkException, Py4JError) as error:
+            reason, hopeless = _reason(str(error))
+            if hopeless or attempt == attempts:
+                raise EngineError(f"{description} failed in attempt {attempt} of {attempts}: {reason}") from None
+
+
+def _run(frame: DataFrame, description: str, stall_seconds: float) -> None:
+    context = frame.sparkSession.sparkContext
+    with _job_group(context, description) as group, _Watchdog(context, group, stall_seconds) as watchdog:
+        try:
+            frame.write.format("noop").mode("overwrite").save()
+        except (PySparkException, Py4JError):
+            if watchdog.fired:
+                raise EngineError(
+                    f"{description}: no task started or ended for {stall_seconds:.0f} s (stall_seconds). "
+                    "Does the cluster have free executors, with memory for this application?"
+                ) from None
+            raise
+
+
+@contextmanager
+def _job_group(context: SparkContext, description: str) -> Iterator[str]:
+    """Name the jobs that this thread starts, and cancel them if they are left early: by Ctrl-C, for one."""
+    group = f"lotan-{uuid4().hex}"
+    context.setJobGroup(group, f"lotan: {description}", interruptOnCancel=True)
+    try:
+        yield group
+    except BaseException:
+        context.cancelJobGroup(group)
+        raise
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+
+
+class _Watchdog:
+    """Cancels a job group in which nothing moves."""
+
+    def __init__(self, context: SparkContext, group: str, stall_seconds: float) -> None:
+        self.fired = False
+        self._context, self._group, self._seconds = context, group, stall_seconds
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="lotan-watchdog", daemon=True)
+
+    def __enter__(self) -> _Watchdog:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(timeout=5)
+
+    def _watch(self) -> None:
+        seen, still = self._tasks(), 0.0
+        step = min(5.0, self._seconds / 4)
+        while not self._done.wait(step):
+            now = self._tasks()
+            still = still + step if now == seen else 0.0
+            seen = now
+            if still >= self._seconds:
+                self.fired = True
+                self._context.cancelJobGroup(self._group)
+                return
+
+    def _tasks(self) -> tuple[tuple[int, int, int], ...]:
+        """Tasks running, done and failed, of each stage under way."""
+        tracker = self._context.statusTracker()
+        infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        return tuple((i.numActiveTasks, i.numCompletedTasks, i.numFailedTasks) for i in infos if i is not None)
+
+
+def _reason(text: str) -> tuple[str, bool]:
+    """The cause at the root of Spark's report, in one line, and whether trying again is in vain."""
+    found = _PIPE_FAILED.search(text)
+    if found:
+        return found[1].strip(), found[2] in HOPELESS
+    lines = [line.strip() for line in _ERROR_LINE.findall(text)]
+    return (lines[-1] if lines else text.strip().splitlines()[0] if text.strip() else "Spark gave no reason"), False
+
+
+def shuffle_bytes(context: SparkContext) -> int:
+    """Bytes that all executors, past and present, have written for shuffles since Spark started."""
+    executors = context._jsc.sc().statusStore().executorList(False)
+    return sum(executors.apply(place).totalShuffleWrite() for place in range(executors.length()))

@@ -1,0 +1,287 @@
+"""The rows engine: one lazy lineage of Spark frames a pass, forced by one action."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import numpy as np
+import torch
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from lotan.engines.base import Engine, Handle, Outcome, Pass, reads
+from lotan.engines.rows.action import force, shuffle_bytes
+from lotan.engines.rows.collect import collect, gather
+from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
+from lotan.engines.rows.pipe import PLAIN, PipeBuilder, Site
+from lotan.engines.rows.pipe_task import VERTEX
+from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_over, open_session, pin
+from lotan.engines.rows.propagate import propagate
+from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
+from lotan.engines.rows.tables import Needs, Tables, expected_sizes, load_tables
+from lotan.errors import EngineError
+from lotan.worker import encode_program
+from messenger.coordinator import CoordinatorLink
+from messenger.endpoint import Endpoint
+from messenger.errors import MessengerError
+from messenger.jobs import GRADIENT, STATISTICS, PipeJob
+from messenger.settings import Settings
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+
+
+@dataclass(frozen=True)
+class RowsSettings:
+    """How the engine lays out and moves rows."""
+
+    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
+    chunk_rows: int = 4096  # vertices a micro-batch
+    form: Form | None = None  # how to sum vectors; None: the best that this Spark has
+    attempts: int = 3  # of a pass, where Spark's own retries were not enough
+    stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
+    messenger: Settings = field(default_factory=Settings)
+
+
+@dataclass(frozen=True, eq=False)
+class KeptHandle:
+    """A column that outlives its pass: id, values."""
+
+    pinned: Pinned
+
+
+def _floats(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.detach().cpu().numpy()
+
+
+class RowsEngine(Engine):
+    """Runs plans as Spark DataFrames, with stages in workers that `link` coordinates.
+
+    Args:
+        spark: the user's session; the engine works in one of its own beside it.
+        link: to the Router and its workers.
+        endpoint: of that Router, as Spark's executors reach it.
+        settings: see there.
+        on_close: what to close with the engine, last first: what it was opened with.
+    """
+
+    name = "rows"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        link: CoordinatorLink,
+        endpoint: Endpoint,
+        settings: RowsSettings | None = None,
+        on_close: Sequence[object] = (),
+    ) -> None:
+        self.settings = settings or RowsSettings()
+        partitions = self.settings.partitions or spark.sparkContext.defaultParallelism
+        self._placement = Placement(partitions)
+        self._session = open_session(spark, partitions, self.settings.chunk_rows)
+        self._sums = Sums(self._placement, self.settings.form or choose_form())
+        self._link, self._endpoint = link, endpoint
+        self._on_close = list(on_close)
+        self._tables: Tables | None = None
+        self._passes = 0
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def load(self, graph: Graph, plan: Plan) -> None:
+        """Place and persist what the plan reads of the graph, and publish its stages."""
+        self._unload()
+        self._run = uuid4().hex
+        self._sent = self._received = 0
+        self._shuffled_before = shuffle_bytes(self._session.sparkContext)
+        weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
+        with brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
+            self._tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
+        self._stages = {stage.name: stage for stage in plan.stages}
+        for stage in plan.stages:
+            self._link.publish(self._run, stage.name, encode_program(stage, plan.source_gradients))
+        widths = {column.name: column.width for column in plan.static_columns}
+        made = Made(self._tables.vertices, read=True)
+        self._static = {
+            name: ColumnHandle(made, name, self._width(name, width), name) for name, width in widths.items()
+        }
+        self._site = Site(
+            run=self._run,
+            tables=self._tables,
+            placement=self._placement,
+            chunk_rows=self.settings.chunk_rows,
+            endpoint=self._endpoint,
+            settings=self.settings.messenger,
+            per_edge=plan.source_gradients == "per_edge",
+        )
+
+    def _width(self, name: str, width: int) -> int:
+        """Numbers per row of a vector; 0 for a column of plain numbers."""
+        assert self._tables is not None
+        kind = self._tables.vertices.schema[name].dataType.typeName()
+        return 0 if name in PLAIN and kind != "array" else width
+
+    def static(self, name: str) -> ColumnHandle:
+        """A column of the vertex table."""
+        return self._static[name]
+
+    # -- a pass ------------------------------------------------------------------------------------------------------
+
+    def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
+        """Hand the parameters to whoever asks for them."""
+        self._passes += 1
+        read = Counter(name for step in steps for name in reads(step))
+        piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
+        self._state = PassState(self._passes, read, piped)
+        backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
+        parameters = {name: _floats(tensor) for name, tensor in a_pass.parameters.items()}
+        settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
+        self._link.begin(self._run, self._passes, parameters, settings)
+
+    def propagate(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
+        """Sum along edges."""
+        assert self._tables is not None
+        frame = propagate(
+            self._tables.placed_edges(step.edges, step.reverse),
+            column.rows(),
+            self._sums,
+            weighted=step.weighted and self._tables.weighted,
+            reverse=step.reverse,
+            combine=step.combine,
+        )
+        return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
+
+    def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
+        """Source rows for every chunk."""
+        assert self._tables is not None
+        frame = collect(self._tables.sources[step.edges], [column.rows() for column in columns])
+        return CollectionHandle(
+            self._make(frame, [step.output]), step.edges, tuple(zip(step.columns, columns, strict=True))
+        )
+
+    def gather(self, step: GatherStep, contributions: ContributionsHandle) -> ColumnHandle:
+        """Sum what chunks returned for a vertex as a source."""
+        frame = gather(contributions.rows(), self._sums, combine=step.combine)
+        return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
+
+    def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """Run a stage, lazily."""
+        builder = PipeBuilder(self._site, step, self._stages[step.stage], values, self._state)
+        self._state.jobs.append((step.stage, step.mode))
+        rows, returned = builder.rows(), builder.returned()
+        names = [column.name for column in step.outputs]
+        if not step.outputs or all(item.kind == VERTEX for item in returned):
+            made = self._make(self._placement.place(rows) if step.outputs else rows, names)
+            return {c.name: ColumnHandle(made, r.column, c.width) for c, r in zip(step.outputs, returned, strict=True)}
+        tagged = self._make(rows, names)
+        vertex = [item.column for item in returned if item.kind == VERTEX]
+        if vertex:
+            tagged.read = True
+            own = tagged.frame.where(F.col("kind") == VERTEX).select(PART, ID, *vertex)
+            by_vertex = self._make(self._placement.place(own), names)
+        return {
+            c.name: ColumnHandle(by_vertex, r.column, c.width)
+            if r.kind == VERTEX
+            else ContributionsHandle(tagged, r.column, r.kind)
+            for c, r in zip(step.outputs, returned, strict=True)
+        }
+
+    def _make(self, frame: DataFrame, names: Iterable[str]) -> Made:
+        """Note a frame; keep its rows where more than one step reads them."""
+        pinned = pin(frame) if sum(self._state.reads.get(name, 0) for name in names) > 1 else None
+        made = Made(pinned.frame if pinned else frame, pinned)
+        self._state.made.append(made)
+        return made
+
+    def finish(self, kept: Mapping[str, Handle]) -> Outcome:
+        """Force everything by one action, and take what the stages committed."""
+        columns = {name: KeptHandle(pin(self._dense(handle))) for name, handle in kept.items()}
+        try:
+            ends = [made.frame for made in self._state.made if not made.read]
+            ends += [handle.pinned.frame for handle in columns.values()]
+            self._force(ends)
+            outcome = self._outcome()
+        except BaseException:
+            for handle in columns.values():
+                handle.pinned.release()
+            raise
+        self.abort()
+        return Outcome(outcome.gradients, outcome.statistics, columns)
+
+    def _force(self, ends: Sequence[DataFrame]) -> None:
+        one_column = [end.select(F.lit(0).alias("row")) for end in ends]
+        rows = reduce(DataFrame.unionAll, one_column)
+        what = ", ".join(f"{stage} ({mode})" for stage, mode in self._state.jobs)
+        force(rows, f"pass {self._state.number}: {what}", self.settings.attempts, self.settings.stall_seconds)
+
+    def _outcome(self) -> Outcome:
+        """Check that every partition of every pipe has committed, and sum."""
+        assert self._tables is not None
+        jobs = [
+            PipeJob(self._run, self._state.number, stage, mode, part)
+            for stage, mode in self._state.jobs
+            for part in expected_sizes(self._tables)
+        ]
+        try:
+            totals = self._link.wait(jobs)
+        except MessengerError as error:
+            raise EngineError(f"pass {self._state.number}: {error}") from error
+        self._sent += totals.bytes_sent
+        self._received += totals.bytes_received
+        tensors = totals.tensors
+        gradients = {
+            name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
+            for name, total in tensors.items()
+            if name.startswith(GRADIENT)
+        }
+        return Outcome(gradients, tensors.get(STATISTICS))
+
+    def _dense(self, handle: ColumnHandle) -> DataFrame:
+        """id, values for every vertex, zeros where the column has no row."""
+        assert self._tables is not None
+        ids = self._tables.vertices.select(PART, ID)
+        zeros = F.array_repeat(F.lit(0.0).cast("float"), handle.width)
+        rows = ids.join(handle.rows().hint("merge"), [PART, ID], "left")
+        return rows.select(ID, F.coalesce(VALUE, zeros).alias("values"))
+
+    def read(self, handle: KeptHandle) -> DataFrame:
+        """A kept column: id, values (array<float>). Good until it is released, or the engine closed."""
+        return handle.pinned.frame
+
+    def release(self, handle: Handle) -> None:
+        """Let go of a kept column. All others live until their pass ends, for they are computed then."""
+        if isinstance(handle, KeptHandle):
+            handle.pinned.release()
+
+    def abort(self) -> None:
+        """Let go of the rows that the pass kept."""
+        for made in self._state.made:
+            if made.pinned is not None:
+                made.pinned.release()
+        self._state.made.clear()
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Bytes since `load`, by the report's keys."""
+        shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
+        return {"messenger_sent": self._sent, "messenger_received": self._received, "shuffle_written": shuffled}
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _unload(self) -> None:
+        if self._tables is not None:
+            self._tables.close()
+            self._link.forget(self._run)
+            self._tables = None
+
+    def close(self) -> None:
+        """Let go of the graph, and stop what was started for this engine. May be called twice."""
+        try:
+            self._unload()
+        finally:
+            while self._on_close:
+                self._on_close.pop().close()  # type: ignore[attr-defined]

@@ -1,0 +1,72 @@
+"""What the engine hands out as columns and collections: frames that Spark has yet to compute, and what they depend on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lotan.engines.rows.placement import ID, PART, Pinned
+from lotan.engines.rows.sums import VALUE
+from planner.spec import EdgeSet
+
+
+@dataclass(eq=False)
+class Made:
+    """A frame that a step made. Several columns may lie in it."""
+
+    frame: DataFrame
+    pinned: Pinned | None = None
+    read: bool = False  # by a later step: then that step's rows force these
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnHandle:
+    """A column: `field` (array<float>) of a frame with part and id, placed by part."""
+
+    made: Made
+    field: str
+    width: int
+    static: str | None = None  # its name, where it is a column of the vertex table
+
+    def rows(self) -> DataFrame:
+        """part, id, VALUE. A vertex without a row has zeros."""
+        self.made.read = True
+        return self.made.frame.select(PART, ID, F.col(f"`{self.field}`").alias(VALUE))
+
+
+@dataclass(frozen=True, eq=False)
+class CollectionHandle:
+    """Source rows for every chunk, see `lotan.engines.rows.collect`."""
+
+    made: Made
+    edges: EdgeSet
+    columns: tuple[tuple[str, ColumnHandle], ...]  # name and handle of value0, value1 ...
+
+
+@dataclass(frozen=True, eq=False)
+class ContributionsHandle:
+    """What a stage returned for its sources: rows of `kind` in a frame with part, id, origin, chunk, position."""
+
+    made: Made
+    field: str
+    kind: int
+
+    def rows(self) -> DataFrame:
+        """part, id, origin, chunk, position, VALUE, lying anywhere."""
+        self.made.read = True
+        found = self.made.frame.where(F.col("kind") == self.kind)
+        return found.select(PART, ID, "origin", "chunk", "position", F.col(f"`{self.field}`").alias(VALUE))
+
+
+@dataclass
+class PassState:
+    """What one pass has made so far."""
+
+    number: int  # of this set of parameters: the messenger's epoch
+    reads: dict[str, int]  # how many steps read a column or collection
+    pipes: dict[str, int]  # how many pipes do
+    made: list[Made] = field(default_factory=list)
+    jobs: list[Any] = field(default_factory=list)  # (stage, mode) of each pipe, in order

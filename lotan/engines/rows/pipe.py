@@ -1,0 +1,210 @@
+"""Pipe, on the driver: lay a stage's inputs side by side in the order of the chunks, and hand them to a `PipeTask`.
+
+Without neighbourhoods, the inputs are joined to the vertex table, which has the order: all are placed by part, so nothing
+is shuffled. With them, vertices, edges and sources are rows of one frame, told apart by a tag and brought together by the
+one shuffle that takes the source rows to the chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from math import nan
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lotan.engines.base import Handle
+from lotan.engines.rows.held import CollectionHandle, ColumnHandle, Made, PassState
+from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Returned
+from lotan.engines.rows.placement import ID, PART, Placement
+from lotan.engines.rows.tables import Tables
+from lotan.engines.rows.topology import BLOBS, EDGES
+from messenger.endpoint import Endpoint
+from messenger.jobs import PipeJob
+from messenger.settings import Settings
+from planner.physical import PipeStep, Stage
+from planner.spec import EdgeSet
+
+PLAIN = ("label", "split")  # static columns that need not be vectors
+EMITS = ("forward", "predict")  # modes that yield a stage's outputs; the others yield gradients of its inputs
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where pipes of a loaded graph run."""
+
+    run: str
+    tables: Tables
+    placement: Placement
+    chunk_rows: int
+    endpoint: Endpoint
+    settings: Settings
+    per_edge: bool
+
+
+@dataclass(frozen=True)
+class PipeBuilder:
+    """One pipe step, on its way to a frame."""
+
+    site: Site
+    step: PipeStep
+    stage: Stage
+    values: Mapping[str, Handle]
+    state: PassState
+
+    def rows(self) -> DataFrame:
+        """What the stage returns, as rows of `PipeTask.schema`. Lies where it was computed, of which Spark knows nothing."""
+        task = self.task()
+        return self._input().mapInArrow(task, task.schema(self.site.tables.id_type))
+
+    def task(self) -> PipeTask:
+        """What each Spark task runs."""
+        job = PipeJob(self.site.run, self.state.number, self.stage.name, self.step.mode, 0, self.step.mode not in EMITS)
+        return PipeTask(
+            job=job,
+            endpoint=self.site.endpoint,
+            settings=self.site.settings,
+            chunk_rows=self.site.chunk_rows,
+            fields=self._fields(),
+            neighbours=tuple(self._neighbours(edges) for edges in self.stage.edge_sets),
+            returned=self.returned(),
+            static=self._static(),
+            epoch_kept=self._epoch_kept(),
+            per_edge=self.site.per_edge,
+        )
+
+    # -- columns of the frame ----------------------------------------------------------------------------------------
+
+    def _names(self) -> dict[str, str]:
+        """The frame's column for each column that is read by vertex."""
+        gradients = [name for gradient in self.step.gradients for name in gradient.columns]
+        names = dict.fromkeys([*self.step.inputs, *gradients])
+        return {name: f"c{number}" for number, name in enumerate(names)}
+
+    def _source_columns(self, edges: EdgeSet) -> dict[str, ColumnHandle]:
+        """The frame's column, and the handle, for each column that is read by source; see `_collection_rows`."""
+        collection = self._collection(edges)
+        if collection is None:
+            return {}
+        return {f"s{self._tag(edges)}_{number}": handle for number, (_, handle) in enumerate(collection.columns)}
+
+    def _collection(self, edges: EdgeSet) -> CollectionHandle | None:
+        return next((self.values[name] for name in self.step.collections if self.values[name].edges == edges), None)
+
+    def _tag(self, edges: EdgeSet) -> int:
+        return 1 + 2 * self.stage.edge_sets.index(edges)
+
+    # -- the task's description --------------------------------------------------------------------------------------
+
+    def _fields(self) -> tuple[Field, ...]:
+        names = self._names()
+        inputs = [self._input_field(name, names[name]) for name in self.step.inputs]
+        gradients = [
+            Field(
+                f"output_gradient/{gradient.value}",
+                tuple(names[column] for column in gradient.columns),
+                self.values[gradient.columns[0]].width,
+            )
+            for gradient in self.step.gradients
+        ]
+        return (*inputs, *gradients)
+
+    def _input_field(self, name: str, column: str) -> Field:
+        handle: ColumnHandle = self.values[name]
+        if name == "label" and handle.width and self.stage.loss is not None:
+            return Field("column/label", (column,), self.stage.loss.outputs, absent=nan)
+        if handle.width:
+            return Field(f"column/{name}", (column,), handle.width)
+        return Field(f"column/{name}", (column,), dtype="int64" if name == "label" else "int8")
+
+    def _neighbours(self, edges: EdgeSet) -> Neighbours:
+        collection = self._collection(edges)
+        names = [name for name, _ in collection.columns] if collection else []
+        columns = self._source_columns(edges)
+        return Neighbours(
+            edges=edges,
+            tag=self._tag(edges),
+            sources=tuple(
+                Field(f"source/{edges}/{name}", (column,), handle.width)
+                for name, (column, handle) in zip(names, columns.items(), strict=True)
+            ),
+            weighted=self.site.tables.weighted,
+            keyed=any(call.op == "lotan.dropout" and call.type.edges == edges for call in self.stage.calls),
+        )
+
+    def returned(self) -> tuple[Returned, ...]:
+        """What comes back, in the order of the step's outputs."""
+        if self.step.mode in EMITS:
+            tensors = [(f"output/{output.value}", VERTEX, "") for output in self.stage.outputs]
+        else:
+            tensors = [
+                (f"input_gradient/{i.value}", VERTEX if i.role == "vertex" else self._tag(i.edges) + 1, i.edges or "")
+                for i in self.stage.inputs
+                if i.needs_gradient
+            ]
+        # a plan may leave trailing gradients unasked for; what it asks for stands in the stage's order
+        return tuple(
+            Returned(tensor, f"o{number}", kind, edges)
+            for number, (tensor, kind, edges) in enumerate(tensors[: len(self.step.outputs)])
+        )
+
+    def _static(self) -> frozenset[str]:
+        names = {"keys"} | {f"column/{name}" for name in self.step.inputs if self.values[name].static}
+        for edges in self.stage.edge_sets:
+            names |= {f"{part}/{edges}" for part in ("indptr", "positions", "weight", "edge_keys")}
+            collection = self._collection(edges)
+            held = collection.columns if collection else ()
+            names |= {f"source/{edges}/{name}" for name, handle in held if handle.static}
+        return frozenset(names)
+
+    def _epoch_kept(self) -> frozenset[str]:
+        pipes = self.state.pipes
+        kept = {f"column/{name}" for name in self.step.inputs if pipes.get(name, 0) > 1}
+        for name in self.step.collections:
+            if pipes.get(name, 0) > 1:
+                held: CollectionHandle = self.values[name]
+                kept |= {f"source/{held.edges}/{column}" for column, _ in held.columns}
+        return frozenset(kept) - self._static()
+
+    # -- the frame ---------------------------------------------------------------------------------------------------
+
+    def _input(self) -> DataFrame:
+        vertices = self._vertex_rows()
+        if not self.stage.edge_sets:
+            return vertices
+        parts = [vertices.withColumn("tag", F.lit(VERTEX))]
+        for edges in self.stage.edge_sets:
+            parts += [self._edge_rows(edges), *self._collection_rows(edges)]
+        together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+        return self.site.placement.place(together).sortWithinPartitions(PART, "chunk", "tag", "position")
+
+    def _vertex_rows(self) -> DataFrame:
+        """part, id, chunk, position, key and the columns of `_names`, sorted by part, id."""
+        names = self._names()
+        handles = {name: self.values[name] for name in names}
+        static = [F.col(f"`{h.field}`").alias(names[name]) for name, h in handles.items() if h.static]
+        rows = self.site.tables.vertices.select(PART, ID, "chunk", F.col("row").alias("position"), "key", *static)
+        by_frame: dict[Made, list[str]] = {}
+        for name, handle in handles.items():
+            if not handle.static:
+                by_frame.setdefault(handle.made, []).append(name)
+        for made, columns in by_frame.items():
+            made.read = True
+            fields = [F.col(f"`{handles[name].field}`").alias(names[name]) for name in columns]
+            rows = rows.join(made.frame.select(PART, ID, *fields).hint("merge"), [PART, ID], "left")
+        return rows
+
+    def _edge_rows(self, edges: EdgeSet) -> DataFrame:
+        blobs = self.site.tables.topology[edges].where(F.col("kind") == EDGES)
+        return blobs.select(PART, "chunk", "position", F.lit(self._tag(edges)).alias("tag"), *BLOBS)
+
+    def _collection_rows(self, edges: EdgeSet) -> list[DataFrame]:
+        collection = self._collection(edges)
+        if collection is None:
+            return []
+        collection.made.read = True
+        values = [F.col(f"value{k}").alias(column) for k, column in enumerate(self._source_columns(edges))]
+        tag = F.lit(self._tag(edges) + 1).alias("tag")
+        return [collection.made.frame.select(PART, "chunk", "position", tag, ID, "spart", *values)]

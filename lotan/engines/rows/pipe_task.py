@@ -1,0 +1,248 @@
+"""What a Spark Python worker runs in a Pipe: rows of a partition to chunks, through a Dealer, and back to rows.
+
+Imports neither torch nor the planner: Spark starts many of these processes. `PipeTask` is plain data, pickled by Spark.
+
+Tensors of a chunk, by name:
+    keys                            int64 [rows], row keys
+    column/<column>                 the vertices' rows of a column; label and split among them
+    output_gradient/<value>         float32 [rows, width], the sum of a stage output's gradients
+    source/<edges>/<column>         float32 [sources, width], the distinct sources' rows
+    indptr/<edges>, positions/<edges>, weight/<edges>, edge_keys/<edges>     the in-edges
+and of its result: output/<value>, input_gradient/<value>.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from lotan.engines.rows.topology import runs
+from lotan.engines.rows.vectors import from_lists, to_lists
+from messenger.dealer import shared_dealer
+from messenger.endpoint import Endpoint
+from messenger.errors import MessengerError
+from messenger.frames import digest
+from messenger.jobs import OutgoingChunk, PipeJob, ReturnedChunk
+from messenger.settings import Settings
+
+Batches = Iterable[pa.RecordBatch]
+Array = npt.NDArray[Any]
+
+VERTEX = 0  # `tag` of the rows of a chunk's vertices; an edge set's rows follow: its edges, then its sources
+
+
+class PipeFailed(RuntimeError):  # noqa: N818 -- its name shows in Spark's log, beside the reason
+    """A partition could not be piped; begins with the reason's type, then says where."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A tensor of a chunk, and the frame columns it is the sum of."""
+
+    tensor: str
+    columns: tuple[str, ...]
+    width: int | None = None  # numbers per row of an array column; None for a column of plain numbers
+    dtype: str = "float32"
+    absent: float = 0.0  # what a vertex without a row has
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """An edge set of the stage: how its rows are tagged, and which of its parts are sent."""
+
+    edges: str
+    tag: int  # of the row that holds the edges; its sources have the next one
+    sources: tuple[Field, ...]
+    weighted: bool
+    keyed: bool
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A tensor of a result, and the frame column it becomes."""
+
+    tensor: str
+    column: str
+    kind: int  # VERTEX, or the tag of the sources that it belongs to
+    edges: str = ""  # of these sources
+
+
+@dataclass(frozen=True)
+class PipeTask:
+    """A pass of one stage, for any partition."""
+
+    job: PipeJob  # its partition is filled in from the rows
+    endpoint: Endpoint
+    settings: Settings
+    chunk_rows: int
+    fields: tuple[Field, ...]
+    neighbours: tuple[Neighbours, ...]
+    returned: tuple[Returned, ...]
+    static: frozenset[str]  # tensors that are the same in every pass
+    epoch_kept: frozenset[str]  # tensors that several stages of a pass read
+    per_edge: bool = False  # a source's gradient comes for each edge
+
+    @property
+    def contributes(self) -> bool:
+        """Whether rows come back for sources too, and so need telling apart."""
+        return any(item.kind != VERTEX for item in self.returned)
+
+    def schema(self, id_type: str) -> str:
+        """Of the rows that come back."""
+        places = "kind int, origin int, chunk int, position int, " if self.contributes else ""
+        vectors = ", ".join(f"`{item.column}` array<float>" for item in self.returned)
+        return f"part int, id {id_type}, {places}{vectors}" if vectors else f"part int, id {id_type}"
+
+    def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        """For `mapInArrow`: rows sorted by part, chunk, (tag,) position."""
+        chunks = runs(batches, ("part", "chunk"))
+        for part, of_part in groupby(chunks, key=lambda rows: rows.column("part")[0].as_py()):
+            yield from self._partition(replace(self.job, partition=part), of_part)
+
+    def _partition(self, job: PipeJob, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        waiting: deque[ChunkRows] = deque()  # sent, not yet back
+
+        def outgoing() -> Iterator[OutgoingChunk]:
+            for batch in rows:
+                chunk = ChunkRows(self, batch)
+                waiting.append(chunk)
+                yield chunk.outgoing()
+
+        results = shared_dealer(self.endpoint, self.settings).pipe(job, outgoing())
+        try:
+            for result in results:
+                yield from waiting.popleft().rows_back(result)
+        except MessengerError as error:
+            raise PipeFailed(f"{type(error).__name__}: {job}: {error}") from error
+        finally:
+            results.close()  # type: ignore[attr-defined]  # a generator
+
+
+class ChunkRows:
+    """The rows of one chunk as they came from Spark."""
+
+    def __init__(self, task: PipeTask, rows: pa.RecordBatch) -> None:
+        self.task, self.rows = task, rows
+        self.part, self.index = rows.column("part")[0].as_py(), rows.column("chunk")[0].as_py()
+        self._bounds = self._find_tags()
+        self.vertices = self._tagged(VERTEX)
+
+    def _find_tags(self) -> npt.NDArray[np.int64] | None:
+        if not self.task.neighbours:
+            return None
+        tags = self.rows.column("tag").to_numpy()
+        return np.searchsorted(tags, np.arange(2 * len(self.task.neighbours) + 2))
+
+    def _tagged(self, tag: int) -> pa.RecordBatch:
+        """The rows with that tag, which lie together; their positions must count from 0."""
+        if self._bounds is None:
+            found = self.rows
+        else:
+            start = int(self._bounds[tag])
+            found = self.rows.slice(start, int(self._bounds[tag + 1]) - start)
+        positions = found.column("position").to_numpy()
+        if not np.array_equal(positions, np.arange(len(positions))):
+            raise PipeFailed(f"OrderError: {self.task.job}: rows of chunk {self.index} came out of order or twice")
+        return found
+
+    def outgoing(self) -> OutgoingChunk:
+        """What is sent."""
+        tensors: dict[str, Array] = {"keys": self.vertices.column("key").to_numpy()}
+        for field in self.task.fields:
+            tensors[field.tensor] = _read(self.vertices, field)
+        for neighbours in self.task.neighbours:
+            tensors |= self._edges(neighbours)
+        self.digest = digest(_ids(self.vertices))
+        return OutgoingChunk(
+            index=self.index,
+            first_row=self.index * self.task.chunk_rows,
+            rows=self.vertices.num_rows,
+            digest=self.digest,
+            tensors=tensors,
+            static=self.task.static & tensors.keys(),
+            epoch_kept=self.task.epoch_kept & tensors.keys(),
+        )
+
+    def _edges(self, neighbours: Neighbours) -> dict[str, Array]:
+        name, row = neighbours.edges, self._tagged(neighbours.tag)
+        rows = self.vertices.num_rows
+        indptr = _blob(row, "indptr", np.int64)[: rows + 1]
+        tensors = {f"indptr/{name}": indptr if len(indptr) else np.zeros(rows + 1, dtype=np.int64)}
+        tensors[f"positions/{name}"] = _blob(row, "positions", np.int64)
+        if neighbours.weighted:
+            tensors[f"weight/{name}"] = _blob(row, "weight", np.float32)
+        if neighbours.keyed:
+            tensors[f"edge_keys/{name}"] = _blob(row, "keys", np.int64)
+        sources = self._tagged(neighbours.tag + 1)
+        return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
+
+    def rows_back(self, result: ReturnedChunk) -> Iterator[pa.RecordBatch]:
+        """The result as rows: one batch for the vertices, one for the sources of each edge set that has gradients."""
+        if (result.index, result.rows, result.digest) != (self.index, self.vertices.num_rows, self.digest):
+            raise PipeFailed(f"OrderError: {self.task.job}: chunk {result.index} came back in place of {self.index}")
+        for kind in sorted({item.kind for item in self.task.returned}):
+            yield self._batch(kind, result.tensors)
+
+    def _batch(self, kind: int, tensors: Mapping[str, Array]) -> pa.RecordBatch:
+        if kind == VERTEX:
+            part, ids = self.vertices.column("part"), self.vertices.column("id")
+        else:
+            part, ids = self._sources(kind)
+        count = len(ids)
+        arrays, names = [part, ids], ["part", "id"]
+        if self.task.contributes:
+            constants = {"kind": kind, "origin": self.part, "chunk": self.index}
+            arrays += [pa.array(np.full(count, value, dtype=np.int32)) for value in constants.values()]
+            arrays.append(pa.array(np.arange(count, dtype=np.int32)))
+            names += [*constants, "position"]
+        for item in self.task.returned:
+            here = item.kind == kind
+            arrays.append(to_lists(tensors[item.tensor]) if here else pa.nulls(count, pa.list_(pa.float32())))
+            names.append(item.column)
+        return pa.RecordBatch.from_arrays(arrays, names=names)
+
+    def _sources(self, kind: int) -> tuple[pa.Array, pa.Array]:
+        """Partition and id of what a row of contributions belongs to: a source, or that of an edge."""
+        sources = self._tagged(kind)
+        part, ids = sources.column("spart"), sources.column("id")
+        if not self.task.per_edge:
+            return part, ids
+        positions = pa.array(_blob(self._tagged(kind - 1), "positions", np.int64))
+        return part.take(positions), ids.take(positions)
+
+
+def _ids(rows: pa.RecordBatch) -> Any:
+    ids = rows.column("id")
+    return ids.to_numpy() if pa.types.is_integer(ids.type) else ids.to_pylist()
+
+
+def _read(rows: pa.RecordBatch, field: Field) -> Array:
+    """The sum of a field's columns, in their order."""
+    first, *others = (_column(rows, name, field) for name in field.columns)
+    if not others:
+        return first
+    total = first.copy()
+    for other in others:
+        total += other
+    return total
+
+
+def _column(rows: pa.RecordBatch, name: str, field: Field) -> Array:
+    column = rows.column(name)
+    if field.width is not None:
+        return from_lists(column, field.width, field.absent)
+    return column.to_numpy(zero_copy_only=False).astype(field.dtype, copy=False)
+
+
+def _blob(row: pa.RecordBatch, column: str, dtype: Any) -> Array:
+    """The numbers in a binary cell; none where the chunk has no such row."""
+    if row.num_rows == 0:
+        return np.zeros(0, dtype=dtype)
+    return np.frombuffer(row.column(column)[0].as_buffer(), dtype=dtype)

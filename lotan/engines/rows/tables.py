@@ -1,0 +1,214 @@
+"""The loaded graph: a vertex table and edge tables, placed, sorted and held for as long as the engine lives.
+
+Held with `persist`, not pinned: a lost executor's share is read and computed again from the user's tables, to the same rows
+in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from pyspark import StorageLevel
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from lotan.engines.rows.placement import ID, PART, Placement
+from lotan.engines.rows.topology import SOURCES, neighbourhoods
+from planner.physical import CollectStep, Plan, PropagateStep, Step
+from planner.spec import EdgeSet
+
+LEVEL = StorageLevel.MEMORY_AND_DISK
+VECTORS = "array<float>"  # how a column of any shape lies in a frame: flat
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What of a graph a plan reads."""
+
+    columns: frozenset[str]  # static columns
+    forward: frozenset[EdgeSet]  # edges by the partition of their source
+    reverse: frozenset[EdgeSet]  # edges by the partition of their destination
+    topology: frozenset[EdgeSet]  # neighbourhoods, chunk by chunk
+
+    @staticmethod
+    def of(plan: Plan) -> Needs:
+        """Read them off the plan's steps and stages."""
+        steps = list(_steps(plan))
+        sums = [step for step in steps if isinstance(step, PropagateStep)]
+        stage_sets = {edges for stage in plan.stages for edges in stage.edge_sets}
+        return Needs(
+            columns=frozenset(column.name for column in plan.static_columns) | {"label", "split"},
+            forward=frozenset(step.edges for step in sums if not step.reverse),
+            reverse=frozenset(step.edges for step in sums if step.reverse),
+            topology=frozenset(step.edges for step in steps if isinstance(step, CollectStep)) | stage_sets,
+        )
+
+
+def _steps(plan: Plan) -> Iterator[Step]:
+    yield from plan.train
+    yield from plan.evaluate
+    yield from plan.predict
+
+
+@dataclass
+class Tables:
+    """Frames of a loaded graph. All are persisted; `close` lets go of them.
+
+    vertices: part, id, key (long), chunk, row (int), and the static columns: `label` and `split` as they are, others as
+        array<float>. Sorted by part, id.
+    forward: by edge set: spart, dpart, src, dst [, weight], placed by spart, sorted by dpart, dst, src.
+    reverse: by edge set: the same columns placed by dpart, sorted by spart, src, dst.
+    topology: by edge set, see `lotan.engines.rows.topology`, placed by part.
+    sources: by edge set, part, chunk, position, src, spart of its SOURCES rows, placed by spart, where their values are.
+    """
+
+    vertices: DataFrame
+    id_type: str  # in Spark SQL's words
+    sizes: tuple[int, ...]  # vertices in each partition
+    weighted: bool
+    forward: dict[EdgeSet, DataFrame] = field(default_factory=dict)
+    reverse: dict[EdgeSet, DataFrame] = field(default_factory=dict)
+    topology: dict[EdgeSet, DataFrame] = field(default_factory=dict)
+    sources: dict[EdgeSet, DataFrame] = field(default_factory=dict)
+
+    def placed_edges(self, edges: EdgeSet, reverse: bool) -> DataFrame:
+        """The edges of a set where the rows lie that their messages start from."""
+        return (self.reverse if reverse else self.forward)[edges]
+
+    def close(self) -> None:
+        """Let go of every frame. May be called twice."""
+        groups = (self.forward, self.reverse, self.topology, self.sources)
+        for frame in (self.vertices, *(frame for group in groups for frame in group.values())):
+            frame.unpersist(blocking=False)
+
+
+def load_tables(
+    vertices: DataFrame, edges: DataFrame, needs: Needs, placement: Placement, chunk_rows: int, weighted: bool
+) -> Tables:
+    """Place and persist what `needs` says.
+
+    Args:
+        vertices: id, features, label, split; see `lotan.graph.Graph.frames`.
+        edges: src, dst and, where weighted, weight.
+        needs: of the plan.
+        placement: of vertices.
+        chunk_rows: rows of a chunk.
+        weighted: whether the weights count.
+    """
+    loader = _Loader(vertices, edges, placement, chunk_rows, weighted)
+    tables = loader.vertex_table(needs.columns)
+    for name in sorted(needs.forward):
+        tables.forward[name] = _hold(loader.placed(name, "spart", ("dpart", "dst", "src")))
+    for name in sorted(needs.reverse):
+        tables.reverse[name] = _hold(loader.placed(name, "dpart", ("spart", "src", "dst")))
+    for name in sorted(needs.topology):
+        tables.topology[name] = loader.topology(name, tables).persist(LEVEL)
+        tables.sources[name] = _hold(loader.sources(tables.topology[name]))
+    return tables
+
+
+def _hold(frame: DataFrame) -> DataFrame:
+    """Persist, and compute now: what is wrong with a table shows while it is loaded."""
+    held = frame.persist(LEVEL)
+    held.count()
+    return held
+
+
+@dataclass(frozen=True)
+class _Loader:
+    vertices: DataFrame
+    edges: DataFrame
+    placement: Placement
+    chunk_rows: int
+    weighted: bool
+
+    def vertex_table(self, columns: frozenset[str]) -> Tables:
+        place = self.placement
+        given = [name for name in ("label", "split") if name in self.vertices.columns]
+        given += ["features"] if "features" in columns else []
+        placed = place.place(self.vertices.select(place.of(ID).alias(PART), ID, *given))
+        numbered = placed.sortWithinPartitions(PART, ID).withColumns(
+            {
+                "key": F.xxhash64(ID),
+                "number": F.row_number().over(Window.partitionBy(PART).orderBy(ID)) - 1,
+            }
+        )
+        table = numbered.withColumns(
+            {
+                "chunk": F.floor(F.col("number") / self.chunk_rows).cast("int"),
+                "row": (F.col("number") % self.chunk_rows).cast("int"),
+            }
+        ).drop("number")
+        for name in sorted(columns):
+            if name == "in_degree" or name.startswith("gcn_scale@"):
+                table = self._with_degree(table, name)
+        table = table.persist(LEVEL)
+        counted = {row[PART]: row["count"] for row in table.groupBy(PART).count().collect()}
+        sizes = tuple(counted.get(part, 0) for part in range(place.partitions))
+        return Tables(table, table.schema[ID].dataType.simpleString(), sizes, self.weighted)
+
+    def _with_degree(self, table: DataFrame, name: str) -> DataFrame:
+        """Add `in_degree` or `gcn_scale@<edge set>`: see planner.spec.STATIC_COLUMNS."""
+        scale = name.startswith("gcn_scale@")
+        edge_set: EdgeSet = "self_loops" if name.endswith("@self_loops") else "graph"
+        weight = F.col("weight").cast("double") if scale and self.weighted else F.lit(1.0)
+        # sorted first: sums of weights then add up in one order, run after run
+        edges = self.placed(edge_set, "dpart", ("dst", "src"))
+        degree = edges.groupBy("dpart", "dst").agg(F.sum(weight).alias("degree"))
+        joined = table.join(
+            degree.hint("merge"), (table[PART] == degree["dpart"]) & (table[ID] == degree["dst"]), "left"
+        ).drop("dpart", "dst")
+        total = F.coalesce("degree", F.lit(0.0))
+        value = _inverse_root(total) if scale else F.greatest(total, F.lit(1.0))
+        return joined.withColumn(name, F.array(value.cast("float"))).drop("degree")
+
+    def edge_set(self, name: EdgeSet) -> DataFrame:
+        """src, dst [, weight] of an edge set."""
+        columns = ["src", "dst", "weight"] if self.weighted else ["src", "dst"]
+        edges = self.edges.select(*columns)
+        if name == "graph":
+            return edges
+        loops = self.vertices.select(F.col(ID).alias("src"), F.col(ID).alias("dst"))
+        if self.weighted:
+            # of several self-loops the heaviest counts: it comes last in the order of edges, and PyG keeps the last
+            own = edges.where("src = dst").groupBy("src").agg(F.max("weight").alias("own"))
+            loops = loops.join(own, "src", "left").select(
+                "src", "dst", F.coalesce("own", F.lit(1.0)).cast("float").alias("weight")
+            )
+        return edges.where("src != dst").unionByName(loops)
+
+    def placed(self, name: EdgeSet, by: str, order: tuple[str, ...]) -> DataFrame:
+        """An edge set with its partitions, placed by one of them; parallel edges stay, the lighter first."""
+        edges = self.edge_set(name)
+        both = edges.select(
+            self.placement.of("src").alias("spart"), self.placement.of("dst").alias("dpart"), *edges.columns
+        )
+        last = ["weight"] if self.weighted else []
+        return self.placement.place(both, by).sortWithinPartitions(by, *order, *last)
+
+    def topology(self, name: EdgeSet, tables: Tables) -> DataFrame:
+        edges = self.placed(name, "dpart", ("dst", "src"))
+        at = tables.vertices.select(PART, ID, "chunk", "row", F.col("key").alias("dkey"))
+        joined = edges.join(at.hint("merge"), (edges["dpart"] == at[PART]) & (edges["dst"] == at[ID]))
+        last = [F.col("weight")] if self.weighted else []
+        ordered = joined.select(
+            PART, "chunk", "row", "src", "spart", F.xxhash64("src").alias("skey"), "dkey", *last
+        ).sortWithinPartitions(PART, "chunk", "row", "src", *last)
+        build, schema = neighbourhoods(tables.id_type, self.weighted, self.chunk_rows)
+        found = ordered.mapInArrow(build, schema)
+        return self.placement.place(found).sortWithinPartitions(PART, "chunk", "kind", "position")
+
+    def sources(self, topology: DataFrame) -> DataFrame:
+        rows = topology.where(F.col("kind") == SOURCES).select(PART, "chunk", "position", "src", "spart")
+        return self.placement.place(rows, "spart")
+
+
+def _inverse_root(total: Column) -> Column:
+    """total^-1/2; 0 where that is not finite. Spark's division by zero is null, or an error under ANSI rules."""
+    return F.when(total > 0, F.lit(1.0) / F.sqrt(total)).otherwise(F.lit(0.0))
+
+
+def expected_sizes(tables: Tables) -> Mapping[int, int]:
+    """Rows of each partition that has any: those a pipe must commit."""
+    return {part: size for part, size in enumerate(tables.sizes) if size}
