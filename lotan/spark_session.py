@@ -1,0 +1,165 @@
+"""A Spark session: the user's where there is one, else one of our own, within a deadline."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from lotan.errors import ConfigurationError, EngineError
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class SparkSettings:
+    """How to start Spark where none runs."""
+
+    master: str | None = None  # None: the active session, else local[*]
+    driver_memory: str | None = None  # of an embedded Spark; None: Spark's own default, or spark-defaults.conf
+    connect_seconds: float = 10.0  # for the master's port to answer
+    start_seconds: float = 120.0  # for the first task to have run
+
+
+@dataclass
+class OpenSpark:
+    """A session, and whether it is ours to stop."""
+
+    session: SparkSession
+    ours: bool
+    folder: str | None = None
+
+    def close(self) -> None:
+        """Stop Spark if it was started for us. May be called twice."""
+        if self.ours:
+            self.ours = False
+            self.session.stop()
+        if self.folder is not None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
+    """The active session as it is, or a new one.
+
+    Raises:
+        ConfigurationError: another master is asked for than that of the active session.
+        EngineError: the master does not answer, or gives no executors in time.
+    """
+    settings = settings or SparkSettings()
+    active = SparkSession.getActiveSession()
+    if active is not None and active.sparkContext._jsc is not None:
+        running = active.sparkContext.master
+        if settings.master not in (None, running):
+            raise ConfigurationError(
+                f"master is {settings.master!r}, but a Spark session with master {running!r} is active. "
+                "Stop that session first, or leave master out."
+            )
+        return OpenSpark(active, ours=False)
+    if settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
+        # under spark-submit, whose options settle everything
+        return OpenSpark(SparkSession.builder.getOrCreate(), ours=True)
+    master = settings.master or "local[*]"
+    _check_reachable(master, settings.connect_seconds)
+    opened = _start(master, settings)
+    try:
+        _run_a_task(opened.session, settings.start_seconds)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def _check_reachable(master: str, seconds: float) -> None:
+    """Find out in seconds what Spark itself retries for minutes."""
+    if not master.startswith("spark://"):
+        return
+    tried = []
+    for place in master.removeprefix("spark://").split(","):
+        host, separator, port = place.rpartition(":")
+        if not separator or not port.isdigit():
+            raise ConfigurationError(f"master {master!r} is not of the form spark://host:port")
+        try:
+            socket.create_connection((host, int(port)), timeout=seconds).close()
+            return
+        except OSError as error:
+            tried.append(f"{place}: {error}")
+    raise EngineError(
+        f"no Spark master answers at {master} ({'; '.join(tried)}). Is it running, and reachable from here?"
+    )
+
+
+def _start(master: str, settings: SparkSettings) -> OpenSpark:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    path = os.pathsep.join(
+        dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
+    )
+    os.environ["PYTHONPATH"] = path
+    folder = tempfile.mkdtemp(prefix="lotan-spark-")
+    options = {
+        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.enabled": "false",
+        "spark.executorEnv.PYTHONPATH": path,
+        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
+        "spark.local.dir": folder,
+        "spark.log.level": "ERROR",
+    }
+    if _is_here(master):
+        options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if settings.driver_memory is not None:
+        options["spark.driver.memory"] = settings.driver_memory
+    builder = SparkSession.builder.master(master).appName("lotan")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except BaseException as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        if isinstance(error, Exception):
+            raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
+        raise
+    session.sparkContext.setLogLevel("ERROR")
+    return OpenSpark(session, ours=True, folder=folder)
+
+
+def _run_a_task(session: SparkSession, seconds: float) -> None:
+    """A cluster without free executors takes an application and lets it wait for ever: find out."""
+    context, late = session.sparkContext, threading.Event()
+
+    def give_up() -> None:
+        late.set()
+        context.cancelAllJobs()
+
+    timer = threading.Timer(seconds, give_up)
+    timer.start()
+    try:
+        session.range(1).count()
+    except Exception as error:
+        if late.is_set():
+            raise EngineError(
+                f"Spark with master {context.master!r} ran no task within {seconds:.0f} s (start_seconds). "
+                "Does it have a worker with free cores and enough memory?"
+            ) from None
+        raise EngineError(f"Spark with master {context.master!r} cannot run a task: {first_line(error)}") from error
+    finally:
+        timer.cancel()
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error that goes on with a Java trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next(
+        (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
+    )
+
+
+def _is_here(master: str) -> bool:
+    return re.match(r"local(\[|-cluster|$)", master) is not None

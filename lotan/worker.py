@@ -1,0 +1,229 @@
+"""The DL worker: a process that runs stages on chunks. `lotan worker`, or `python -m lotan.worker`.
+
+It holds what it was sent (stages, an epoch's parameters, kept columns) and, within a budget, the autograd graphs of forward
+runs that wait for their backward. Whatever is missing is asked for again or recomputed: losing a worker loses nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.errors import StageError
+from lotan.randomness import Randomness
+from lotan.saved_graphs import SavedGraphs
+from lotan.stages import Chunk, EdgeBlock, StageGradients, StageProgram, decode_stage, encode_stage
+from messenger.errors import MessengerError
+from messenger.jobs import GRADIENT, STATISTICS, ChunkKey
+from messenger.keys import keyed_endpoint
+from messenger.parent import when_stdin_ends
+from messenger.settings import Settings
+from messenger.worker_loop import WorkerLoop
+from planner.physical import Stage
+from planner.spec import EdgeSet
+
+DEFAULT_MEMORY = 1 << 30  # bytes of autograd graphs
+Tensors = dict[str, np.ndarray]
+
+
+@dataclass
+class _Run:
+    """What the worker knows of one training run."""
+
+    programs: dict[str, StageProgram] = field(default_factory=dict)
+    epoch: int = -1
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
+    backward: frozenset[str] = frozenset()  # stages that will run backward in this epoch
+
+
+def encode_program(stage: Stage, source_gradients: str) -> dict[str, Any]:
+    """A stage as it is published to workers."""
+    return {"stage": encode_stage(stage), "source_gradients": source_gradients}
+
+
+class StageHandler:
+    """Runs stages with torch: the `messenger.jobs.Handler` of a worker. Names of tensors: `lotan.engines.rows.pipe_task`.
+
+    Args:
+        memory: bytes of autograd graphs to keep; what does not fit is computed again.
+    """
+
+    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
+        # arrays from the wire are read-only, and no stage writes to its inputs
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        self._runs: dict[str, _Run] = {}
+        self._saved = SavedGraphs(memory)
+
+    def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
+        """Compile a stage."""
+        per_edge = program.get("source_gradients")
+        if per_edge not in ("summed", "per_edge"):
+            raise StageError(f"stage {name}: source_gradients is {per_edge!r}, expected 'summed' or 'per_edge'")
+        self._run(run).programs[name] = StageProgram(decode_stage(program.get("stage")), per_edge)
+
+    def parameters(self, run: str, epoch: int, tensors: Tensors, settings: dict[str, Any]) -> None:
+        """Take an epoch's parameters and seed; what was kept of earlier epochs goes."""
+        self._saved.forget(run)
+        of_run = self._run(run)
+        of_run.epoch = epoch
+        of_run.parameters = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]))
+        of_run.backward = frozenset(settings["backward"])
+
+    def chunk(self, key: ChunkKey, tensors: Tensors) -> Tensors:
+        """Run a chunk in the mode that its key names."""
+        run = self._run(key.run)
+        program = run.programs[key.stage]
+        chunk = make_chunk(program.stage, tensors)
+        match key.mode:
+            case "forward":
+                return self._forward(run, program, key, chunk)
+            case "backward":
+                return self._backward(run, program, key, chunk, tensors)
+            case "turn":
+                statistics, gradients = program.turn(chunk, run.parameters, run.randomness)
+                return _gradients(gradients) | {STATISTICS: statistics}
+            case "evaluate":
+                return {STATISTICS: program.evaluate(chunk, run.parameters)}
+            case "predict":
+                return _outputs(program.predict(chunk, run.parameters))
+        raise StageError(f"stage {key.stage}: there is no mode {key.mode!r}")
+
+    def forget(self, run: str) -> None:
+        """Drop all of a run."""
+        self._runs.pop(run, None)
+        self._saved.forget(run)
+
+    def _run(self, run: str) -> _Run:
+        return self._runs.setdefault(run, _Run())
+
+    def _forward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk) -> Tensors:
+        if key.stage not in run.backward or self._saved.full:
+            return _outputs(program.forward(chunk, run.parameters, run.randomness)[0])
+        with self._saved.measured() as size:
+            rows, saved = program.forward(chunk, run.parameters, run.randomness, keep=True)
+        if saved is not None:
+            self._saved.put(key, saved, size.bytes)
+        return _outputs(rows)
+
+    def _backward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk, tensors: Tensors) -> Tensors:
+        prefix = "output_gradient/"
+        gradients = {
+            name.removeprefix(prefix): torch.from_numpy(tensor)
+            for name, tensor in tensors.items()
+            if name.startswith(prefix)
+        }
+        saved = self._saved.take(key)
+        return _gradients(program.backward(chunk, run.parameters, run.randomness, gradients, saved))
+
+
+def make_chunk(stage: Stage, tensors: Mapping[str, np.ndarray]) -> Chunk:
+    """A chunk of what came over the wire.
+
+    Raises:
+        StageError: a tensor is missing.
+    """
+    try:
+        values = {
+            i.value: torch.from_numpy(
+                tensors[f"column/{i.column}" if i.role == "vertex" else f"source/{i.edges}/{i.column}"]
+            ).view(-1, *i.shape)
+            for i in stage.inputs
+        }
+        edges = {name: _edge_block(name, tensors) for name in stage.edge_sets}
+        keys = torch.from_numpy(tensors["keys"])
+    except KeyError as missing:
+        raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
+    label, split = tensors.get("column/label"), tensors.get("column/split")
+    return Chunk(keys, values, edges, *(None if a is None else torch.from_numpy(a) for a in (label, split)))
+
+
+def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
+    weight, keys = tensors.get(f"weight/{edges}"), tensors.get(f"edge_keys/{edges}")
+    return EdgeBlock(
+        torch.from_numpy(tensors[f"indptr/{edges}"]),
+        torch.from_numpy(tensors[f"positions/{edges}"]),
+        None if weight is None else torch.from_numpy(weight),
+        None if keys is None else torch.from_numpy(keys),
+    )
+
+
+def _outputs(rows: Mapping[str, Tensor]) -> Tensors:
+    return {f"output/{name}": _flat(tensor) for name, tensor in rows.items()}
+
+
+def _gradients(found: StageGradients) -> Tensors:
+    rows = {f"input_gradient/{name}": _flat(tensor) for name, tensor in found.inputs.items()}
+    return rows | {f"{GRADIENT}{name}": tensor.contiguous().numpy() for name, tensor in found.parameters.items()}
+
+
+def _flat(rows: Tensor) -> np.ndarray:
+    """[rows, *shape] as [rows, width]."""
+    width = rows[:1].numel() if rows.shape[0] else int(np.prod(rows.shape[1:], dtype=np.int64))
+    return cast(np.ndarray, rows.detach().reshape(rows.shape[0], width).contiguous().numpy())
+
+
+def serve(
+    router: str, keys: Path | None, name: str, threads: int, memory: int, exit_with_parent: bool, settings: Settings
+) -> None:
+    """Work until the Router says stop, or SIGTERM or SIGINT comes. Main thread only.
+
+    Raises:
+        MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
+    """
+    torch.set_num_threads(threads)
+    loop = WorkerLoop(keyed_endpoint(router, keys), StageHandler(memory), name, settings)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: loop.stop())
+    if exit_with_parent:
+        # nobody waits for what a stage still computes: there is nobody to send it to
+        when_stdin_ends(lambda: os._exit(0))
+    loop.run()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line. Returns the exit status."""
+    options = parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="lotan worker: %(message)s")
+    name = options.name or f"{os.uname().nodename}-{os.getpid()}"
+    try:
+        serve(options.router, options.keys, name, options.threads, options.memory, options.exit_with_parent, Settings())
+    except MessengerError as error:
+        print(f"lotan worker: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Of `lotan worker`."""
+    found = argparse.ArgumentParser(prog="lotan worker", description="Run the neural stages of a training.")
+    found.add_argument("--router", required=True, metavar="tcp://HOST:PORT", help="the Router to work for")
+    found.add_argument(
+        "--keys", type=Path, metavar="DIR", help="directory of CurveZMQ keys, for a Router that has some"
+    )
+    found.add_argument("--name", help="unique among the Router's workers (default: host and process)")
+    found.add_argument("--threads", type=int, default=1, help="of torch (default: %(default)s)")
+    found.add_argument(
+        "--memory", type=int, default=DEFAULT_MEMORY, metavar="BYTES",
+        help="to keep between forward and backward; what does not fit is computed again (default: %(default)s)",
+    )  # fmt: skip
+    found.add_argument("--exit-with-parent", action="store_true", help="end when standard input ends")
+    found.add_argument("--verbose", action="store_true", help="say more on standard error")
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
