@@ -12,6 +12,7 @@ Rows of a topology frame, sorted by part, chunk, kind, position:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -51,7 +52,7 @@ def runs(batches: Batches, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         if batch.num_rows == 0:
             continue
         starts = [*run_starts(batch, keys).tolist(), batch.num_rows]
-        for start, stop in zip(starts, starts[1:], strict=False):
+        for start, stop in pairwise(starts):
             piece = batch.slice(start, stop - start)
             if held and not _same(held[0], piece, keys):
                 yield pa.concat_batches(held)
