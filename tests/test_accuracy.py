@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -53,7 +55,7 @@ def train(graph: lotan.Graph, seed: int, **options: Any) -> Run:
 @pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize(("name", "published", "tolerance"), [("cora", 0.815, 0.010), ("citeseer", 0.703, 0.012)])
-def test_mean_of_five_seeds(name: str, published: float, tolerance: float) -> None:
-    graph = normalized(lotan.Graph.read(name))
+def test_mean_of_five_seeds(name: str, published: float, tolerance: float, data: Callable[[str], Path]) -> None:
+    graph = normalized(lotan.Graph.read(data(f"{name}.npz")))
     accuracies = [train(graph, seed, engine="local").metrics["test"]["accuracy"] for seed in range(5)]
     assert np.mean(accuracies) == pytest.approx(published, abs=tolerance), accuracies
