@@ -1,0 +1,73 @@
+package lotan
+
+/** The topology of one partition: its vertices, the edges that end in them, and what it exchanges with other partitions.
+  *
+  * Sources of edges are numbered: first the `count` vertices of this partition, then the halo, which are the vertices of other
+  * partitions that have an edge into this one, by owner and then by id.
+  *
+  * @param partition
+  *   its number
+  * @param ids
+  *   its vertices, sorted
+  * @param haloStart
+  *   `[partitions + 1]`: the halo of owner p is `haloStart(p) until haloStart(p + 1)`; empty for p = partition
+  * @param send
+  *   `[partitions]`: rows of this partition that are in the halo of partition p, ascending
+  * @param graph
+  *   the graph's edges
+  * @param selfLoops
+  *   the edges without self-loops, and one per vertex beside them
+  */
+final class Block(
+    val partition: Int,
+    val ids: Ids,
+    val haloStart: Array[Int],
+    val send: Array[Array[Int]],
+    val graph: Edges,
+    val selfLoops: Edges
+) extends Serializable {
+  def count: Int = ids.size
+
+  def partitions: Int = send.length
+
+  /** Distinct sources: own vertices and halo. */
+  def sources: Int = haloStart.last
+
+  def edges(set: EdgeSet): Edges = set match {
+    case EdgeSet.Graph => graph
+    case EdgeSet.SelfLoops => selfLoops
+  }
+
+  def sending(rows: Array[Array[Int]]): Block = new Block(partition, ids, haloStart, rows, graph, selfLoops)
+}
+
+/** The edges of one set that end in one partition, in both directions.
+  *
+  * @param forward
+  *   `[count x sources]`: for each vertex, the sources of its in-edges
+  * @param reverse
+  *   `[sources x count]`: its transpose
+  * @param loops
+  *   `[count]`: weight of the one self-loop that each vertex has beside these edges; None where there are no such loops
+  */
+final class Edges(val forward: Csr, val reverse: Csr, val loops: Option[Array[Float]]) extends Serializable {
+
+  /** `forward` with the loops among its entries. Built on first use; Propagate does without. */
+  @transient lazy val withLoops: Csr = loops.fold(forward)(forward.withDiagonal)
+}
+
+object Edges {
+
+  def apply(forward: Csr, sources: Int): Edges = new Edges(forward, forward.transpose(sources), None)
+
+  /** The edge set "self_loops" of a graph's edges. */
+  def withSelfLoops(graph: Edges, sources: Int): Edges = {
+    val csr = graph.forward
+    val plain = csr.withoutDiagonal
+    val loops = Array.fill(csr.rows)(1f)
+    for (weights <- csr.weights; row <- 0 until csr.rows; edge <- csr.indptr(row) until csr.indptr(row + 1))
+      if (csr.columns(edge) == row) loops(row) = weights(edge)
+    val reverse = if (plain eq csr) graph.reverse else plain.transpose(sources)
+    new Edges(plain, reverse, Some(loops))
+  }
+}

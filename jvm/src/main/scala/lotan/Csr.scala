@@ -1,0 +1,108 @@
+package lotan
+
+/** A sparse matrix by rows: row r has the columns `columns(indptr(r)) until columns(indptr(r + 1))`, in ascending order.
+  *
+  * @param indptr
+  *   `[rows + 1]`
+  * @param columns
+  *   `[edges]`
+  * @param weights
+  *   `[edges]`; None for 1 each
+  */
+final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Option[Array[Float]])
+    extends Serializable {
+  def rows: Int = indptr.length - 1
+
+  def edges: Int = columns.length
+
+  /** The matrix with rows and columns swapped; columns stay in order within a row.
+    *
+    * @param width
+    *   how many columns this one has
+    */
+  def transpose(width: Int): Csr = {
+    val starts = Csr.prefixSums(Csr.counts(columns, width))
+    val next = starts.clone()
+    val rowOf = new Array[Int](edges)
+    val moved = weights.map(_ => new Array[Float](edges))
+    var row = 0
+    while (row < rows) {
+      var edge = indptr(row)
+      while (edge < indptr(row + 1)) {
+        val place = next(columns(edge))
+        next(columns(edge)) += 1
+        rowOf(place) = row
+        moved.foreach(_(place) = weights.get(edge))
+        edge += 1
+      }
+      row += 1
+    }
+    new Csr(starts, rowOf, moved)
+  }
+
+  /** Without the edges on the diagonal; this very matrix if it has none. */
+  def withoutDiagonal: Csr = {
+    val rowOf = rowIndices
+    val kept = columns.indices.iterator.filter(edge => columns(edge) != rowOf(edge)).toArray
+    if (kept.length == edges) this
+    else new Csr(Csr.prefixSums(Csr.counts(kept.map(rowOf), rows)), kept.map(columns), weights.map(kept.map(_)))
+  }
+
+  /** With one entry more in each row, at the diagonal, where there is none yet.
+    *
+    * @param diagonal
+    *   `[rows]`; dropped if this matrix has no weights
+    */
+  def withDiagonal(diagonal: Array[Float]): Csr =
+    Csr(rows, rowIndices ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
+
+  /** The row of each entry. */
+  private def rowIndices: Array[Int] = {
+    val found = new Array[Int](edges)
+    for (row <- 0 until rows) java.util.Arrays.fill(found, indptr(row), indptr(row + 1), row)
+    found
+  }
+}
+
+object Csr {
+
+  /** A matrix from its entries in any order. Parallel entries stay apart, sorted by weight: the order of a sum must not depend
+    * on the order in which edges arrived.
+    */
+  def apply(rowCount: Int, rows: Array[Int], columns: Array[Int], weights: Option[Array[Float]]): Csr = {
+    val indptr = prefixSums(counts(rows, rowCount))
+    val next = indptr.clone()
+    val entries = new Array[Long](rows.length) // column in the upper half, weight in the lower
+    var i = 0
+    while (i < rows.length) {
+      val bits = weights.fold(0)(all => sortable(all(i)))
+      entries(next(rows(i))) = columns(i).toLong << 32 | (bits.toLong & 0xffffffffL)
+      next(rows(i)) += 1
+      i += 1
+    }
+    var row = 0
+    while (row < rowCount) {
+      java.util.Arrays.sort(entries, indptr(row), indptr(row + 1))
+      row += 1
+    }
+    new Csr(indptr, entries.map(e => (e >>> 32).toInt), weights.map(_ => entries.map(e => fromSortable(e.toInt))))
+  }
+
+  /** How often each of `0 until size` occurs. */
+  def counts(values: Array[Int], size: Int): Array[Int] = {
+    val found = new Array[Int](size)
+    values.foreach(found(_) += 1)
+    found
+  }
+
+  def prefixSums(counts: Array[Int]): Array[Int] = counts.scanLeft(0)(_ + _)
+
+  // A float's bits as an unsigned integer of the same order: Arrays.sort compares the lower halves of positive longs so.
+  private def sortable(value: Float): Int = {
+    val bits = java.lang.Float.floatToRawIntBits(value)
+    if (bits < 0) ~bits else bits ^ Int.MinValue
+  }
+
+  private def fromSortable(bits: Int): Float =
+    java.lang.Float.intBitsToFloat(if (bits < 0) bits ^ Int.MinValue else ~bits)
+}

@@ -1,0 +1,71 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+
+/** The adjoint of Collect: sums per vertex what came back for it as a source of chunks.
+  *
+  * Chunks of a partition are summed in their order before anything leaves it, so that one row per halo vertex crosses a
+  * partition boundary; what arrives is added in the order of the senders. A partition's sums for its own vertices take the same
+  * way: contributions come from workers, and are asked for once only.
+  *
+  * @param collect
+  *   what the chunks were made by
+  * @param width
+  *   numbers per row
+  */
+final case class Gather(collect: Collect, width: Int) {
+
+  /** The sums for every vertex.
+    *
+    * @param contributions
+    *   for each chunk of every partition, in order: `[sources x width]`
+    */
+  def apply(blocks: RDD[Block], contributions: RDD[Rows]): RDD[Rows] = {
+    val partial = blocks.zipPartitions(contributions) { (ofBlock, ofChunks) =>
+      Iterator.single(sums(ofBlock.next(), ofChunks))
+    }
+    blocks.zipPartitions(Exchange.partials(blocks, partial)) { (ofBlock, received) =>
+      Iterator.single(add(ofBlock.next(), received.next()))
+    }
+  }
+
+  /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
+  private def sums(block: Block, chunks: Iterator[Rows]): Array[Rows] = {
+    val sums = new Array[Rows](block.partitions)
+    val near = collect.neighbourhoods(block)
+    while (near.hasNext) {
+      require(chunks.hasNext, s"fewer contributions than chunks in partition ${block.partition}")
+      addChunk(sums, block, near.next().sources, chunks.next())
+    }
+    require(!chunks.hasNext, s"more contributions than chunks in partition ${block.partition}")
+    sums
+  }
+
+  private def addChunk(sums: Array[Rows], block: Block, sources: Array[Int], rows: Rows): Unit = {
+    require(
+      rows.count == sources.length && (rows.width == width || sources.isEmpty),
+      s"contributions of ${rows.count} rows of width ${rows.width} for ${sources.length} sources of width $width"
+    )
+    var owner = -1 // sources ascend: own vertices, then the halo by owner
+    for (i <- sources.indices) {
+      val own = sources(i) < block.count
+      while (!own && sources(i) >= block.haloStart(owner + 1)) owner += 1
+      val place = if (own) block.partition else owner
+      val start = if (own) 0 else block.haloStart(owner)
+      if (sums(place) == null) sums(place) = empty(block, place)
+      AddRows.one(sums(place).values, (sources(i) - start) * width, rows.values, i * width, width)
+    }
+  }
+
+  private def empty(block: Block, place: Int): Rows =
+    Rows.zeros(
+      if (place == block.partition) block.count else block.haloStart(place + 1) - block.haloStart(place),
+      width
+    )
+
+  private def add(block: Block, received: Array[Parcel]): Rows = {
+    val out = Rows.zeros(block.count, width)
+    Propagate.addPartials(out, block, received)
+    out
+  }
+}

@@ -1,0 +1,101 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.DataFrame
+import org.apache.spark.sql.catalyst.InternalRow
+import org.apache.spark.sql.functions.col
+import org.apache.spark.sql.types.{ArrayType, FloatType, LongType, StringType}
+import org.apache.spark.storage.StorageLevel
+
+/** A graph as blocks: one per partition, cached until `close`.
+  *
+  * @param blocks
+  *   the topology
+  * @param columns
+  *   the vertices' columns, by name
+  */
+final class LoadedGraph private[lotan] (
+    cached: RDD[(Block, Array[Rows])],
+    val blocks: RDD[Block],
+    val columns: Map[String, RDD[Rows]]
+) extends AutoCloseable {
+
+  /** Unpersists the blocks. May be called twice. */
+  override def close(): Unit = { val _ = cached.unpersist(blocking = true) }
+}
+
+/** From the tables of a graph to blocks: one pass over the vertices, one shuffle of the edges, nothing collected.
+  *
+  * Map tasks sort rows into parcels of `ParcelRows` by target partition, so that a shuffle moves arrays and no objects.
+  *
+  * @param partitions
+  *   how many blocks
+  * @param features
+  *   columns of the vertices to keep, of type float or array of float; arrays of a column are equally long
+  * @param weight
+  *   column of the edges, of type float; None for weights of 1
+  */
+final case class Load(partitions: Int, features: Seq[String], weight: Option[String]) {
+  private val placement = Placement(partitions)
+
+  /** The blocks of a graph, computed and cached.
+    *
+    * @param vertices
+    *   `id` (an integer type or string), no two equal, and the columns of `features`
+    * @param edges
+    *   `src`, `dst` of the id's type, and the weight
+    */
+  def apply(vertices: DataFrame, edges: DataFrame): LoadedGraph = {
+    val text = vertices.schema("id").dataType == StringType
+    val parts = tables(vertices, edges, text).persist(StorageLevel.MEMORY_AND_DISK)
+    val requests = Exchange(parts.flatMap(_.requests), partitions)
+    val cached = parts.zipPartitions(requests)((part, received) => Iterator.single(part.next().answer(received.next())))
+    cached.persist(StorageLevel.MEMORY_AND_DISK)
+    try {
+      cached.foreachPartition(_.foreach(_ => ()))
+      new LoadedGraph(cached, cached.map(_._1), columns(cached))
+    } catch {
+      case failure: Throwable =>
+        cached.unpersist(blocking = false)
+        throw failure
+    } finally { val _ = parts.unpersist(blocking = false) } // the cached blocks hold the same arrays
+  }
+
+  private def columns(cached: RDD[(Block, Array[Rows])]): Map[String, RDD[Rows]] =
+    features.zipWithIndex.map { case (name, index) => name -> cached.map(_._2(index)) }.toMap
+
+  private def tables(vertices: DataFrame, edges: DataFrame, text: Boolean): RDD[UnlinkedBlock] = {
+    val idType = if (text) StringType else LongType
+    val names = features.map { name =>
+      vertices.schema(name).dataType match {
+        case _: ArrayType => col(name).cast(ArrayType(FloatType))
+        case _ => col(name).cast(FloatType)
+      }
+    }
+    val arrays = features.map(vertices.schema(_).dataType.isInstanceOf[ArrayType])
+    val ofVertices = vertices.select(col("id").cast(idType) +: names: _*).queryExecution.toRdd
+    val ends = Seq(col("src").cast(idType), col("dst").cast(idType))
+    val ofEdges = edges.select(ends ++ weight.map(col(_).cast(FloatType)): _*).queryExecution.toRdd
+    val vertexParcels = Exchange.shuffle(ofVertices.mapPartitions(packVertices(_, text, arrays)), partitions)
+    val edgeParcels = Exchange.shuffle(ofEdges.mapPartitions(packEdges(_, text)), partitions)
+    vertexParcels.zipPartitions(edgeParcels) { (vertexParts, edgeParts) =>
+      val partition = org.apache.spark.TaskContext.getPartitionId()
+      Iterator.single(
+        UnlinkedBlock(partition, placement, text, arrays.length, weight.isDefined, vertexParts, edgeParts)
+      )
+    }
+  }
+
+  private def packVertices(rows: Iterator[InternalRow], text: Boolean, arrays: Seq[Boolean]): Iterator[(Int, Parcel)] =
+    new Packing(rows, partitions, new VertexBucket(text, arrays)) {
+      override protected def target(row: InternalRow): Int = placementOf(row, 0, text)
+    }
+
+  private def packEdges(rows: Iterator[InternalRow], text: Boolean): Iterator[(Int, Parcel)] =
+    new Packing(rows, partitions, new EdgeBucket(text, weight.isDefined)) {
+      override protected def target(row: InternalRow): Int = placementOf(row, 1, text)
+    }
+
+  private def placementOf(row: InternalRow, field: Int, text: Boolean): Int =
+    if (text) placement.of(row.getUTF8String(field)) else placement.of(row.getLong(field))
+}

@@ -1,0 +1,121 @@
+package lotan
+
+import scala.collection.mutable.ArrayBuffer
+
+/** A block that does not know yet which of its rows others need.
+  *
+  * @param block
+  *   with nothing to send
+  * @param columns
+  *   of its vertices
+  * @param halo
+  *   ids of the halo, in its order
+  */
+final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids) extends Serializable {
+
+  /** The halo's ids, to their owners. */
+  def requests: Iterator[(Int, Parcel)] =
+    Iterator.range(0, block.partitions).map(owner => owner -> haloOf(owner)).filter(_._2.nonEmpty).map {
+      case (owner, rows) =>
+        owner -> new Parcel(block.partition, Seq(halo.select(rows)))
+    }
+
+  /** The finished block, given what the others ask for. */
+  def answer(requests: Array[Parcel]): (Block, Array[Rows]) = {
+    val rows =
+      requests.map(parcel => if (parcel == null) Array.empty[Int] else UnlinkedBlock.rowsOf(block.ids, parcel.ids.head))
+    (block.sending(rows), columns)
+  }
+
+  private def haloOf(owner: Int): Array[Int] =
+    Array.range(block.haloStart(owner) - block.count, block.haloStart(owner + 1) - block.count)
+}
+
+private object UnlinkedBlock {
+
+  def apply(
+      partition: Int,
+      placement: Placement,
+      text: Boolean,
+      columnCount: Int,
+      weighted: Boolean,
+      vertexParts: Iterator[Parcel],
+      edgeParts: Iterator[Parcel]
+  ): UnlinkedBlock = {
+    val (ids, columns) = vertices(vertexParts.to(ArrayBuffer), text, columnCount)
+    val parts = edgeParts.to(ArrayBuffer)
+    val sources = Ids.concat(parts.map(_.ids.head).toSeq, text).distinct
+    val owners = Array.tabulate(sources.size)(sources.partition(_, placement))
+    val halo = haloOrder(owners, partition, placement.partitions)
+    val haloStart = Csr.prefixSums(Csr.counts(halo.map(owners), placement.partitions)).map(_ + ids.size)
+    val columnOf = new Array[Int](sources.size)
+    for (i <- owners.indices if owners(i) == partition) columnOf(i) = found(ids, sources, i)
+    for (i <- halo.indices) columnOf(halo(i)) = ids.size + i
+    val graph = Edges(matrix(parts, ids, sources, columnOf, weighted), haloStart.last)
+    val loops = Edges.withSelfLoops(graph, haloStart.last)
+    val nothing = Array.fill(placement.partitions)(Array.empty[Int])
+    new UnlinkedBlock(new Block(partition, ids, haloStart, nothing, graph, loops), columns, sources.select(halo))
+  }
+
+  /** Rows of the given ids. */
+  def rowsOf(ids: Ids, asked: Ids): Array[Int] = Array.tabulate(asked.size)(found(ids, asked, _))
+
+  private def found(ids: Ids, asked: Ids, i: Int): Int = {
+    val row = ids.find(asked, i)
+    require(row >= 0, s"an edge names the vertex ${asked.show(i)}, which is not among the vertices")
+    row
+  }
+
+  private def vertices(parts: ArrayBuffer[Parcel], text: Boolean, columnCount: Int): (Ids, Array[Rows]) = {
+    val arrived = Ids.concat(parts.map(_.ids.head).toSeq, text)
+    val ids = arrived.distinct
+    val order = Array.fill(ids.size)(-1) // where the vertex of each row arrived
+    for (i <- 0 until arrived.size) {
+      val row = ids.find(arrived, i)
+      require(order(row) < 0, s"two vertices have the id ${arrived.show(i)}")
+      order(row) = i
+    }
+    val widths = parts.map(_.ids(1).asInstanceOf[LongIds].values.map(_.toInt).toSeq).distinct
+    require(
+      widths.size <= 1,
+      s"columns of vertices have different widths: ${widths.map(_.mkString("(", ", ", ")")).mkString(" and ")}"
+    )
+    val found = widths.headOption.getOrElse(Seq.fill(columnCount)(1)) // an empty partition cannot know, and need not
+    (ids, split(Array.concat(parts.map(_.values).toSeq: _*), order, found))
+  }
+
+  /** One table of columns side by side into one array each, sorted. */
+  private def split(values: Array[Float], order: Array[Int], widths: Seq[Int]): Array[Rows] = {
+    val starts = widths.scanLeft(0)(_ + _)
+    widths
+      .zip(starts)
+      .map { case (width, start) =>
+        val rows = Rows.zeros(order.length, width)
+        for (row <- order.indices)
+          System.arraycopy(values, order(row) * starts.last + start, rows.values, row * width, width)
+        rows
+      }
+      .toArray
+  }
+
+  /** Positions among all sources of those in other partitions, by owner, then in their order. */
+  private def haloOrder(owners: Array[Int], partition: Int, partitions: Int): Array[Int] = {
+    val byOwner = Array.fill(partitions)(Array.newBuilder[Int])
+    for (i <- owners.indices if owners(i) != partition) byOwner(owners(i)) += i
+    Array.concat(byOwner.map(_.result()).toSeq: _*)
+  }
+
+  private def matrix(
+      parts: ArrayBuffer[Parcel],
+      ids: Ids,
+      sources: Ids,
+      columnOf: Array[Int],
+      weighted: Boolean
+  ): Csr = {
+    val rows = parts.toArray.flatMap(part => rowsOf(ids, part.ids(1)))
+    val columns =
+      parts.toArray.flatMap(part => Array.tabulate(part.ids.head.size)(i => columnOf(sources.find(part.ids.head, i))))
+    val weights = if (weighted) Some(Array.concat(parts.map(_.values).toSeq: _*)) else None
+    Csr(ids.size, rows, columns, weights)
+  }
+}

@@ -1,0 +1,108 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+import org.scalatest.funsuite.AnyFunSuite
+
+class PropagateSuite extends AnyFunSuite with LocalSpark {
+  private val directions =
+    for (set <- Seq(EdgeSet.Graph, EdgeSet.SelfLoops); weighted <- Seq(false, true); reverse <- Seq(false, true))
+      yield Propagate(set, weighted, reverse)
+
+  private def withColumn(graph: RandomGraph, partitions: Int, x: Array[Array[Float]])(
+      check: (RDD[Block], RDD[Rows]) => Any
+  ): Unit = {
+    val loaded = graph.load(spark, partitions, Map("x" -> x))
+    try { val _ = check(loaded.blocks, loaded.columns("x")) }
+    finally loaded.close()
+  }
+
+  for (partitions <- Seq(1, 2, 3, 7); text <- Seq(false, true))
+    test(s"sums are those of the definition: $partitions partitions, ${if (text) "string" else "long"} ids") {
+      val graph = RandomGraph(10 + partitions, 80, 200, text)
+      val x = RandomGraph.column(partitions, graph.count, 6)
+      withColumn(graph, partitions, x) { (blocks, column) =>
+        for (step <- directions) {
+          val expected = graph.propagate(x, step.edges, step.weighted, step.reverse)
+          assert(RandomGraph.close(graph.read(blocks, step(blocks, column)), expected), step.toString)
+        }
+      }
+    }
+
+  for (width <- Seq(1, 2, 3, 7, 16, 31, 64, 100, 257, 300))
+    test(s"width $width") {
+      val graph = RandomGraph(width, 40, 120)
+      val x = RandomGraph.column(width, graph.count, width)
+      withColumn(graph, 3, x) { (blocks, column) =>
+        for (step <- directions) {
+          val expected = graph.propagate(x, step.edges, step.weighted, step.reverse)
+          assert(RandomGraph.close(graph.read(blocks, step(blocks, column)), expected), step.toString)
+        }
+      }
+    }
+
+  test("more partitions than vertices") {
+    val graph = RandomGraph(3, 4, 10)
+    val x = RandomGraph.column(3, graph.count, 2)
+    withColumn(graph, 9, x) { (blocks, column) =>
+      assert(blocks.map(_.count).collect().contains(0))
+      for (step <- directions)
+        assert(
+          RandomGraph.close(
+            graph.read(blocks, step(blocks, column)),
+            graph.propagate(x, step.edges, step.weighted, step.reverse)
+          )
+        )
+    }
+  }
+
+  test("reverse is the adjoint of forward: <A x, y> = <x, A' y>, exactly on integers") {
+    val plain = RandomGraph(21, 70, 250)
+    val graph = plain.copy(edges = plain.edges.map(e => e.copy(_3 = math.round(e._3 * 10).toFloat)))
+    val x = RandomGraph.column(1, graph.count, 4).map(_.map(v => math.round(v * 10).toFloat))
+    val y = RandomGraph.column(2, graph.count, 4).map(_.map(v => math.round(v * 10).toFloat))
+    def inner(a: Array[Array[Float]], b: Array[Array[Float]]): Double =
+      a.zip(b).map { case (p, q) => p.zip(q).map { case (u, v) => u.toDouble * v }.sum }.sum
+    val loaded = graph.load(spark, 3, Map("x" -> x, "y" -> y))
+    try
+      for (step <- directions if !step.reverse) {
+        val ax = graph.read(loaded.blocks, step(loaded.blocks, loaded.columns("x")))
+        val aty = graph.read(loaded.blocks, step.copy(reverse = true)(loaded.blocks, loaded.columns("y")))
+        assert(inner(ax, y) == inner(x, aty), step.toString)
+      }
+    finally loaded.close()
+  }
+
+  test("bit-identical on one core and on two, and for edges in any order") {
+    val graph = RandomGraph(5, 90, 400)
+    val x = RandomGraph.column(5, graph.count, 33)
+    def bits(graph: RandomGraph, oneByOne: Boolean): Seq[Seq[Int]] = {
+      val loaded = graph.load(spark, 3, Map("x" -> x))
+      try
+        directions.map { step =>
+          val sums = step(loaded.blocks, loaded.columns("x"))
+          // A job per partition runs on one core.
+          val parts =
+            if (!oneByOne) sums.collect()
+            else
+              (0 until 3)
+                .flatMap(p => spark.sparkContext.runJob(sums, (rows: Iterator[Rows]) => rows.next(), Seq(p)))
+                .toArray
+          parts.toSeq.flatMap(_.values.map(java.lang.Float.floatToRawIntBits))
+        }
+      finally loaded.close()
+    }
+    val expected = bits(graph, oneByOne = false)
+    assert(bits(graph, oneByOne = true) == expected)
+    assert(bits(graph.copy(edges = graph.edges.reverse), oneByOne = false) == expected)
+  }
+
+  test("a column of the wrong length is refused") {
+    val graph = RandomGraph(5, 20, 30)
+    withColumn(graph, 2, RandomGraph.column(5, graph.count, 2)) { (blocks, column) =>
+      val short = column.map(rows => new Rows(rows.width, rows.values.drop(rows.width)))
+      val failure =
+        intercept[Exception](Propagate(EdgeSet.Graph, weighted = false, reverse = false)(blocks, short).count())
+      assert(failure.getMessage.contains("rows in a partition of"))
+    }
+  }
+}

@@ -1,0 +1,105 @@
+package lotan
+
+import scala.util.Random
+
+import org.apache.spark.rdd.RDD
+import org.apache.spark.sql.{DataFrame, SparkSession}
+import org.apache.spark.unsafe.types.UTF8String
+
+/** A small graph with all that is awkward: parallel edges, self-loops, isolated vertices, a hub. Vertices are 0 until `count`.
+  *
+  * @param edges
+  *   source, destination, weight
+  * @param text
+  *   whether ids are strings
+  */
+final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Boolean) {
+
+  /** Far apart and not in the order of the vertices. */
+  def id(vertex: Int): Any = if (text) s"vertex $vertex" else (vertex * 1000003L) ^ 5L
+
+  def load(spark: SparkSession, partitions: Int, columns: Map[String, Array[Array[Float]]]): LoadedGraph =
+    Load(partitions, columns.keys.toSeq, Some("weight"))(vertices(spark, columns), edgeTable(spark))
+
+  def vertices(spark: SparkSession, columns: Map[String, Array[Array[Float]]]): DataFrame = {
+    import spark.implicits._
+    val ids = 0 until count
+    val table =
+      if (text) ids.map(v => v -> id(v).toString).toDF("v", "id")
+      else ids.map(v => v -> id(v).asInstanceOf[Long]).toDF("v", "id")
+    columns.foldLeft(table) { case (done, (name, rows)) =>
+      done.join(ids.map(v => v -> rows(v)).toDF("v", name), "v")
+    }
+  }
+
+  def edgeTable(spark: SparkSession): DataFrame = {
+    import spark.implicits._
+    if (text) edges.map { case (u, v, w) => (id(u).toString, id(v).toString, w) }.toDF("src", "dst", "weight")
+    else
+      edges
+        .map { case (u, v, w) => (id(u).asInstanceOf[Long], id(v).asInstanceOf[Long], w) }
+        .toDF("src", "dst", "weight")
+  }
+
+  /** A column as it is in blocks, by vertex. */
+  def read(blocks: RDD[Block], column: RDD[Rows]): Array[Array[Float]] = {
+    val vertexOf = (0 until count).map(v => (if (text) UTF8String.fromString(id(v).toString) else id(v)) -> v).toMap
+    val found = new Array[Array[Float]](count)
+    blocks.zip(column).collect().foreach { case (block, rows) =>
+      assert(rows.count == block.count)
+      for (row <- 0 until block.count) {
+        val id: Any = block.ids match {
+          case ids: LongIds => ids.values(row)
+          case ids: TextIds => ids.values(row)
+        }
+        assert(found(vertexOf(id)) == null, "a vertex is in two places")
+        found(vertexOf(id)) = rows.values.slice(row * rows.width, (row + 1) * rows.width)
+      }
+    }
+    assert(found.forall(_ != null), "a vertex is lost")
+    found
+  }
+
+  /** The edges of a set, by definition. */
+  def edgesOf(set: EdgeSet): Seq[(Int, Int, Float)] = set match {
+    case EdgeSet.Graph => edges
+    case EdgeSet.SelfLoops =>
+      val loops = (0 until count).map { v =>
+        val weights = edges.collect { case (`v`, `v`, weight) => weight }
+        (v, v, if (weights.isEmpty) 1f else weights.max) // the last one, in the order of weights
+      }
+      edges.filter(e => e._1 != e._2) ++ loops
+  }
+
+  /** A @ x, or its transpose, in double precision. */
+  def propagate(x: Array[Array[Float]], set: EdgeSet, weighted: Boolean, reverse: Boolean): Array[Array[Double]] = {
+    val out = Array.fill(count)(new Array[Double](x.head.length))
+    edgesOf(set).foreach { case (src, dst, weight) =>
+      val (from, to) = if (reverse) (dst, src) else (src, dst)
+      for (j <- x.head.indices) out(to)(j) += (if (weighted) weight.toDouble else 1.0) * x(from)(j)
+    }
+    out
+  }
+}
+
+object RandomGraph {
+  def apply(seed: Int, count: Int, edgeCount: Int, text: Boolean = false): RandomGraph = {
+    val random = new Random(seed)
+    val connected = math.max(1, count * 3 / 4) // the others are isolated
+    val plain = Seq.fill(edgeCount)((random.nextInt(connected), random.nextInt(connected), random.nextFloat() - 0.3f))
+    val hub = Seq.fill(edgeCount)((random.nextInt(connected), 0, random.nextFloat()))
+    val parallel = plain.take(edgeCount / 3).map(edge => edge.copy(_3 = random.nextFloat()))
+    val loops = Seq.fill(edgeCount / 5)(random.nextInt(connected)).map(v => (v, v, random.nextFloat()))
+    RandomGraph(count, random.shuffle(plain ++ hub ++ parallel ++ loops), text)
+  }
+
+  def column(seed: Int, count: Int, width: Int): Array[Array[Float]] = {
+    val random = new Random(seed)
+    Array.fill(count, width)(random.nextFloat() * 2 - 1)
+  }
+
+  def close(actual: Array[Array[Float]], expected: Array[Array[Double]]): Boolean =
+    actual.length == expected.length && actual.zip(expected).forall { case (a, e) =>
+      a.length == e.length && a.zip(e).forall { case (x, y) => math.abs(x - y) <= 1e-4 * (1 + math.abs(y)) }
+    }
+}
