@@ -50,7 +50,7 @@ if [ -n "$python" ] && ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; 
     complain "Python's venv module in $python." "Debian/Ubuntu: apt-get install python3-venv (the one of that Python's version)."
 fi
 check_java java
-if [ -f "$root/jvm/pom.xml" ]; then
+if [ -f "$root/tools/build_jar.sh" ]; then
     check_java javac
     command -v mvn >/dev/null 2>&1 || complain "Maven 3.8 or newer, which builds jvm/." \
         "Debian/Ubuntu: apt-get install maven; macOS: brew install maven."

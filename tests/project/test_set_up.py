@@ -62,7 +62,7 @@ def test_python_that_is_none_is_named():
     assert "Python 3.11 or newer: /bin/false" in done.stderr
 
 
-def test_maven_is_asked_for_once_there_is_a_jar(tmp_path):
+def test_maven_is_asked_for_once_set_up_builds_the_jar(tmp_path):
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / CHECK, tmp_path / CHECK)
     fake_tool(tmp_path, "java", 'openjdk version "17.0.9"')
@@ -73,8 +73,7 @@ def test_maven_is_asked_for_once_there_is_a_jar(tmp_path):
         (tools / name).symlink_to(shutil.which(name))
     environment = {"JAVA_HOME": str(tmp_path), "PATH": str(tools)}
     assert check_prerequisites(tmp_path, **environment).returncode == 0
-    (tmp_path / "jvm").mkdir()
-    (tmp_path / "jvm" / "pom.xml").touch()
+    (tmp_path / "tools" / "build_jar.sh").touch()
     done = check_prerequisites(tmp_path, **environment)
     assert done.returncode == 1
     assert "Maven 3.8 or newer" in done.stderr

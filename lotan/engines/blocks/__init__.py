@@ -1,0 +1,1 @@
+"""The Graph Engine on dense blocks: the Python half of `jvm/`."""
