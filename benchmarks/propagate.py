@@ -1,0 +1,133 @@
+"""One propagate with its shuffle, blocks in Spark local[2], against a `torch.sparse` CSR product in the same process.
+
+    python benchmarks/propagate.py [--width 256] [--rounds 7]
+
+The graph is degree-skewed. What Spark is timed for: pack the halo, shuffle it, multiply; the input column is cached, as it is
+within an epoch. Times are medians, taken in turns, after warm-up rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+from pyspark.sql import DataFrame, SparkSession
+
+from lotan.engines.blocks.facade import facade, require_jar
+
+
+def skewed_edges(vertices: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends drawn with a probability that falls as a power of a vertex's rank; ranks are shuffled."""
+    random = np.random.default_rng(seed)
+    share = (np.arange(vertices) + 10.0) ** -0.75
+    cumulative = np.cumsum(share / share.sum())
+    ends = [random.permutation(vertices)[np.searchsorted(cumulative, random.random(edges))] for _ in range(2)]
+    return ends[0].clip(0, vertices - 1), ends[1].clip(0, vertices - 1)
+
+
+def csr(vertices: int, rows: np.ndarray, columns: np.ndarray) -> torch.Tensor:
+    """The adjacency as torch's sparse CSR, with int32 indices."""
+    order = np.lexsort((columns, rows))
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=vertices))])
+    return torch.sparse_csr_tensor(
+        torch.from_numpy(indptr.astype(np.int32)),
+        torch.from_numpy(columns[order].astype(np.int32)),
+        torch.ones(len(rows)),
+        (vertices, vertices),
+    )
+
+
+def seconds(run: Callable[[], object], process: psutil.Process) -> tuple[float, float]:
+    """Seconds by the clock, and CPU seconds of `process`, which say more on a machine that does other things too."""
+    start, used = time.perf_counter(), sum(process.cpu_times()[:2])
+    run()
+    return time.perf_counter() - start, sum(process.cpu_times()[:2]) - used
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vertices", type=int, default=169_343)
+    parser.add_argument("--edges", type=int, default=2_500_000)
+    parser.add_argument("--width", type=int, default=256)
+    parser.add_argument("--partitions", type=int, default=2)
+    parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--warm-up", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.cores)
+    src, dst = skewed_edges(arguments.vertices, arguments.edges)
+    x = np.random.default_rng(1).standard_normal((arguments.vertices, arguments.width), dtype=np.float32)
+    builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.jars", str(require_jar()))
+    builder = (
+        builder.config("spark.driver.memory", "6g")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.ui.enabled", "false")
+    )
+    for setting in arguments.conf:
+        builder = builder.config(*setting.split("=", 1))
+    spark = builder.getOrCreate()
+    try:
+        measure(spark, arguments, src, dst, x)
+    finally:
+        spark.stop()
+
+
+def measure(
+    spark: SparkSession, arguments: argparse.Namespace, src: np.ndarray, dst: np.ndarray, x: np.ndarray
+) -> None:
+    blocks = facade(spark)
+    with tempfile.TemporaryDirectory() as folder:
+        ids = pa.array(np.arange(arguments.vertices))
+        flat = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), arguments.width).cast(pa.list_(pa.float32()))
+        pq.write_table(pa.table({"id": ids, "x": flat}), f"{folder}/vertices.parquet", row_group_size=40_000)
+        pq.write_table(pa.table({"src": src, "dst": dst}), f"{folder}/edges.parquet", row_group_size=400_000)
+        vertices, edges = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("vertices", "edges"))
+        start = time.perf_counter()
+        graph = blocks.load(vertices._jdf, edges._jdf, arguments.partitions, ["x"], None)
+        print(f"load: {time.perf_counter() - start:.2f} s")
+    column = blocks.column(graph, "x")
+    dense = torch.from_numpy(x)
+    forward, reverse = csr(arguments.vertices, dst, src), csr(arguments.vertices, src, dst)
+    check(spark, blocks, graph, column, forward @ dense)
+    jvm = next(child for child in psutil.Process().children(recursive=True) if "java" in child.name())
+    print("| | blocks (s) | torch CSR (s) | ratio | blocks CPU (s) | torch CPU (s) | best blocks | best torch |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, matrix, backward in (("forward", forward, False), ("reverse", reverse, True)):
+        ours = partial(propagate, blocks, graph, column, backward)
+        theirs = partial(torch.mm, matrix, dense)
+        for _ in range(arguments.warm_up):
+            ours()
+        times = [(*seconds(ours, jvm), *seconds(theirs, psutil.Process())) for _ in range(arguments.rounds)]
+        wall, cpu, torch_wall, torch_cpu = (statistics.median(column) for column in zip(*times, strict=True))
+        best = f"{min(t[0] for t in times):.3f} | {min(t[2] for t in times):.3f}"
+        print(
+            f"| {name} | {wall:.3f} | {torch_wall:.3f} | {wall / torch_wall:.2f} | {cpu:.2f} | {torch_cpu:.2f} | {best} |"
+        )
+    blocks.close(graph)
+
+
+def propagate(blocks: Any, graph: Any, column: Any, reverse: bool) -> None:
+    blocks.force(blocks.propagate(graph, column, "graph", False, reverse))
+
+
+def check(spark: SparkSession, blocks: Any, graph: Any, column: Any, expected: torch.Tensor) -> None:
+    """A few vertices' sums against torch's."""
+    sums = blocks.propagate(graph, column, "graph", False, False)
+    rows = DataFrame(blocks.table(graph, sums), spark).limit(200).collect()
+    for row in rows:
+        torch.testing.assert_close(torch.tensor(row["values"]), expected[row["id"]], rtol=1e-3, atol=1e-3)
+
+
+if __name__ == "__main__":
+    main()
