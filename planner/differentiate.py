@@ -23,8 +23,9 @@ from planner.physical import (
     PipeStep,
     PropagateStep,
     Stage,
-    StageInput,
     Step,
+    collection_name,
+    gradient_name,
 )
 from planner.spec import STATIC_COLUMNS
 
@@ -38,11 +39,8 @@ class _Backward:
     rgb: bool
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
-    contributions: dict[tuple[str, str], str] = field(default_factory=dict)  # (collection, column) -> contributions
+    contributions: dict[tuple[str, str], Column] = field(default_factory=dict)  # (collection, column) -> contributions
     passed: int = 0  # graph operators differentiated so far, to number their outputs
-
-    def add(self, step: Step) -> None:
-        self.steps.append(step)
 
 
 def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
@@ -78,25 +76,17 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
     for value in stage.inputs:
         if value.column in CONSTANTS or not value.dtype.startswith("float"):
             continue
-        column = Column(_gradient_name(value, stage), value.shape)
+        column = Column(gradient_name(value.value, stage.name), value.shape)
         outputs.append(column)
-        if value.role == "source":
+        if value.edges is not None:  # rows of sources
             contributions.append(column.name)
-            backward.contributions[_collection(value, step), value.column] = column.name
+            backward.contributions[collection_name(value.edges, step.stage), value.column] = column
         else:
             backward.gradients.setdefault(value.column, []).append(column.name)
     mode: Mode = "turn" if step.mode == "turn" else "backward"
-    backward.add(
+    backward.steps.append(
         replace(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions))
     )
-
-
-def _gradient_name(value: StageInput, stage: Stage) -> str:
-    return f"d_{value.value}.{stage.name}"
-
-
-def _collection(value: StageInput, step: PipeStep) -> str:
-    return f"neighbours@{value.edges}.{step.stage}"
 
 
 def _propagate(step: PropagateStep, backward: _Backward) -> None:
@@ -105,7 +95,7 @@ def _propagate(step: PropagateStep, backward: _Backward) -> None:
             continue
         backward.passed += 1
         column = Column(f"d_{step.input}.{backward.passed}", step.output.shape)
-        backward.add(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
+        backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
         backward.gradients.setdefault(step.input, []).append(column.name)
 
 
@@ -115,10 +105,8 @@ def _collect(step: CollectStep, backward: _Backward) -> None:
         if contributions is None:
             continue
         backward.passed += 1
-        shape = next(column.shape for made in backward.steps if isinstance(made, PipeStep) for column in made.outputs
-                     if column.name == contributions)  # fmt: skip
-        column = Column(f"d_{name}.{backward.passed}", shape)
-        backward.add(GatherStep(contributions, column, backward.rgb))
+        column = Column(f"d_{name}.{backward.passed}", contributions.shape)
+        backward.steps.append(GatherStep(contributions.name, column, backward.rgb))
         backward.gradients.setdefault(name, []).append(column.name)
 
 
@@ -131,6 +119,8 @@ def _marked(stage: Stage, steps: Sequence[Step]) -> Stage:
     own = [step for step in steps if isinstance(step, PipeStep) and step.stage == stage.name and step.mode != "forward"]
     made = {column.name for step in own for column in step.outputs}
     received = {gradient.value for step in own for gradient in step.gradients}
-    inputs = tuple(replace(value, needs_gradient=_gradient_name(value, stage) in made) for value in stage.inputs)
+    inputs = tuple(
+        replace(value, needs_gradient=gradient_name(value.value, stage.name) in made) for value in stage.inputs
+    )
     outputs = tuple(replace(output, needs_gradient=output.value in received) for output in stage.outputs)
     return replace(stage, inputs=inputs, outputs=outputs)

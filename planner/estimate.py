@@ -14,13 +14,8 @@ KEPT_PER_CALL = 2  # a call keeps its output for backward, and backward makes a 
 
 
 def step_rows(step: Step, statistics: Statistics) -> int:
-    """Rows that a step hands on: vertices, or edges where neighbourhoods are collected one by one."""
-    match step:
-        case CollectStep():
-            return statistics.edge_count(step.edges)
-        case GatherStep():
-            return statistics.vertices
-    return statistics.vertices
+    """Rows that a step hands on: vertices, or edges where neighbourhoods are collected."""
+    return statistics.edge_count(step.edges) if isinstance(step, CollectStep) else statistics.vertices
 
 
 def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
@@ -31,7 +26,7 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
         case PipeStep():
             return statistics.vertices * sum(row_bytes(column) for column in step.outputs)
         case CollectStep():
-            widths = {column.name: row_bytes(column) for column in columns(plan)}
+            widths = {column.name: row_bytes(column) for column in _columns(plan)}
             return statistics.edge_count(step.edges) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
 
 
@@ -40,7 +35,7 @@ def row_bytes(column: Column) -> int:
     return column.width * BYTES[column.dtype]
 
 
-def columns(plan: Plan) -> list[Column]:
+def _columns(plan: Plan) -> list[Column]:
     """Every column of a plan, static ones included."""
     made = [column for steps in (plan.train, plan.predict) for step in steps for column in _made(step)]
     return [*plan.static_columns, *made]
@@ -62,10 +57,10 @@ def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:
     for stage in plan.stages:
         for call in stage.calls:
             if call.type.rows == "vertex":
-                kept += KEPT_PER_CALL * call.type.width * BYTES.get(call.type.dtype, 8)
+                kept += KEPT_PER_CALL * call.type.width * BYTES[call.type.dtype]
             elif call.type.rows == "edge" and call.type.edges is not None:
                 edges = statistics.edge_count(call.type.edges)
-                messages += KEPT_PER_CALL * edges * call.type.width * BYTES.get(call.type.dtype, 8)
+                messages += KEPT_PER_CALL * edges * call.type.width * BYTES[call.type.dtype]
     sparse = sum(2 * CSR_BYTES_PER_EDGE * statistics.edge_count(edges) for edges in _edge_sets(plan))
     return statistics.vertices * (static + kept) + messages + sparse
 

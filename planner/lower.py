@@ -36,6 +36,7 @@ from planner.physical import (
     StageInput,
     StageOutput,
     Step,
+    collection_name,
     makes,
     reads,
 )
@@ -291,7 +292,7 @@ def _collects(stage: Stage) -> list[Step]:
         CollectStep(
             tuple(value.column for value in stage.inputs if value.role == "source" and value.edges == edges),
             edges,
-            f"neighbours@{edges}.{stage.name}",
+            collection_name(edges, stage.name),
         )
         for edges in stage.edge_sets
     ]

@@ -38,7 +38,7 @@ NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple 
 
 @dataclass(frozen=True, eq=False)
 class Node(metaclass=Interned):
-    """The root of all operators. Every subclass has a `type`: what its output is."""
+    """The root of all operators: frozen fields, some of them other operators."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))

@@ -72,9 +72,7 @@ class Stage:
     parameters: tuple[ParameterSpec, ...]  # those its calls read
     calls: tuple[Call, ...]
     outputs: tuple[StageOutput, ...]
-    loss: LossSpec | None = (
-        None  # only the last stage: its single output is the model's, compared with "label" where "split" says
-    )
+    loss: LossSpec | None = None  # of the last stage: its one output is compared with "label" where "split" says so
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
 
 
@@ -141,6 +139,16 @@ class GatherStep:
 Step = PipeStep | PropagateStep | CollectStep | GatherStep
 
 
+def collection_name(edges: EdgeSet, stage: str) -> str:
+    """The neighbourhoods along an edge set that are collected for a stage."""
+    return f"neighbours@{edges}.{stage}"
+
+
+def gradient_name(value: str, stage: str) -> str:
+    """The gradient of a stage's input, as far as that stage contributes to it."""
+    return f"d_{value}.{stage}"
+
+
 def reads(step: Step) -> tuple[str, ...]:
     """Names of the columns and collections a step reads, each once."""
     match step:
@@ -175,9 +183,7 @@ class Plan:
     static_columns: tuple[Column, ...]  # the graph's columns that some step or stage reads
     trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
-    source_gradients: Literal["summed", "per_edge"] = (
-        "summed"  # what a stage returns for a collected row ("per_edge": no RGB)
-    )
+    source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
 
     def stage(self, name: str) -> Stage:
         """The stage of that name; KeyError if there is none."""

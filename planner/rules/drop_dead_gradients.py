@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.physical import GatherStep, PipeStep, PropagateStep, Stage, Step
+from planner.physical import GatherStep, PipeStep, PropagateStep, Stage, Step, gradient_name
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
@@ -40,7 +40,7 @@ def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
         return step
     outputs = tuple(column for column in step.outputs if column.name in read)
     names = {column.name for column in outputs}
-    sinks = {value.value for value in stage.inputs if f"d_{value.value}.{stage.name}" in names}
+    sinks = {value.value for value in stage.inputs if gradient_name(value.value, stage.name) in names}
     sinks |= {parameter.name for parameter in stage.parameters if parameter.trainable}
     sources = _sources(stage)
     gradients = tuple(gradient for gradient in step.gradients if sources[gradient.value] & sinks)

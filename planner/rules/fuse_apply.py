@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from planner.nodes import GRAPH_OPERATORS, Node, StaticColumn
 
+TIMES_MOVED = 2  # a column of its own would be written once and read once
+
 
 def fuse_apply(
     stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]]
@@ -48,4 +50,4 @@ def _reads_columns(node: Node, movable: set[Node], readers: Mapping[Node, Sequen
         for child in inputs
     ]
     fresh = sum(child.output.width for child in dict.fromkeys(inputs) if not isinstance(child, StaticColumn))
-    return all(held) and fresh <= 2 * node.output.width  # a column of its own would be written and read
+    return all(held) and fresh <= TIMES_MOVED * node.output.width
