@@ -73,8 +73,7 @@ def encode(message: Message, limits: Limits) -> list[Frame]:
     for name, array in message.tensors.items():
         dtype = array.dtype.name
         check_shape(name, dtype, array.shape, limits)
-        data = np.ascontiguousarray(array, dtype=DTYPES[dtype])
-        frames.append(data.reshape(-1).view(np.uint8).data)
+        frames.append(raw_bytes(np.ascontiguousarray(array, dtype=DTYPES[dtype])))
         descriptors.append([name, dtype, list(array.shape), ["inline", len(frames) - 1]])
     body = {"kind": message.kind.value, "header": message.header, "tensors": descriptors, "sum": checksum(frames)}
     try:
@@ -125,6 +124,11 @@ def peek(frame: Frame, limits: Limits) -> Envelope:
     return Envelope(kind, body["header"], descriptors, total)
 
 
+def raw_bytes(array: np.ndarray) -> memoryview:
+    """The bytes of an array in C order: a view where it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
 def checksum(frames: Sequence[Frame]) -> int:
     """XXH64 of the frames, one after the other."""
     state = xxhash.xxh64()
@@ -136,7 +140,7 @@ def checksum(frames: Sequence[Frame]) -> int:
 def digest(ids: np.ndarray | Sequence[str]) -> int:
     """A digest of vertex ids in order: XXH64 of int64 values, or of UTF-8 strings, each preceded by its length."""
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
-        return xxhash.xxh64_intdigest(np.ascontiguousarray(ids, dtype="<i8").view(np.uint8).data)
+        return xxhash.xxh64_intdigest(raw_bytes(ids.astype("<i8", copy=False)))
     state = xxhash.xxh64()
     for text in ids:
         data = str(text).encode()

@@ -22,6 +22,7 @@ from messenger.transport import COORDINATOR, ROUTER, Hub
 
 log = logging.getLogger(__name__)
 
+TICK_SECONDS = 0.1  # between two looks whether `stop` was called
 PROBE_BEATS = 16  # heartbeats between two looks whether a Dealer with open work is still connected
 IDLE_PROBE_BEATS = 1024  # the same for Dealers without: what they are sent lies in their queue until their next task
 
@@ -43,7 +44,7 @@ class Peer:
 
 
 @dataclass
-class Stream:
+class Attempt:
     """A Dealer's current ticket: one attempt to pipe one partition through one worker."""
 
     ticket: int
@@ -62,7 +63,7 @@ class Router:
         self._hub = hub
         self._settings = settings or Settings()
         self._peers: dict[bytes, Peer] = {}
-        self._streams: dict[bytes, Stream] = {}  # by Dealer
+        self._attempts: dict[bytes, Attempt] = {}  # by Dealer
         self._replaced: set[bytes] = set()  # workers whose name another one has taken: they may not take it back
         self._assignment = Assignment()
         self._stopping = threading.Event()
@@ -82,7 +83,7 @@ class Router:
         next_beat = time.monotonic()
         try:
             while not self._stopping.is_set():
-                received = self._hub.receive(max(0.0, min(next_beat - time.monotonic(), 0.1)))
+                received = self._hub.receive(max(0.0, min(next_beat - time.monotonic(), TICK_SECONDS)))
                 if received is not None:
                     self._take(*received)
                 if time.monotonic() >= next_beat:
@@ -165,27 +166,27 @@ class Router:
     def _to_worker(self, dealer: Peer, envelope: Envelope, frames: list[Frame]) -> None:
         """CHUNK, END and CLOSE go where the ticket's partition is assigned."""
         ticket = envelope.header["ticket"]
-        stream = self._streams.get(dealer.identity)
-        if envelope.kind is Kind.CHUNK and (stream is None or ticket > stream.ticket):
-            stream = self._open(dealer, envelope)
-        if stream is None or ticket != stream.ticket or stream.lost:
+        attempt = self._attempts.get(dealer.identity)
+        if envelope.kind is Kind.CHUNK and (attempt is None or ticket > attempt.ticket):
+            attempt = self._open(dealer, envelope)
+        if attempt is None or ticket != attempt.ticket or attempt.lost:
             return  # of a ticket that is over
-        if stream.worker is None:
-            stream.waiting.append(frames)
-        elif not self._hub.send(stream.worker, dealer.identity, frames):
-            self._lose(stream.worker, "its connection ended")
+        if attempt.worker is None:
+            attempt.waiting.append(frames)
+        elif not self._hub.send(attempt.worker, dealer.identity, frames):
+            self._lose(attempt.worker, "its connection ended")
         if envelope.kind is Kind.CLOSE:
-            self._streams.pop(dealer.identity, None)
+            self._attempts.pop(dealer.identity, None)
 
-    def _open(self, dealer: Peer, envelope: Envelope) -> Stream:
+    def _open(self, dealer: Peer, envelope: Envelope) -> Attempt:
         header = envelope.header
-        old = self._streams.get(dealer.identity)
-        stream = Stream(header["ticket"], header["run"], header["partition"], since=time.monotonic())
-        self._streams[dealer.identity] = stream
-        self._place(stream)
-        if old is not None and old.worker not in (None, stream.worker):
+        old = self._attempts.get(dealer.identity)
+        attempt = Attempt(header["ticket"], header["run"], header["partition"], since=time.monotonic())
+        self._attempts[dealer.identity] = attempt
+        self._place(attempt)
+        if old is not None and old.worker not in (None, attempt.worker):
             self._gone(dealer, old)
-        return stream
+        return attempt
 
     def _forward(self, sender: Peer, to: bytes, frames: list[Frame]) -> None:
         target: Peer | None
@@ -216,20 +217,20 @@ class Router:
     def _coordinator(self) -> Peer | None:
         return next((peer for peer in self._peers.values() if peer.role == COORDINATOR_ROLE), None)
 
-    def _place(self, stream: Stream) -> None:
+    def _place(self, attempt: Attempt) -> None:
         workers = self._workers()
-        name = self._assignment.choose(stream.run, stream.partition, workers)
-        stream.worker = workers[name].identity if name is not None else None
+        name = self._assignment.choose(attempt.run, attempt.partition, workers)
+        attempt.worker = workers[name].identity if name is not None else None
 
     def _place_waiting(self) -> None:
-        for identity, stream in list(self._streams.items()):
-            if stream.worker is not None or stream.lost:
+        for identity, attempt in list(self._attempts.items()):
+            if attempt.worker is not None or attempt.lost:
                 continue
-            self._place(stream)
-            waiting, stream.waiting = stream.waiting, []
+            self._place(attempt)
+            waiting, attempt.waiting = attempt.waiting, []
             for frames in waiting:
-                if stream.worker is not None and not self._hub.send(stream.worker, identity, frames):
-                    return self._lose(stream.worker, "its connection ended")
+                if attempt.worker is not None and not self._hub.send(attempt.worker, identity, frames):
+                    return self._lose(attempt.worker, "its connection ended")
         return None
 
     def _beat(self) -> None:
@@ -244,27 +245,27 @@ class Router:
                 self._lose(peer.identity, f"it was silent for {peer.missed} heartbeats")
             elif peer.role == WORKER_ROLE:
                 self._send(peer.identity, Message(Kind.PONG), droppable=True)
-        for identity, stream in list(self._streams.items()):
+        for identity, attempt in list(self._attempts.items()):
             if (
-                stream.worker is None
-                and not stream.lost
-                and time.monotonic() - stream.since > self._settings.worker_seconds
+                attempt.worker is None
+                and not attempt.lost
+                and time.monotonic() - attempt.since > self._settings.worker_seconds
             ):
-                self._no_worker(identity, stream)
+                self._no_worker(identity, attempt)
 
     def _probe(self, dealer: Peer) -> None:
         """A Dealer need not beat: it may wait for its input for hours. Sending shows whether it is still connected."""
-        if self._beats % (PROBE_BEATS if dealer.identity in self._streams else IDLE_PROBE_BEATS) == 0:
+        if self._beats % (PROBE_BEATS if dealer.identity in self._attempts else IDLE_PROBE_BEATS) == 0:
             self._send(dealer.identity, Message(Kind.PONG), droppable=True)
 
-    def _no_worker(self, dealer: bytes, stream: Stream) -> None:
-        stream.lost, stream.waiting = True, []
+    def _no_worker(self, dealer: bytes, attempt: Attempt) -> None:
+        attempt.lost, attempt.waiting = True, []
         seconds = self._settings.worker_seconds
         text = (
             f"no worker is connected to the Router at {self.address}, and none came within {seconds} s"
             " (worker_seconds); look at the workers' output, or start one with: lotan worker --router ADDRESS"
         )
-        self._error(dealer, "no_worker", text, stream.ticket)
+        self._error(dealer, "no_worker", text, attempt.ticket)
 
     # -- loss --------------------------------------------------------------------------------------------------------
 
@@ -275,24 +276,24 @@ class Router:
             return
         log.info("%s %s is gone: %s", peer.role, peer.name, reason)
         if peer.role == DEALER_ROLE:
-            stream = self._streams.pop(identity, None)
-            if stream is not None:
-                self._gone(peer, stream)
+            attempt = self._attempts.pop(identity, None)
+            if attempt is not None:
+                self._gone(peer, attempt)
         elif peer.role == WORKER_ROLE:
             self._worker_lost(peer, reason)
 
     def _worker_lost(self, worker: Peer, reason: str) -> None:
-        for dealer, stream in list(self._streams.items()):
-            if stream.worker == worker.identity and not stream.lost:
-                stream.lost, stream.worker = True, None
+        for dealer, attempt in list(self._attempts.items()):
+            if attempt.worker == worker.identity and not attempt.lost:
+                attempt.lost, attempt.worker = True, None
                 text = f"worker {worker.name!r} is gone: {reason}"
-                self._send(dealer, Message(Kind.LOST, {"ticket": stream.ticket, "name": worker.name, "text": text}))
+                self._send(dealer, Message(Kind.LOST, {"ticket": attempt.ticket, "name": worker.name, "text": text}))
 
-    def _gone(self, dealer: Peer, stream: Stream) -> None:
+    def _gone(self, dealer: Peer, attempt: Attempt) -> None:
         """Have a worker drop what a Dealer left there."""
-        if stream.worker in self._peers:
+        if attempt.worker in self._peers:
             message = Message(Kind.GONE, {"name": dealer.name})
-            self._hub.send(stream.worker, dealer.identity, encode(message, self._settings.limits))
+            self._hub.send(attempt.worker, dealer.identity, encode(message, self._settings.limits))
 
     # -- sending -----------------------------------------------------------------------------------------------------
 

@@ -25,6 +25,8 @@ from messenger.keys import CurveKeys, check_bind
 from messenger.settings import Settings
 from messenger.transport import Received
 
+FLUSH_SECONDS = 0.01  # between two tries to pass on what waits for a peer that was behind
+
 _HANDSHAKE = "the security handshake failed: keys on one side only, or the wrong Router key"
 _REFUSALS = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "it does not accept this peer's key",
@@ -188,7 +190,7 @@ class ZmqHub:
         """See `messenger.transport.Hub`."""
         self._flush()
         if self._backlog:
-            seconds = min(seconds, 0.01)
+            seconds = min(seconds, FLUSH_SECONDS)
         if not self._socket.poll(max(0, int(seconds * 1000))):
             return None
         peer, *frames = self._socket.recv_multipart(copy=False)

@@ -8,6 +8,7 @@ import numpy as np
 import xxhash
 
 from messenger.errors import MessengerError
+from messenger.frames import raw_bytes
 
 
 class Sums:
@@ -35,7 +36,7 @@ class Sums:
         """XXH64 of names, shapes and values, in the names' order."""
         state = xxhash.xxh64()
         for name in sorted(self.tensors):
-            tensor = np.ascontiguousarray(self.tensors[name])
+            tensor = self.tensors[name]
             state.update(f"{name}{tensor.shape}".encode())
-            state.update(tensor.reshape(-1).view(np.uint8).data)
+            state.update(raw_bytes(tensor))
         return state.intdigest()

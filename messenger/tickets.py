@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from messenger.errors import FrameError
-from messenger.frames import Message, checksum
+from messenger.frames import Message, checksum, raw_bytes
 from messenger.jobs import ChunkKey
 from messenger.kept import KeptTensors, Offer, Slot
 from messenger.sums import Sums
@@ -49,7 +49,7 @@ class ParkedChunk:
             offer = self.missing.get(name)
             if offer is None:
                 continue
-            if Offer(name, array.dtype.name, array.shape, _checksum(array), offer.epoch_only) != offer:
+            if Offer(name, array.dtype.name, array.shape, checksum([raw_bytes(array)]), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
             kept.put(self._slot(name), offer, array, self.key.epoch)
             self.tensors[name] = array
@@ -89,7 +89,3 @@ class Ticket:
         sums, count = self._sums.tensors, self._count
         self._sums, self._count = Sums(), 0
         return sums, count
-
-
-def _checksum(array: np.ndarray) -> int:
-    return checksum([np.ascontiguousarray(array).reshape(-1).view(np.uint8).data])

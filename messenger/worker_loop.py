@@ -28,7 +28,7 @@ from messenger.transport import Connect
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.25  # between two looks at the deadlines of what was asked for
-ERROR_TEXT = 8000  # characters of a traceback that travel
+ERROR_CALLS, ERROR_TEXT = 6, 8000  # innermost calls, and characters, of a traceback that travel
 
 
 class WorkerLoop:
@@ -238,4 +238,4 @@ class WorkerLoop:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}\n{''.join(traceback.format_tb(error.__traceback__)[-6:])}"
+    return f"{type(error).__name__}: {error}\n{''.join(traceback.format_tb(error.__traceback__)[-ERROR_CALLS:])}"
