@@ -1,18 +1,7 @@
 """Full-batch training: one epoch is one run of the plan, then one step of the optimizer.
 
-The tour of an epoch, as data walks it:
-
-1. `prepare` (lotan/job.py) has the model traced (lotan/tracing.py) into a list of tensor operators, the `Spec`;
-2. the planner (planner/compiler.py) builds its operator graph, rewrites it, differentiates it and lowers it to a `Plan`:
-   *stages*, the pieces of the model between graph operators, and *steps* over named columns of the vertices;
-3. an engine (lotan/engines/) loads the graph and runs the steps: propagate, collect and gather are its own;
-4. a pipe step runs a stage chunk by chunk (lotan/stages/): in this process, or over the messenger in workers;
-5. the last stage turns around: it computes loss and gradients at once, and the steps walk back, stage by stage;
-6. the stages commit the gradients of their parameters, which the engine sums in partition order: an `Outcome`;
-7. here, torch's own optimizer takes its step on the driver;
-8. the evaluation steps run with the new parameters and yield metrics by split;
-9. early stopping (lotan/early_stopping.py) remembers the best weights;
-10. a checkpoint (lotan/checkpoint.py) makes the epoch permanent.
+Everything before the first epoch is in `lotan.job`; how the steps of a plan run, in `lotan.engines.base`. The README has the
+tour of an epoch, and the file to read for each of its stations.
 """
 
 from __future__ import annotations
