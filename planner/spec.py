@@ -7,7 +7,8 @@ The same `Call` is also the instruction of a `planner.physical.Stage`, so that w
 Graph operators, with their arguments:
     lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
     lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
-    lotan.edge_softmax(s, edges)        edge rows -> edge rows, normalised over the in-edges of each destination
+    lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON) over the in-edges
+                                        of each destination, max and sum being taken there
     lotan.edge_weight(edges)            the weight of each edge, shape (), 1 where the graph has none
     lotan.vertex_input(name)            a static column of the graph by name, see STATIC_COLUMNS
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers belong to `key` and the row
@@ -30,6 +31,9 @@ EdgeSet = Literal["graph", "self_loops"]
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """`in_degree` is float32 and at least 1; `gcn_scale` is (weighted in-degree)^-1/2, 0 where that is not finite."""
+
+SOFTMAX_EPSILON = 1e-16
+"""As in torch_geometric.utils.softmax."""
 
 SPLITS = ("train", "val", "test")
 """The static column `split` holds -1 for none, else the position here."""
@@ -123,9 +127,7 @@ class LossSpec:
 
     task: Task
     outputs: int  # classes, labels or targets: the width of the model's output
-    normalizer: (
-        float  # sum of class weights of the training vertices, or their number, times outputs where torch means those
-    )
+    normalizer: float  # training vertices, or the sum of their class weights; times outputs where torch averages those
     class_weights: tuple[float, ...] | None = None
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from lotan.nn.edge_index import Graph
 from lotan.nn.linear import Linear, glorot, require_width
 from lotan.nn.message_passing import MessagePassing, refuse_arguments
+from planner.spec import EdgeSet
 
 
 class GATConv(MessagePassing):
@@ -88,9 +89,8 @@ class GATConv(MessagePassing):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """[num_vertices, in_channels] -> [num_vertices, heads * out_channels], or out_channels without `concat`."""
-        out = self.propagate(
-            graph, x, "self_loops" if self.add_self_loops else "graph"
-        )  # [num_vertices, heads, out_channels]
+        edges: EdgeSet = "self_loops" if self.add_self_loops else "graph"
+        out = self.propagate(graph, x, edges)  # [num_vertices, heads, out_channels]
         out = out.flatten(1) if self.concat else out.mean(dim=1)
         if self.residual:
             out = out + self.res(x)
@@ -100,10 +100,9 @@ class GATConv(MessagePassing):
         """The source's projection, times its share of the destination's attention: [num_edges, heads, out_channels]."""
         projected_j = self.lin(x_j).view(-1, self.heads, self.out_channels)
         projected_i = self.lin(x_i).view(-1, self.heads, self.out_channels)
-        score = (projected_j * self.att_src).sum(dim=-1) + (projected_i * self.att_dst).sum(
-            dim=-1
-        )  # [num_edges, heads]
-        attention = self.softmax(F.leaky_relu(score, self.negative_slope))
+        score_j = (projected_j * self.att_src).sum(dim=-1)  # [num_edges, heads]
+        score_i = (projected_i * self.att_dst).sum(dim=-1)
+        attention = self.softmax(F.leaky_relu(score_j + score_i, self.negative_slope))
         attention = F.dropout(attention, self.dropout, self.training)
         return projected_j * attention.unsqueeze(-1)
 

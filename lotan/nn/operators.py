@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from planner.spec import SOFTMAX_EPSILON
+
 _LIBRARY = torch.library.Library("lotan", "DEF")
 _LIBRARY.define("scatter(Tensor x, Tensor index, str end, str edges) -> Tensor")
 _LIBRARY.define("aggregate(Tensor messages, Tensor index, SymInt num_vertices, str kind, str edges) -> Tensor")
@@ -61,7 +63,7 @@ def _edge_softmax(scores: Tensor, index: Tensor, num_vertices: int, edges: str) 
     greatest = _reduce(scores.detach(), index, num_vertices, "max").index_select(0, index[1])
     exponentials = (scores - greatest).exp()
     total = _reduce(exponentials, index, num_vertices, "sum").index_select(0, index[1])
-    return exponentials / (total + 1e-16)  # [num_edges, *shape]
+    return exponentials / (total + SOFTMAX_EPSILON)  # [num_edges, *shape]
 
 
 def _edge_weight(weight: Tensor, edges: str) -> Tensor:

@@ -73,9 +73,7 @@ def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | No
     """A CSR matrix [rows, width] of `values` (ones if None)."""
     values = torch.ones(columns.numel()) if values is None else values
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "Sparse CSR tensor support is in beta"
-        )  # said once per process, to no one's use
+        warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(indptr, columns, values, (indptr.numel() - 1, width), check_invariants=False)
 
 
@@ -107,7 +105,5 @@ class Saved:
 class StageGradients:
     """What a backward run yields."""
 
-    inputs: Mapping[
-        str, Tensor
-    ]  # by StageInput.value: rows like the input, or per edge for a source (see StageProgram)
+    inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
     parameters: Mapping[str, Tensor]  # by name, summed over the chunk

@@ -7,22 +7,21 @@ reads only what was made before it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from lotan.errors import StageError
+from lotan.row_wise import DTYPES
 from lotan.stages.operators import compile_call
-from lotan.stages.program import reads
+from lotan.stages.program import names_read
 from planner.physical import Stage, StageInput, StageOutput
-from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType
+from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Task, ValueType
 
 T = TypeVar("T")
 Plain = dict[str, Any]
 
-_DTYPES = ("float32", "float64", "int64", "int32", "int8", "bool")
-_ROWS = ("vertex", "edge", "none")
-_EDGE_SETS = ("graph", "self_loops")
+_DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
+_ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _ROLES = ("vertex", "source")
-_TASKS = ("classification", "multilabel", "regression")
 _DEPTH = 8  # nesting of an argument; a traced one has at most two levels
 
 
@@ -115,7 +114,7 @@ def decode_stage(data: Plain) -> Stage:
         calls=read.items("calls", decode_call),
         outputs=read.items("outputs", _decode_output),
         loss=read.optional("loss", decode_loss),
-        edge_sets=read.items("edge_sets", lambda name: _one_of(name, _EDGE_SETS, "edge set")),
+        edge_sets=read.items("edge_sets", _edge_set),
     )
     validate_stage(stage)
     return stage
@@ -133,7 +132,7 @@ def validate_stage(stage: Stage) -> None:
     for name in [i.value for i in stage.inputs] + [p.name for p in stage.parameters]:
         _make(name, made, stage)
     for call in stage.calls:
-        for name in reads(call):
+        for name in names_read(call):
             if name not in made:
                 raise StageError(
                     f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, made by nothing before"
@@ -155,7 +154,7 @@ def _make(name: str, made: set[str], stage: Stage) -> None:
 
 
 def _check_sources(call: Call, sources: dict[str, Any], stage: Stage) -> None:
-    read = reads(call)
+    read = names_read(call)
     scatters = call.op == "lotan.scatter" and call.arguments[1:2] == ("source",)
     for name in read & sources.keys():
         if not scatters or call.arguments[2:] != (sources[name],):

@@ -15,6 +15,7 @@ from torch.autograd.function import once_differentiable
 
 from lotan.errors import StageError
 from lotan.stages.chunk import EdgeBlock
+from planner.spec import SOFTMAX_EPSILON
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
@@ -89,13 +90,13 @@ class _Extremum(Function):
 
 
 class _Softmax(Function):
-    """exp(s - max) / (sum + 1e-16) over the in-edges of each destination, as torch_geometric.utils.softmax."""
+    """See `lotan.edge_softmax` in `planner.spec`; the gradient takes no part in the subtraction of the greatest score."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, block: EdgeBlock) -> Tensor:
         greatest = reduce_edges(block.by_destination, scores, "amax")
         shares = (scores - greatest.index_select(0, block.destinations)).exp_()
-        total = reduce_edges(block.by_destination, shares).add_(1e-16)
+        total = reduce_edges(block.by_destination, shares).add_(SOFTMAX_EPSILON)
         shares.div_(total.index_select(0, block.destinations))
         ctx.block = block
         ctx.save_for_backward(shares)

@@ -14,14 +14,13 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.randomness import Randomness, dropout
-from lotan.row_wise import ALLOWED, DTYPES
+from lotan.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
 """The graph operators a stage may call. `lotan.vertex_input` reaches a stage as an input."""
-
 
 TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
 """The tensor operators it may call: no random ones, for those depend on what ran before."""
@@ -47,9 +46,8 @@ def resolve(op: str) -> Callable[..., Any]:
     """
     if op not in TENSOR_OPERATORS:
         raise StageError(f"operator {op!r} is not one that a stage may call")
-    _, name, overload = op.split(".")
     try:
-        return getattr(getattr(torch.ops.aten, name), overload)
+        return overload(op)
     except AttributeError:
         raise StageError(f"operator {op!r} is unknown to torch {torch.__version__}") from None
 

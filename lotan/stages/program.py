@@ -146,7 +146,7 @@ class StageProgram:
         return chunk.label, chunk.split, self.stage.loss
 
 
-def reads(call: Call) -> set[str]:
+def names_read(call: Call) -> set[str]:
     """Names of the values a call reads."""
     return {ref.name for ref in call.references}
 
@@ -156,7 +156,7 @@ def _last_reads(stage: Stage) -> list[tuple[str, ...]]:
     alive = {output.value for output in stage.outputs}
     dead: list[tuple[str, ...]] = []
     for call in reversed(stage.calls):
-        last = (reads(call) | {call.output}) - alive
+        last = (names_read(call) | {call.output}) - alive
         dead.append(tuple(sorted(last)))
         alive |= last
     return dead[::-1]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
-from lotan.row_wise import overload
+from lotan.row_wise import DTYPES, overload
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # the same operators in the same order: any real difference is far greater
@@ -121,7 +121,7 @@ def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
         case tuple():
             return [_value(item, values, rows) for item in argument]
         case str() if argument.startswith("torch."):
-            return getattr(torch, argument.removeprefix("torch."))
+            return DTYPES[argument]
     return argument
 
 

@@ -188,7 +188,7 @@ class Transcript:
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
         calls = _needed(self._calls, output.name)
-        read = {ref.name for call in calls for ref in _refs(call)}
+        read = {ref.name for call in calls for ref in call.references}
         parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
         for parameter in parameters:
             if parameter.dtype != "float32":
@@ -300,15 +300,11 @@ def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
     return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
 
 
-def _refs(call: Call) -> list[Ref]:
-    return [leaf for leaf in _leaves((call.arguments, call.keywords)) if isinstance(leaf, Ref)]
-
-
 def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
     """The calls on which `output` depends."""
     needed, kept = {output}, []
     for call in reversed(calls):
         if call.output in needed:
             kept.append(call)
-            needed.update(ref.name for ref in _refs(call))
+            needed.update(ref.name for ref in call.references)
     return tuple(reversed(kept))
