@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lotan.graph import Graph
 
-ENGINES = ("auto", "rows", "local")
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 AGGREGATES = ("mean", "max", "sum")
 
