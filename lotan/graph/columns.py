@@ -11,12 +11,23 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
-from lotan.graph.faults import example_row, fault, missing_column, null_ids
+from lotan.graph.faults import (
+    example_row,
+    fault,
+    missing_column,
+    no_vertices,
+    null_ids,
+    null_rows,
+    nulls_inside,
+    ragged,
+    unknown_splits,
+    wrong_id_type,
+    wrong_label_type,
+    wrong_split_type,
+    wrong_type,
+)
 from planner.spec import SPLITS
-
-_SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
 
 Floats = npt.NDArray[np.float32]
 
@@ -128,11 +139,6 @@ def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
     return EdgeColumns(src, dst, weight)
 
 
-def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:
-    """Build the error for ids of a type that cannot be."""
-    return fault(table, column, f"is of type {given}, expected {expected}", "Cast the column; ids are long or string.")
-
-
 def _kind(ids: Ids) -> str:
     return "string" if ids.dtype == object else "integer"
 
@@ -191,32 +197,6 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
     return matrix
 
 
-def no_vertices() -> GraphError:
-    """Build the error for an empty graph."""
-    return fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
-
-
-def null_rows(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
-    """Build the error for rows that are null where they must not be."""
-    return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
-
-
-def ragged(column: str, count: int, width: int, example: str) -> GraphError:
-    """Build the error for rows of different widths."""
-    problem = f"rows that are shorter than the longest ({width:,} numbers)"
-    return fault("vertices", column, problem, "Give every row the same width.", count, example)
-
-
-def nulls_inside(column: str, count: int, example: str) -> GraphError:
-    """Build the error for arrays that hold a null."""
-    return fault("vertices", column, "arrays that hold a null", "Replace it by a number.", count, example)
-
-
-def wrong_type(table: str, column: str, given: str) -> GraphError:
-    """Build the error for a column of numbers that holds none."""
-    return fault(table, column, f"is of type {given}, expected numbers", "Cast the column, or name another.")
-
-
 def _row(ids: Ids, rows: npt.NDArray[np.bool_], value: object) -> str:
     return example_row(ids[np.flatnonzero(rows)[0]], "null" if value is None else value)
 
@@ -246,12 +226,6 @@ def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.gene
     raise wrong_label_type(column, str(values.type))
 
 
-def wrong_label_type(column: str, given: str) -> GraphError:
-    """Build the error for labels that are neither numbers nor arrays of them."""
-    mend = "Give classes as integers 0, 1, ..., several labels as an array of 0 and 1, targets as floats."
-    return fault("vertices", column, f"is of type {given}, expected numbers or arrays of numbers", mend)
-
-
 def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8]:
     if column is None or pa.types.is_null(table.column(column).type):
         return np.full(len(ids), -1, dtype=np.int8)
@@ -263,13 +237,3 @@ def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8
     if unknown.any():
         raise unknown_splits(column, int(unknown.sum()), _row(ids, unknown, values[np.flatnonzero(unknown)[0]]))
     return pc.fill_null(codes, -1).to_numpy().astype(np.int8)
-
-
-def wrong_split_type(column: str, given: str) -> GraphError:
-    """Build the error for splits that are no strings."""
-    return fault("vertices", column, f"is of type {given}, expected string", _SPLIT_MEND)
-
-
-def unknown_splits(column: str, count: int, example: str) -> GraphError:
-    """Build the error for split names nobody knows."""
-    return fault("vertices", column, "rows of an unknown split", _SPLIT_MEND, count, example)

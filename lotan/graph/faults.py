@@ -8,6 +8,9 @@ from difflib import get_close_matches
 import numpy as np
 
 from lotan.errors import GraphError
+from planner.spec import SPLITS
+
+_SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
 
 
 def fault(table: str, column: str, problem: str, mend: str, count: int | None = None, example: str = "") -> GraphError:
@@ -72,3 +75,50 @@ def dangling_edges(count: int, pairs: Sequence[tuple[object, object]]) -> GraphE
     shown = ", ".join(f"{plain(src)!r} -> {plain(dst)!r}" for src, dst in pairs)
     mend = "Add the missing vertices, or drop these edges."
     return fault("edges", "src, dst", "edges with an end that is not among the vertices", mend, count, shown)
+
+
+def no_vertices() -> GraphError:
+    """Build the error for an empty graph."""
+    return fault("vertices", "", "the table has no rows", "A graph needs at least one vertex.")
+
+
+def null_rows(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
+    """Build the error for rows that are null where they must not be."""
+    return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
+
+
+def nulls_inside(column: str, count: int, example: str) -> GraphError:
+    """Build the error for arrays that hold a null."""
+    return fault("vertices", column, "arrays that hold a null", "Replace it by a number.", count, example)
+
+
+def ragged(column: str, count: int, width: int, example: str) -> GraphError:
+    """Build the error for rows of different widths."""
+    problem = f"rows that are shorter than the longest ({width:,} numbers)"
+    return fault("vertices", column, problem, "Give every row the same width.", count, example)
+
+
+def wrong_type(table: str, column: str, given: str) -> GraphError:
+    """Build the error for a column of numbers that holds none."""
+    return fault(table, column, f"is of type {given}, expected numbers", "Cast the column, or name another.")
+
+
+def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:
+    """Build the error for ids of a type that cannot be."""
+    return fault(table, column, f"is of type {given}, expected {expected}", "Cast the column; ids are long or string.")
+
+
+def wrong_label_type(column: str, given: str) -> GraphError:
+    """Build the error for labels that are neither numbers nor arrays of them."""
+    mend = "Give classes as integers 0, 1, ..., several labels as an array of 0 and 1, targets as floats."
+    return fault("vertices", column, f"is of type {given}, expected numbers or arrays of numbers", mend)
+
+
+def wrong_split_type(column: str, given: str) -> GraphError:
+    """Build the error for splits that are no strings."""
+    return fault("vertices", column, f"is of type {given}, expected string", _SPLIT_MEND)
+
+
+def unknown_splits(column: str, count: int, example: str) -> GraphError:
+    """Build the error for split names nobody knows."""
+    return fault("vertices", column, "rows of an unknown split", _SPLIT_MEND, count, example)

@@ -10,16 +10,8 @@ from pyspark.sql import types as T
 
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
-from lotan.graph.columns import (
-    ColumnNames,
-    edge_columns,
-    require_columns,
-    vertex_columns,
-    wrong_id_type,
-    wrong_label_type,
-    wrong_split_type,
-    wrong_type,
-)
+from lotan.graph.columns import ColumnNames, edge_columns, require_columns, vertex_columns
+from lotan.graph.faults import wrong_id_type, wrong_label_type, wrong_split_type, wrong_type
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.labels import LabelStatistics
 from planner.spec import SPLITS, Statistics, Task

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from lotan.errors import GraphError
-from lotan.graph import Graph, columns, faults
+from lotan.graph import Graph, faults
 from lotan.graph.frames import is_class, standard_edges, standard_vertices
 from lotan.validation import demands as words
 from lotan.validation.demands import Demands, GraphReport
@@ -58,7 +58,7 @@ def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
     kinds = [*presence, *contents, *labels]
     sizes, counts = _count_all(vertices, kinds)
     if sizes.rows == 0:
-        raise columns.no_vertices()
+        raise faults.no_vertices()
     _raise_first(vertices, presence, counts, "id")
     _check_ragged(vertices, "features", sizes.narrowest, sizes.widest)
     _raise_first(vertices, contents, counts, "id")
@@ -96,14 +96,14 @@ def _check_ragged(vertices: DataFrame, column: str, narrowest: int | None, wides
 def _raise_ragged(vertices: DataFrame, column: str, width: int) -> None:
     narrower = vertices.where(F.col(column).isNotNull() & (F.size(column) < width))
     count, first = narrower.agg(F.count("*"), F.min(F.struct("id", F.size(column)))).collect()[0]
-    raise columns.ragged(column, count, width, faults.example_row(first[0], f"{first[1]} numbers"))
+    raise faults.ragged(column, count, width, faults.example_row(first[0], f"{first[1]} numbers"))
 
 
 def _presence_faults() -> list[Fault]:
     nothing = F.col("features").isNull()
     return [
         Fault(F.col("id").isNull(), lambda count, row: faults.null_ids("vertices", "id", count)),
-        Fault(nothing, lambda count, row: columns.null_rows("features", count, faults.example_row(row.id, "null"))),
+        Fault(nothing, lambda count, row: faults.null_rows("features", count, faults.example_row(row.id, "null"))),
     ]
 
 
@@ -112,12 +112,12 @@ def _content_faults() -> list[Fault]:
     return [
         Fault(
             _any(features, F.isnull),
-            lambda count, row: columns.nulls_inside("features", count, faults.example_row(row.id, "null")),
+            lambda count, row: faults.nulls_inside("features", count, faults.example_row(row.id, "null")),
         ),
         Fault(_any(features, _infinite), lambda count, row: words.not_finite(count, row.id, row.features)),
         Fault(
             F.coalesce(~split.isin(*SPLITS), F.lit(False)),
-            lambda count, row: columns.unknown_splits("split", count, faults.example_row(row.id, row.split)),
+            lambda count, row: faults.unknown_splits("split", count, faults.example_row(row.id, row.split)),
         ),
     ]
 
@@ -130,7 +130,7 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
     kinds = [
         Fault(
             _any(label, F.isnull),
-            lambda count, row: columns.nulls_inside("label", count, faults.example_row(row.id, "null")),
+            lambda count, row: faults.nulls_inside("label", count, faults.example_row(row.id, "null")),
         ),
         Fault(~missing & _any(label, _infinite), lambda count, row: words.labels_not_finite(count, row.id, row.label)),
     ]
@@ -183,7 +183,7 @@ def _edge_faults(demands: Demands) -> list[Fault]:
         Fault(F.col("dst").isNull(), lambda count, row: faults.null_ids("edges", "dst", count)),
         Fault(
             weight.isNull(),
-            lambda count, row: columns.null_rows("weight", count, f"{row.src!r} -> {row.dst!r}: null", "edges"),
+            lambda count, row: faults.null_rows("weight", count, f"{row.src!r} -> {row.dst!r}: null", "edges"),
         ),
         Fault(
             F.coalesce(_infinite(weight), F.lit(False)),
