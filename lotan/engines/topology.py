@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.row_keys import edge_keys, occurrences
 from lotan.stages import EdgeBlock
 from lotan.stages.chunk import prefix_sum, sparse_rows
@@ -67,16 +68,11 @@ class Edges:
 
     def with_self_loops(self) -> Edges:
         """Every self-loop replaced by exactly one per vertex: of the last (heaviest) one's weight, or 1 if none."""
-        loops = self.src == self.dst
-        everyone = np.arange(self.vertices)
-        src, dst = np.append(self.src[~loops], everyone), np.append(self.dst[~loops], everyone)
+        given = None if self.weight is None else torch.from_numpy(self.weight)
+        index, weight = replace_self_loops(torch.from_numpy(np.stack([self.src, self.dst])), given, self.vertices)
+        src, dst = index.numpy()
         order = np.lexsort((src, dst))
-        plain = replace(self, src=src[order], dst=dst[order], weight=None)
-        if self.weight is not None:
-            of_loops = np.ones(self.vertices, dtype=np.float32)
-            of_loops[self.src[loops]] = self.weight[loops]
-            plain.weight = np.append(self.weight[~loops], of_loops)[order]
-        return plain
+        return Edges(self.vertices, src[order], dst[order], None if weight is None else weight.numpy()[order])
 
     def in_degree(self) -> Tensor:
         """Number of in-edges, at least 1. float32 [vertices]."""
@@ -84,8 +80,8 @@ class Edges:
 
     def gcn_scale(self) -> Tensor:
         """(Sum of the in-edges' weights)^-1/2, 0 where that is not finite. float32 [vertices]."""
-        degree = torch.from_numpy(np.bincount(self.dst, weights=self.weight, minlength=self.vertices))
-        return degree.double().pow_(-0.5).nan_to_num_(nan=0.0, posinf=0.0).float()
+        weight = None if self.weight is None else torch.from_numpy(self.weight)
+        return gcn_scale(torch.from_numpy(self.dst), weight, self.vertices).float()
 
 
 class EdgeSets:

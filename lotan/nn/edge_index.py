@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.errors import ModelError
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
 from planner.spec import AGGREGATES, EdgeSet
@@ -67,7 +68,10 @@ class EdgeIndex:
     def edges(self, name: EdgeSet = "graph") -> Edges:
         """An edge set by name, see `planner.spec.EdgeSet`."""
         if name not in self._edges:
-            self._edges[name] = _with_self_loops(self._edges["graph"])
+            given = self._edges["graph"]
+            index, weight = replace_self_loops(given.index, given.weight, self.num_vertices)
+            assert weight is not None  # of given weights
+            self._edges[name] = Edges(name, index, weight, self.num_vertices)
         return self._edges[name]
 
     def column(self, name: str) -> Tensor:
@@ -79,11 +83,10 @@ class EdgeIndex:
     def _compute(self, name: str) -> Tensor:
         if name == "in_degree":
             edges = self.edges("graph")
-            return _in_sums(edges, torch.ones_like(edges.weight)).clamp(min=1)
+            return torch.bincount(edges.index[1], minlength=self.num_vertices).clamp(min=1).to(edges.weight.dtype)
         if name in ("gcn_scale@graph", "gcn_scale@self_loops"):
             edges = self.edges("graph" if name.endswith("@graph") else "self_loops")
-            scale = _in_sums(edges, edges.weight).pow(-0.5)
-            return torch.where(scale.isfinite(), scale, 0.0)
+            return gcn_scale(edges.index[1], edges.weight, self.num_vertices).to(edges.weight.dtype)
         raise ModelError(
             f"a layer asked for the vertex column {name!r}; expected in_degree, gcn_scale@graph or gcn_scale@self_loops"
         )
@@ -130,21 +133,3 @@ def edge_softmax(scores: Tensor, graph: Edges | EdgeIndex) -> Tensor:
 
 def _edges_of(graph: Edges | EdgeIndex) -> Edges:
     return graph.edges() if isinstance(graph, EdgeIndex) else graph
-
-
-def _in_sums(edges: Edges, values: Tensor) -> Tensor:
-    return values.new_zeros(edges.num_vertices).index_add(0, edges.index[1], values)
-
-
-def _with_self_loops(edges: Edges) -> Edges:
-    """Every self-loop replaced by exactly one per vertex, of its weight (the last one's, if there were several), else 1."""
-    is_loop = edges.index[0] == edges.index[1]
-    loops = torch.arange(edges.num_vertices)
-    weight = edges.weight.new_ones(edges.num_vertices)
-    weight[edges.index[0, is_loop]] = edges.weight[is_loop]
-    return Edges(
-        "self_loops",
-        torch.cat([edges.index[:, ~is_loop], torch.stack([loops, loops])], dim=1),
-        torch.cat([edges.weight[~is_loop], weight]),
-        edges.num_vertices,
-    )
