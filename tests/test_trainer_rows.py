@@ -1,0 +1,127 @@
+"""The Trainer on the rows engine, with workers: the same numbers as on the local one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pyspark.sql import DataFrame, SparkSession
+
+import lotan
+from lotan.report import write_report
+from lotan.run import Run
+from lotan.trained_model import load
+from tests.test_accuracy import normalized, train
+from tests.test_trainer import assert_same_checkpoint
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+VERTICES = 40
+
+
+def _tables(ids: str = "int") -> tuple[pd.DataFrame, pd.DataFrame]:
+    generator = np.random.default_rng(0)
+    names = np.arange(VERTICES, dtype=np.int32) if ids == "int" else np.array([f"v{i}" for i in range(VERTICES)])
+    vertices = pd.DataFrame(
+        {
+            "id": names,
+            "features": list(generator.normal(size=(VERTICES, 6)).astype(np.float32)),
+            "label": generator.integers(0, 3, size=VERTICES),
+            "split": generator.choice(["train", "val", "test"], size=VERTICES),
+        }
+    )
+    ends = generator.integers(0, VERTICES, size=(2, 150))
+    return vertices, pd.DataFrame({"src": names[ends[0]], "dst": names[ends[1]]})
+
+
+def _in_spark(spark: SparkSession, ids: str = "int") -> lotan.Graph:
+    vertices, edges = _tables(ids)
+    typed = "id int" if ids == "int" else "id string"
+    return lotan.Graph(
+        spark.createDataFrame(vertices, f"{typed}, features array<float>, label bigint, split string"),
+        spark.createDataFrame(edges, f"{typed.replace('id', 'src')}, {typed.replace('id', 'dst')}"),
+    )
+
+
+def _model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return lotan.nn.GCN(in_channels=6, hidden_channels=8, num_layers=2, out_channels=3, dropout=0.5)
+
+
+def _fit(graph: lotan.Graph, model: torch.nn.Module | None = None, **options: Any) -> Run:
+    settings = {"epochs": 3, "partitions": 3, "workers": 2, "chunk_rows": 8, "progress": False, **options}
+    return lotan.Trainer(model or _model(), graph, optimizer=lotan.Adam(lr=0.01), **settings).fit()
+
+
+def test_auto_is_rows_and_equals_local(spark: SparkSession, tmp_path: Path) -> None:
+    run, local = _fit(_in_spark(spark)), _fit(lotan.Graph(*_tables()), engine="local")
+    assert run.report["engine"] == "rows"
+    assert [entry["loss"] for entry in run.history] == pytest.approx([e["loss"] for e in local.history], rel=1e-5)
+    assert run.metrics["test"] == pytest.approx(local.metrics["test"], rel=1e-5)
+    for name, weights in run.model.weights.items():
+        torch.testing.assert_close(weights, local.model.weights[name], rtol=1e-5, atol=1e-5, msg=name)
+    write_report(tmp_path / "report.json", run.report)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert all(report["bytes"][key] > 0 for key in ("messenger_sent", "messenger_received", "shuffle_written"))
+    assert all(report["peak_memory_bytes"][key] > 0 for key in ("driver", "jvm", "workers"))
+
+
+def test_twice_the_same_bits(spark: SparkSession) -> None:
+    first, second = (_fit(_in_spark(spark)).model.weights for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_resumed_equals_straight(spark: SparkSession, tmp_path: Path) -> None:
+    _fit(_in_spark(spark), epochs=3, checkpoint_dir=tmp_path / "a")
+    _fit(_in_spark(spark), epochs=2, checkpoint_dir=tmp_path / "b")
+    _fit(_in_spark(spark), epochs=3, checkpoint_dir=tmp_path / "b", resume=True, workers=1)
+    assert_same_checkpoint(tmp_path / "a" / "last.pt", tmp_path / "b" / "last.pt")
+
+
+@pytest.mark.parametrize("ids", ["int", "string"])
+def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession, ids: str, tmp_path: Path) -> None:
+    graph = _in_spark(spark, ids)
+    run = _fit(graph, epochs=1)
+    predicted = run.predict()
+    try:
+        assert isinstance(predicted, DataFrame)
+        assert predicted.schema["id"].dataType.simpleString() == ids
+        rows = predicted.toPandas().sort_values("id", ignore_index=True)
+    finally:
+        predicted.unpersist()
+    on_local = lotan.Graph(*_tables(ids))
+    expected = run.model.predict(on_local, engine="local").sort_values("id", ignore_index=True)
+    assert rows["id"].tolist() == expected["id"].tolist()
+    assert rows["prediction"].tolist() == expected["prediction"].tolist()
+    np.testing.assert_allclose(np.stack(rows["probability"]), np.stack(expected["probability"]), rtol=1e-4, atol=1e-6)
+    run.save(tmp_path / "model")
+    load(tmp_path / "model").write_predictions(graph, tmp_path / "out.parquet", partitions=2, workers=1)
+    assert sorted(pd.read_parquet(tmp_path / "out.parquet")["id"]) == expected["id"].tolist()
+
+
+def test_files_are_opened_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    lotan.Graph(*_tables()).save(tmp_path / "graph")
+    run = _fit(lotan.Graph.read(tmp_path / "graph"), engine="rows", epochs=1)
+    predicted = run.predict()  # a pandas frame, as the graph is no Spark one
+    assert predicted["id"].tolist() == list(range(VERTICES))
+
+
+def test_a_failure_stops_all_that_was_started(spark: SparkSession) -> None:
+    """The fixture that counts what is left behind is the assertion."""
+    with pytest.raises(lotan.EngineError, match="the loss is"):
+        lotan.Trainer(
+            _model(), _in_spark(spark), optimizer=lotan.SGD(lr=1e38), epochs=5, workers=1, partitions=2, progress=False
+        ).fit()
+
+
+@pytest.mark.data
+@pytest.mark.timeout(900)
+def test_cora(spark: SparkSession) -> None:
+    """Half of the published 200 epochs, after which the accuracy is there already: one takes about a second."""
+    run = train(normalized(lotan.Graph.read("cora")), 0, engine="rows", epochs=100, workers=2, partitions=2)
+    assert run.metrics["test"]["accuracy"] == pytest.approx(0.815, abs=0.010)
