@@ -5,6 +5,7 @@ A column is a tensor of all vertices, sorted by id; a stage runs on one chunk of
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
@@ -25,6 +26,8 @@ from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
     from lotan.graph import Graph, GraphArrays
+
+ALIGNMENT = 64  # bytes: a cache line, as torch's own allocator has it
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,7 @@ class _Loaded:
     def _column(self, name: str, arrays: GraphArrays) -> Tensor:
         match name.split("@"):
             case ["features" | "label" | "split"]:
-                return torch.from_numpy(getattr(arrays, name))
+                return _aligned(getattr(arrays, name))
             case ["in_degree"]:
                 return self.sets["graph"].in_degree()
             case ["gcn_scale", "graph" | "self_loops" as edges]:
@@ -70,6 +73,15 @@ class _Loaded:
         edges = self.sets[name]
         draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
         return edges.keyed_block(self.keys.numpy()) if draws else edges.block
+
+
+def _aligned(array: np.ndarray) -> Tensor:
+    """The array, or a copy if it lies askew: the last bit of a matrix product depends on how its operands are aligned."""
+    if array.ctypes.data % ALIGNMENT:
+        return torch.tensor(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # no stage writes to inputs
+        return torch.from_numpy(array)
 
 
 class _Running:
