@@ -72,7 +72,7 @@ class TrainedModel:
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         with ExitStack() as stack:
-            graph = stack.enter_context(placed(graph, config))
+            graph = stack.enter_context(placed(graph, config.engine, config.master))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
             choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
             engine = stack.enter_context(closing(open_engine(choice.name, graph, config)))

@@ -71,7 +71,7 @@ class Trainer:
     @cached_property
     def job(self) -> Job:
         """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
-        graph = self._opened.enter_context(placed(self.graph, self.config))
+        graph = self._opened.enter_context(placed(self.graph, self.config.engine, self.config.master))
         return prepare(self.model, graph, self.config)
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:

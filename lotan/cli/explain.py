@@ -18,9 +18,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the plan."""
     from lotan.cli.models import make_model
+    from lotan.engines.opening import placed
     from lotan.trainer import Trainer
 
-    graph = read_graph(options)
-    model = make_model(options, graph.statistics.width, graph.labels.outputs)
-    print(Trainer(model, graph, **plan_settings(options)).explain(format=options.format))
+    with placed(read_graph(options), options.engine, options.master) as graph:
+        model = make_model(options, graph.statistics.width, graph.labels.outputs)
+        print(Trainer(model, graph, **plan_settings(options)).explain(format=options.format))
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from lotan.cli.options import (
     add_graph_options,
@@ -13,6 +14,10 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+    from lotan.trainer import Trainer
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -35,16 +40,33 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan, train, print the metrics, write what was asked for."""
-    from lotan.cli.models import make_model
+    from lotan.engines.opening import placed
     from lotan.errors import ConfigurationError
-    from lotan.optimizers import optimizer_by_name
     from lotan.report import write_report
-    from lotan.trainer import Trainer
 
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
-    graph = read_graph(options)
-    trainer = Trainer(
+    with placed(read_graph(options), options.engine, options.master) as graph:
+        trainer = make_trainer(options, graph)
+        if not options.quiet:
+            print(trainer.explain(), flush=True)
+        finished = trainer.fit()
+    if options.report:
+        write_report(options.report, finished.report)
+    if options.save:
+        finished.save(options.save)
+    if not options.quiet:
+        print_metrics(finished.best_epoch, finished.metrics)
+    return 0
+
+
+def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
+    """The Trainer that the options describe."""
+    from lotan.cli.models import make_model
+    from lotan.optimizers import optimizer_by_name
+    from lotan.trainer import Trainer
+
+    return Trainer(
         make_model(options, graph.statistics.width, graph.labels.outputs),
         graph,
         optimizer=optimizer_by_name(options.optimizer, lr=options.lr, weight_decay=options.weight_decay),
@@ -56,16 +78,6 @@ def run(options: argparse.Namespace) -> int:
         progress=not options.quiet,
         **plan_settings(options),
     )
-    if not options.quiet:
-        print(trainer.explain(), flush=True)
-    finished = trainer.fit()
-    if options.report:
-        write_report(options.report, finished.report)
-    if options.save:
-        finished.save(options.save)
-    if not options.quiet:
-        print_metrics(finished.best_epoch, finished.metrics)
-    return 0
 
 
 def print_metrics(epoch: int, metrics: Mapping[str, Mapping[str, float]]) -> None:

@@ -12,6 +12,8 @@ from planner.physical import Plan
 from planner.spec import Statistics
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
+FEATURE_COPIES = 3  # of the features at once: as read, as arrays, and what a first layer makes of them
+EDGE_BYTES = 48  # of an edge at once: ids as read, positions, and both directions of the sparse matrix
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,12 @@ class EngineChoice:
 
     name: str
     reason: str
+
+
+def fits_in_memory(statistics: Statistics) -> bool:
+    """Whether a graph in files can be read into this process at all; decided from the files' footers, before a row is."""
+    features = FEATURE_COPIES * 4 * statistics.vertices * statistics.width
+    return features + EDGE_BYTES * statistics.edges <= MEMORY_SHARE * psutil.virtual_memory().available
 
 
 def choose_engine(asked: str, origin: str, plan: Plan, statistics: Statistics) -> EngineChoice:

@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
+from lotan.engines.choice import fits_in_memory
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -44,12 +45,18 @@ def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:
 
 
 @contextmanager
-def placed(graph: Graph, config: TrainerConfig) -> Iterator[Graph]:
-    """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process."""
-    if config.engine != "rows" or graph.origin != "files":
+def placed(graph: Graph, engine: str, master: str | None) -> Iterator[Graph]:
+    """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process.
+
+    Args:
+        graph: any graph; only one in files changes its place.
+        engine: as asked for; "auto" leaves files to Spark only if they do not fit in this process's memory.
+        master: of the Spark session to open, if none is active.
+    """
+    if graph.origin != "files" or engine == "local" or (engine == "auto" and fits_in_memory(graph.estimate())):
         yield graph
         return
     from lotan.spark_session import SparkSettings, open_spark
 
-    with closing(open_spark(SparkSettings(config.master))) as opened:
+    with closing(open_spark(SparkSettings(master))) as opened:
         yield graph.on_spark(opened.session)

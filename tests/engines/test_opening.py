@@ -1,0 +1,40 @@
+"""Where a graph in files is read: by Spark for rows, in this process for local, and for auto where it fits."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import pytest
+
+from lotan import datasets
+from lotan.engines import choice
+from lotan.engines.opening import placed
+from lotan.graph import Graph
+
+
+@pytest.fixture
+def in_files(tmp_path) -> Graph:
+    datasets.generate(200, 800, width=8, classes=4).save(tmp_path / "graph")
+    graph = Graph.read(tmp_path / "graph")
+    graph.arrays = lambda: pytest.fail("the files were read into this process")  # type: ignore[method-assign]
+    return graph
+
+
+@pytest.mark.spark
+def test_spark_reads_the_files_for_rows(in_files, spark):
+    with placed(in_files, "rows", None) as graph:
+        assert graph.origin == "spark"
+        assert graph.statistics.vertices == 200
+
+
+@pytest.mark.parametrize(("free", "origin"), [(10_000, "spark"), (10_000_000, "files")])
+@pytest.mark.spark
+def test_auto_decides_from_the_footers(in_files, spark, free, origin, monkeypatch):
+    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(free))
+    with placed(in_files, "auto", None) as graph:
+        assert graph.origin == origin
+
+
+def test_local_leaves_files_to_this_process(in_files):
+    with placed(in_files, "local", None) as graph:
+        assert graph is in_files
