@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -104,6 +105,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     )
     os.environ["PYTHONPATH"] = path
     folder = tempfile.mkdtemp(prefix="lotan-spark-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # for a process that ends before it could close
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-GRACE = 1.7  # seconds for an orderly end, so that two seconds after Ctrl-C the prompt is back
+# Seconds, so that two after Ctrl-C the prompt is back.
+GRACE = 1.4  # for an orderly end
+EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is ended
 
 
 @contextmanager
@@ -30,6 +33,7 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
     writing.setblocking(False)
     previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     before = signal.signal(signal.SIGTERM, lambda *_: _interrupt())
+    logging.getLogger().addFilter(_is_no_torn_call)
     finished = threading.Event()
     threading.Thread(
         target=_watch, args=(reading, finished, status, grace), name="lotan-interrupt", daemon=True
@@ -38,6 +42,7 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
         yield
     finally:
         finished.set()
+        logging.getLogger().removeFilter(_is_no_torn_call)
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(previous)
         writing.close()
@@ -64,13 +69,21 @@ def _watch(reading: socket.socket, finished: threading.Event, status: int, grace
                 return
 
 
+def _is_no_torn_call(record: logging.LogRecord) -> bool:
+    """False for what Py4J logs, with a traceback, of a call into the JVM that is cut off; it raises an error as well."""
+    return "while sending command" not in record.getMessage()
+
+
 def _end_now(status: int) -> None:
-    """Kill what this process started, and then itself."""
+    """Kill what this process started, give its exit handlers (temporary folders) a moment, and end it."""
     import psutil
 
+    os.write(2, b"lotan: interrupted\n")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what other threads have to say of the processes they lose
     for child in psutil.Process().children(recursive=True):
-        try:
+        with suppress(psutil.NoSuchProcess):
             child.kill()
-        except psutil.NoSuchProcess:
-            continue
+    handlers = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
+    handlers.start()
+    handlers.join(EXIT_HANDLERS)
     os._exit(status)
