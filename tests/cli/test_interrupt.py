@@ -11,19 +11,16 @@ import time
 import psutil
 import pytest
 
-# Ignoring KeyboardInterrupt stands for a call that does not come back.
+# Handlers that do nothing stand for a call that does not come back.
 STUBBORN = """
-import subprocess, sys, threading
+import signal, subprocess, sys, threading
 from lotan.cli.interrupt import exit_soon_after_interrupt
 with exit_soon_after_interrupt(130, grace=0.5):
-    child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); input()"],
-                             stdin=subprocess.PIPE)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     print(child.pid, flush=True)
-    while True:
-        try:
-            threading.Event().wait(60)
-        except KeyboardInterrupt:
-            pass
+    threading.Event().wait()
 """
 ORDERLY = """
 import threading
@@ -40,11 +37,10 @@ except KeyboardInterrupt:
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
 def test_stubborn_command_and_its_children_are_ended(received):
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as command:
-        child = int(command.stdout.readline())
+        child = psutil.Process(int(command.stdout.readline()))
         command.send_signal(received)
         assert command.wait(timeout=10) == 130
-        psutil.wait_procs([psutil.Process(child)] if psutil.pid_exists(child) else [], timeout=5)
-        assert not psutil.pid_exists(child)
+        assert psutil.wait_procs([child], timeout=5)[1] == []
 
 
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
