@@ -18,7 +18,7 @@ from lotan.cli.interrupt import exit_soon_after_interrupt
 with exit_soon_after_interrupt(130, grace=0.5):
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait(60)"])
     print(child.pid, flush=True)
     threading.Event().wait()
 """
