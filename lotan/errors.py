@@ -27,5 +27,9 @@ class EngineError(LotanError):
     """A failure while an engine or worker ran; names the stage and the partition."""
 
 
+class PassLostError(EngineError):
+    """A walk over a plan that could not be finished, but may be from its beginning: an executor that took rows with it."""
+
+
 class StageError(EngineError):
     """A stage, or a chunk for it, that cannot be run: names the stage and the call or value at fault."""

@@ -106,6 +106,7 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "partitions",
         "chunk_rows",
         "rgb",
+        "propagate",
     )
     settings = {name: repr(getattr(config, name)) for name in same}
     return {

@@ -14,6 +14,7 @@ from planner.spec import Task
 EngineName = Literal["auto", "rows", "local"]
 ENGINES = ("auto", "rows", "local")
 PLANS = ("auto", "general")
+PROPAGATES = ("join", "messages")
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,9 @@ class TrainerConfig:
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
     chunk_rows: int = 4096  # vertices a micro-batch
+    propagate: Literal["join", "messages"] = (
+        "join"  # on rows; "messages": GraphFrames' aggregateMessages, if its core is there
+    )
 
     master: str | None = None  # Spark master for "rows"; None: the session there is, else local[*]
     partitions: int | None = None  # of the graph in Spark; None: as many as Spark runs tasks at once
@@ -53,6 +57,7 @@ class TrainerConfig:
         """
         _one_of("engine", self.engine, ENGINES)
         _one_of("plan", self.plan, PLANS)
+        _one_of("propagate", self.propagate, PROPAGATES)
         for name, least in (("epochs", 1), ("eval_every", 0), ("chunk_rows", 1)):
             _at_least(name, getattr(self, name), least)
         for name in ("patience", "partitions", "workers"):

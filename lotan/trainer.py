@@ -6,6 +6,7 @@ tour of an epoch, and the file to read for each of its stations.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 import weakref
@@ -21,7 +22,7 @@ from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_asid
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
 from lotan.engines.opening import open_engine, placed
-from lotan.errors import EngineError
+from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
 from lotan.metrics import metrics
@@ -34,7 +35,11 @@ from planner.explain import Format, PlanStage, explain
 from planner.physical import Step
 from planner.spec import SPLITS
 
+log = logging.getLogger(__name__)
+
 Weights = dict[str, torch.Tensor]
+
+PASS_ATTEMPTS = 3  # of a walk over the plan's steps that the engine lost
 
 
 @dataclass
@@ -138,7 +143,15 @@ class Trainer:
         self._keep(job, state, improved)
 
     def _run(self, job: Job, engine: Engine, steps: tuple[Step, ...], epoch: int) -> Outcome:
-        return run(engine, job.plan, steps, Pass(epoch, self._weights(), self.config.seed))
+        """Walk over the steps; if the walk is lost, from the beginning again: the weights are still those before it."""
+        for attempt in range(1, PASS_ATTEMPTS + 1):
+            try:
+                return run(engine, job.plan, steps, Pass(epoch, self._weights(), self.config.seed))
+            except PassLostError as error:
+                if attempt == PASS_ATTEMPTS:
+                    raise
+                log.warning("epoch %d runs again from the weights before it: %s", epoch, error)
+        raise AssertionError("the last attempt returns or raises")
 
     def _loss(self, job: Job, outcome: Outcome, epoch: int) -> float:
         """The training loss before the step, as autograd would have it: with dropout."""

@@ -18,7 +18,7 @@ from torch.nn import functional
 import lotan
 from lotan.checkpoint import CheckpointError
 from lotan.engines.local import LocalEngine
-from lotan.errors import ConfigurationError, EngineError
+from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.progress import Progress
 from lotan.report import BYTES_KEYS, MEMORY_KEYS, write_report
 from lotan.run import Run
@@ -220,6 +220,30 @@ def _trained_state(seed: int) -> dict[str, torch.Tensor]:
     model = _pair(dropout=0.5)[0]
     _fit(model, Data(), epochs=3, seed=seed)
     return model.state_dict()
+
+
+@pytest.mark.parametrize("losses", [1, 2])
+def test_an_epoch_whose_pass_was_lost_runs_again_from_the_same_weights(
+    losses: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, finish = Data(), LocalEngine.finish
+    ours, _ = _pair(dropout=0.5)
+    state = copy.deepcopy(ours.state_dict())
+    straight = _fit(ours, data, epochs=3, eval_every=0)
+    left, passes = [losses], [0]
+
+    def lose(engine: LocalEngine, kept: Any) -> Any:
+        passes[0] += 1
+        if passes[0] > 1 and left[0]:  # in the second epoch
+            left[0] -= 1
+            raise PassLostError("an executor took its rows with it")
+        return finish(engine, kept)
+
+    monkeypatch.setattr(LocalEngine, "finish", lose)
+    ours.load_state_dict(state)
+    again = _fit(ours, data, epochs=3, eval_every=0)
+    assert left == [0]
+    assert _losses(again) == _losses(straight)
 
 
 def test_a_diverging_run_says_so() -> None:

@@ -88,6 +88,16 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         help="do without Reverse Graph Backpropagation: one gradient per edge crosses partitions (an ablation)",
     )
     group.add_argument(
+        "--propagate",
+        choices=("join", "messages"),
+        default="join",
+        help="on rows; messages: by GraphFrames' aggregateMessages, where its JVM core is on the classpath (default: join)",
+    )
+    _add_cluster_options(group)
+
+
+def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--workers", type=number(int, 1), metavar="N", help="DL worker processes, rows only (default: one per core)"
     )
     group.add_argument(
@@ -150,6 +160,7 @@ def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
         "plan": options.plan,
         "disable": tuple(options.disable),
         "rgb": not options.no_rgb,
+        "propagate": options.propagate,
         "workers": options.workers,
         "partitions": options.partitions,
         "router": options.router,

@@ -37,7 +37,7 @@ def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master)))).session
         session = opened.enter_context(Session(SessionSettings(config.workers, config.router, config.keys)))
         assert session.link is not None  # from its start to its end
-        settings = RowsSettings(partitions=config.partitions, chunk_rows=config.chunk_rows)
+        settings = RowsSettings(config.partitions, config.chunk_rows, propagate=config.propagate)
         return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
     except BaseException:
         opened.close()

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
 from lotan.datasets import generate
+from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.engines.rows.graphframes_form import has_core, propagate_by_messages, require_core
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
+from lotan.session import Session, SessionSettings
+from planner import Options
+from tests.exactness.cases import models, sample, train_truth
+from tests.exactness.steps import assert_equal, plan_of, train
 
 pytestmark = pytest.mark.spark
 
@@ -69,3 +76,24 @@ def test_a_session_without_the_core_is_refused_with_a_remedy(spark):
         pytest.skip("this session has GraphFrames' JVM core")
     with pytest.raises(ConfigurationError, match=r"spark\.jars\.packages=io\.graphframes:graphframes-spark4_2\.13"):
         require_core(spark)
+
+
+@pytest.mark.graphframes
+def test_an_epoch_by_messages_equals_plain_autograd(spark):
+    """The whole engine with this form, on a model that propagates forward and back, weighted."""
+    drawn = sample(seed=2, weighted=True)
+    ours, truth = models("GCN", seed=2)
+    kept = set(spark.sparkContext._jsc.getPersistentRDDs())
+    with Session(SessionSettings(workers=1)) as session:
+        settings = RowsSettings(partitions=2, propagate="messages")
+        with closing(RowsEngine(spark, session.link, session.endpoint, settings)) as engine:
+            found = train(engine, plan_of("GCN", drawn, Options()), ours, drawn)
+    assert_equal(found, train_truth("GCN", truth, drawn))
+    assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
+
+
+def test_asking_for_messages_without_the_core_is_refused(spark):
+    if has_core(spark):
+        pytest.skip("this session has GraphFrames' JVM core")
+    with Session(SessionSettings(workers=1)) as session, pytest.raises(ConfigurationError, match="spark[.]jars[.]packages"):
+        RowsEngine(spark, session.link, session.endpoint, RowsSettings(propagate="messages"))

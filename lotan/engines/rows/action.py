@@ -13,7 +13,7 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from lotan.errors import EngineError
+from lotan.errors import EngineError, PassLostError
 
 HOPELESS = (
     "RemoteError",
@@ -43,7 +43,8 @@ def force(frame: DataFrame, description: str, attempts: int, stall_seconds: floa
         stall_seconds: give up when for so long no task has started or ended.
 
     Raises:
-        EngineError: with the reason as one sentence.
+        PassLostError: with the reason as one sentence; rows that were kept are gone, or the same task fails every time.
+        EngineError: for a reason that would be the same from the beginning.
     """
     for attempt in range(1, attempts + 1):
         try:
@@ -52,7 +53,8 @@ def force(frame: DataFrame, description: str, attempts: int, stall_seconds: floa
         except (PySparkException, Py4JError) as error:
             reason, hopeless = _reason(str(error))
             if hopeless or attempt == attempts:
-                raise EngineError(f"{description} failed in attempt {attempt} of {attempts}: {reason}") from None
+                kind = EngineError if hopeless else PassLostError
+                raise kind(f"{description} failed in attempt {attempt} of {attempts}: {reason}") from None
 
 
 def _run(frame: DataFrame, description: str, stall_seconds: float) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import numpy as np
@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from lotan.engines.base import Engine, Handle, Outcome, Pass, reads
 from lotan.engines.rows.action import force, shuffle_bytes
 from lotan.engines.rows.collect import collect, gather
+from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
 from lotan.engines.rows.pipe import PLAIN, PipeBuilder, Site
 from lotan.engines.rows.pipe_task import VERTEX
@@ -44,7 +45,8 @@ class RowsSettings:
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
     chunk_rows: int = 4096  # vertices a micro-batch
     form: Form | None = None  # how to sum vectors; None: the best that this Spark has
-    attempts: int = 3  # of a pass, where Spark's own retries were not enough
+    attempts: int = 2  # of a pass's rows as they are, where Spark's own retries were not enough
+    propagate: Literal["join", "messages"] = "join"  # "messages": by GraphFrames' aggregateMessages
     stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
     messenger: Settings = field(default_factory=Settings)
 
@@ -86,6 +88,8 @@ class RowsEngine(Engine):
         self._placement = Placement(partitions)
         self._session = open_session(spark, partitions, self.settings.chunk_rows)
         self._sums = Sums(self._placement, self.settings.form or choose_form())
+        if self.settings.propagate == "messages":
+            require_core(self._session)
         self._link, self._endpoint = link, endpoint
         self._on_close = list(on_close)
         self._tables: Tables | None = None
@@ -146,6 +150,8 @@ class RowsEngine(Engine):
     def propagate(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
         """Sum along edges."""
         assert self._tables is not None
+        if self.settings.propagate == "messages":
+            return self._propagate_by_messages(step, column)
         frame = propagate(
             self._tables.placed_edges(step.edges, step.reverse),
             column.rows(),
@@ -155,6 +161,21 @@ class RowsEngine(Engine):
             combine=step.combine,
         )
         return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
+
+    def _propagate_by_messages(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
+        """As `propagate`, at once instead of with the pass."""
+        assert self._tables is not None
+        sums = propagate_by_messages(
+            self._tables.vertices.select(ID),
+            self._tables.placed_edges(step.edges, step.reverse),
+            column.rows(),
+            weighted=step.weighted and self._tables.weighted,
+            reverse=step.reverse,
+        )
+        frame = self._placement.place(sums.withColumn(PART, self._placement.of(ID)))
+        made = Made(frame, Pinned(sums))
+        self._state.made.append(made)
+        return ColumnHandle(made, VALUE, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
         """Source rows for every chunk."""
