@@ -40,7 +40,7 @@ class TrainerConfig:
     )
 
     master: str | None = None  # Spark master for "rows"; None: the session there is, else local[*]
-    partitions: int | None = None  # of the graph in Spark; None: as many as Spark runs tasks at once
+    partitions: int | None = None  # of the graph in Spark, and so of its sums; None: as many as it runs tasks at once
     workers: int | None = None  # DL worker processes to start; None: one a core
     router: str | None = None  # address of a router that runs already, tcp://host:port; None: start one
     keys: str | Path | None = None  # directory of CurveZMQ keys, for a router beyond this host

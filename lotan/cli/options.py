@@ -104,7 +104,7 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         "--partitions",
         type=number(int, 1),
         metavar="N",
-        help="partitions of the graph, rows only (default: by its size)",
+        help="partitions of the graph, rows only (default: as many as Spark runs tasks at once)",
     )
     group.add_argument(
         "--seed", type=number(int, 0), default=0, metavar="N", help="of weights and dropout (default: 0)"
