@@ -1,14 +1,15 @@
-"""One propagate with its shuffle, blocks in Spark local[2], against a `torch.sparse` CSR product in the same process.
+"""One propagate on blocks in Spark local[2], by shuffle and by shared heap, against a `torch.sparse` CSR product in one process.
 
     python benchmarks/propagate.py [--width 256] [--rounds 7]
 
-The graph is degree-skewed. What Spark is timed for: pack the halo, shuffle it, multiply; the input column is cached, as it is
-within an epoch. Times are medians, taken in turns, after warm-up rounds.
+The graph is degree-skewed. What Spark is timed for: pack the halo, shuffle it, multiply ("heap": read others' rows where they
+lie, and multiply); the input column is cached, as it is within an epoch. Times are medians, taken in turns, after warm-up rounds.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import statistics
 import tempfile
 import time
@@ -103,8 +104,8 @@ def measure(
     jvm = next(child for child in psutil.Process().children(recursive=True) if "java" in child.name())
     print("| | blocks (s) | torch CSR (s) | ratio | blocks CPU (s) | torch CPU (s) | best blocks | best torch |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, matrix, backward in (("forward", forward, False), ("reverse", reverse, True)):
-        ours = partial(propagate, blocks, graph, column, backward)
+    for form, (name, matrix) in itertools.product(("shuffle", "heap"), (("forward", forward), ("reverse", reverse))):
+        ours = partial(propagate, blocks, graph, column, name == "reverse", form == "shuffle")
         theirs = partial(torch.mm, matrix, dense)
         for _ in range(arguments.warm_up):
             ours()
@@ -112,18 +113,18 @@ def measure(
         wall, cpu, torch_wall, torch_cpu = (statistics.median(column) for column in zip(*times, strict=True))
         best = f"{min(t[0] for t in times):.3f} | {min(t[2] for t in times):.3f}"
         print(
-            f"| {name} | {wall:.3f} | {torch_wall:.3f} | {wall / torch_wall:.2f} | {cpu:.2f} | {torch_cpu:.2f} | {best} |"
+            f"| {name}, {form} | {wall:.3f} | {torch_wall:.3f} | {wall / torch_wall:.2f} | {cpu:.2f} | {torch_cpu:.2f} | {best} |"
         )
     blocks.close(graph)
 
 
-def propagate(blocks: Any, graph: Any, column: Any, reverse: bool) -> None:
-    blocks.force(blocks.propagate(graph, column, "graph", False, reverse))
+def propagate(blocks: Any, graph: Any, column: Any, reverse: bool, shuffled: bool) -> None:
+    blocks.force(blocks.propagate(graph, column, "graph", False, reverse, shuffled))
 
 
 def check(spark: SparkSession, blocks: Any, graph: Any, column: Any, expected: torch.Tensor) -> None:
     """A few vertices' sums against torch's."""
-    sums = blocks.propagate(graph, column, "graph", False, False)
+    sums = blocks.propagate(graph, column, "graph", False, False, False)
     rows = DataFrame(blocks.table(graph, sums), spark).limit(200).collect()
     for row in rows:
         torch.testing.assert_close(torch.tensor(row["values"]), expected[row["id"]], rtol=1e-3, atol=1e-3)

@@ -34,7 +34,7 @@ object Exchange {
     val packed = blocks.zipPartitions(column) { (ofBlock, ofColumn) =>
       val block = ofBlock.next()
       val rows = ofColumn.next()
-      require(rows.count == block.count, s"a column has ${rows.count} rows in a partition of ${block.count} vertices")
+      Propagate.check(block, rows)
       Iterator.range(0, block.partitions).filter(block.send(_).nonEmpty).map { to =>
         to -> new Parcel(block.partition, Nil, rows.width, rows.values, Some(block.send(to)))
       }

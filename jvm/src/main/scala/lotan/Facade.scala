@@ -33,9 +33,22 @@ object Facade {
       )
     )
 
-  /** Sums along edges, lazy: see `Propagate`. The caller persists `column`. */
-  def propagate(graph: LoadedGraph, column: RDD[Rows], edges: String, weighted: Boolean, reverse: Boolean): RDD[Rows] =
-    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column)
+  /** Sums along edges, lazy: see `Propagate`. The caller persists `column`.
+    *
+    * @param shuffled
+    *   by a shuffle even where all partitions are in one JVM; the result is the same
+    */
+  def propagate(
+      graph: LoadedGraph,
+      column: RDD[Rows],
+      edges: String,
+      weighted: Boolean,
+      reverse: Boolean,
+      shuffled: Boolean
+  ): RDD[Rows] = {
+    val shared = !shuffled && graph.blocks.sparkContext.isLocal
+    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared)
+  }
 
   /** Keeps a column from its first use until `release`. */
   def persist(column: RDD[Rows]): RDD[Rows] = column.persist(StorageLevel.MEMORY_AND_DISK)

@@ -78,8 +78,10 @@ final case class Load(partitions: Int, features: Seq[String], weight: Option[Str
     val ofEdges = edges.select(ends ++ weight.map(col(_).cast(FloatType)): _*).queryExecution.toRdd
     val vertexParcels = Exchange.shuffle(ofVertices.mapPartitions(packVertices(_, text, arrays)), partitions)
     val edgeParcels = Exchange.shuffle(ofEdges.mapPartitions(packEdges(_, text)), partitions)
-    vertexParcels.zipPartitions(edgeParcels) { (vertexParts, edgeParts) =>
-      val partition = org.apache.spark.TaskContext.getPartitionId()
+    // The partition's number, for the task's need not be the same: a task may compute what another one lacks.
+    val numbered = vertexParcels.mapPartitionsWithIndex((partition, parts) => Iterator.single(partition -> parts))
+    numbered.zipPartitions(edgeParcels) { (ofVertices, edgeParts) =>
+      val (partition, vertexParts) = ofVertices.next()
       Iterator.single(
         UnlinkedBlock(partition, placement, text, arrays.length, weight.isDefined, vertexParts, edgeParts)
       )

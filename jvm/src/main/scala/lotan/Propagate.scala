@@ -5,8 +5,8 @@ import org.apache.spark.rdd.RDD
 /** Sums along edges: output[v] = sum over in-edges (u, v) of [weight *] input[u]; reverse: over out-edges (v, u).
   *
   * Forward brings each halo row once to where it is needed, and multiplies there. Reverse multiplies with the transpose where
-  * the edges are, and brings one sum per halo vertex to its owner (Reverse Graph Backpropagation). Both are one shuffle, and
-  * add up in an order that depends on the graph and the partition count alone.
+  * the edges are, and brings one sum per halo vertex to its owner (Reverse Graph Backpropagation). Both are one shuffle, or
+  * none where all partitions share one heap, and add up in an order that depends on the graph and the partition count alone.
   *
   * @param edges
   *   which edges
@@ -17,9 +17,18 @@ import org.apache.spark.rdd.RDD
   */
 final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) {
 
-  /** The sums for every vertex. `column` is read twice: the caller persists and unpersists it. */
-  def apply(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] =
-    if (reverse) backward(blocks, column) else forward(blocks, column)
+  /** The sums for every vertex. `column` is read by several tasks: the caller persists and unpersists it.
+    *
+    * @param shared
+    *   whether all partitions are in one JVM, so that rows need not travel
+    */
+  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean): RDD[Rows] =
+    (shared, reverse) match {
+      case (true, false) => SharedHeap(edges, weighted).forward(blocks, column)
+      case (true, true) => SharedHeap(edges, weighted).reverse(blocks, column)
+      case (false, false) => forward(blocks, column)
+      case (false, true) => backward(blocks, column)
+    }
 
   private def forward(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] =
     blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>
@@ -27,8 +36,7 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     }
 
   private def gather(block: Block, rows: Rows, halo: Array[Array[Float]]): Rows = {
-    val out = Rows.zeros(block.count, rows.width)
-    addLoops(out, block, rows)
+    val out = Propagate.start(block, edges, weighted, rows)
     val product = new SparseProduct(rows.values +: halo, 0 +: block.haloStart, rows.width)
     product.addTo(out.values, block.edges(edges).forward, weighted, 0, block.count)
     out
@@ -55,8 +63,7 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
   }
 
   private def ownSums(block: Block, rows: Rows, received: Array[Parcel]): Rows = {
-    val out = Rows.zeros(block.count, rows.width)
-    addLoops(out, block, rows)
+    val out = Propagate.start(block, edges, weighted, rows)
     product(block, rows).addTo(out.values, block.edges(edges).reverse, weighted, 0, block.count)
     Propagate.addPartials(out, block, received)
     out
@@ -64,16 +71,27 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
 
   private def product(block: Block, rows: Rows) =
     new SparseProduct(Array(rows.values), Array(0, block.count), rows.width)
-
-  private def addLoops(out: Rows, block: Block, rows: Rows): Unit = block.edges(edges).loops.foreach { loops =>
-    if (!weighted) System.arraycopy(rows.values, 0, out.values, 0, rows.values.length)
-    else
-      for (row <- 0 until block.count)
-        AddRows.oneScaled(out.values, row * rows.width, rows.values, row * rows.width, loops(row), rows.width)
-  }
 }
 
 object Propagate {
+
+  /** Where sums start: at the self-loop that each vertex has beside its edges, or at zero. */
+  private[lotan] def start(block: Block, edges: EdgeSet, weighted: Boolean, rows: Rows): Rows = {
+    val out = Rows.zeros(block.count, rows.width)
+    block.edges(edges).loops.foreach { loops =>
+      if (!weighted) System.arraycopy(rows.values, 0, out.values, 0, rows.values.length)
+      else
+        for (row <- 0 until block.count) {
+          val at = row * rows.width
+          AddRows.oneScaled(out.values, at, rows.values, at, loops(row), rows.width)
+        }
+    }
+    out
+  }
+
+  /** Throws IllegalArgumentException if the rows are not those of the block's vertices. */
+  private[lotan] def check(block: Block, rows: Rows): Unit =
+    require(rows.count == block.count, s"a column has ${rows.count} rows in a partition of ${block.count} vertices")
 
   /** Adds what was summed for this block's vertices, in the order of the senders. */
   def addPartials(out: Rows, block: Block, received: Array[Parcel]): Unit =

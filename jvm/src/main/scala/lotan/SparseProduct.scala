@@ -8,9 +8,18 @@ package lotan
   *   `[sources + 1]`: the first column that is in each array
   * @param width
   *   numbers per row
+  * @param picks
+  *   for each array, which of its rows the columns mean, in order; null for all of them
   */
-final class SparseProduct(sources: Array[Array[Float]], starts: Array[Int], width: Int) {
+final class SparseProduct(
+    sources: Array[Array[Float]],
+    starts: Array[Int],
+    width: Int,
+    picks: Option[Array[Array[Int]]] = None
+) {
   require(starts.length == sources.length + 1, s"${sources.length} arrays of sources and ${starts.length} starts")
+
+  private val pickOf = picks.getOrElse(new Array[Array[Int]](sources.length))
 
   // Where the rows of the next edges are.
   private val arrays = new Array[Array[Float]](AddRows.AtOnce)
@@ -44,7 +53,8 @@ final class SparseProduct(sources: Array[Array[Float]], starts: Array[Int], widt
         val column = columns(edge + i)
         while (column >= starts(segment + 1)) segment += 1
         arrays(i) = sources(segment)
-        offsets(i) = (column - starts(segment)) * width
+        val place = column - starts(segment)
+        offsets(i) = (if (pickOf(segment) == null) place else pickOf(segment)(place)) * width
         i += 1
       }
       if (weights == null) AddRows(out, at, arrays, offsets, count, width)

@@ -23,7 +23,9 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
       withColumn(graph, partitions, x) { (blocks, column) =>
         for (step <- directions) {
           val expected = graph.propagate(x, step.edges, step.weighted, step.reverse)
-          assert(RandomGraph.close(graph.read(blocks, step(blocks, column)), expected), step.toString)
+          val forms = Seq(false, true).map(shared => graph.read(blocks, step(blocks, column, shared)))
+          assert(RandomGraph.close(forms.head, expected), step.toString)
+          assert(forms.head.map(_.toSeq).toSeq == forms.last.map(_.toSeq).toSeq, step.toString) // the same bits
         }
       }
     }
@@ -35,7 +37,8 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
       withColumn(graph, 3, x) { (blocks, column) =>
         for (step <- directions) {
           val expected = graph.propagate(x, step.edges, step.weighted, step.reverse)
-          assert(RandomGraph.close(graph.read(blocks, step(blocks, column)), expected), step.toString)
+          for (shared <- Seq(false, true))
+            assert(RandomGraph.close(graph.read(blocks, step(blocks, column, shared)), expected), step.toString)
         }
       }
     }
@@ -48,7 +51,7 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
       for (step <- directions)
         assert(
           RandomGraph.close(
-            graph.read(blocks, step(blocks, column)),
+            graph.read(blocks, step(blocks, column, shared = false)),
             graph.propagate(x, step.edges, step.weighted, step.reverse)
           )
         )
@@ -65,8 +68,9 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     val loaded = graph.load(spark, 3, Map("x" -> x, "y" -> y))
     try
       for (step <- directions if !step.reverse) {
-        val ax = graph.read(loaded.blocks, step(loaded.blocks, loaded.columns("x")))
-        val aty = graph.read(loaded.blocks, step.copy(reverse = true)(loaded.blocks, loaded.columns("y")))
+        val ax = graph.read(loaded.blocks, step(loaded.blocks, loaded.columns("x"), shared = false))
+        val aty =
+          graph.read(loaded.blocks, step.copy(reverse = true)(loaded.blocks, loaded.columns("y"), shared = true))
         assert(inner(ax, y) == inner(x, aty), step.toString)
       }
     finally loaded.close()
@@ -78,8 +82,8 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     def bits(graph: RandomGraph, oneByOne: Boolean): Seq[Seq[Int]] = {
       val loaded = graph.load(spark, 3, Map("x" -> x))
       try
-        directions.map { step =>
-          val sums = step(loaded.blocks, loaded.columns("x"))
+        for (step <- directions; shared <- Seq(false, true)) yield {
+          val sums = step(loaded.blocks, loaded.columns("x"), shared)
           // A job per partition runs on one core.
           val parts =
             if (!oneByOne) sums.collect()
@@ -96,13 +100,29 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     assert(bits(graph.copy(edges = graph.edges.reverse), oneByOne = false) == expected)
   }
 
+  test("a chain of lazy columns, with more partitions than cores") {
+    val graph = RandomGraph(8, 60, 150)
+    val plain = graph.copy(edges = graph.edges.map(_.copy(_3 = 0.1f)))
+    val x = RandomGraph.column(8, graph.count, 3)
+    val step = Propagate(EdgeSet.SelfLoops, weighted = true, reverse = false)
+    withColumn(plain, 7, x) { (blocks, column) =>
+      val results = for (shared <- Seq(false, true)) yield {
+        val columns = Iterator.iterate(column)(step(blocks, _, shared).persist()).take(4).toSeq
+        try graph.read(blocks, columns.last).map(_.toSeq).toSeq
+        finally columns.drop(1).foreach(_.unpersist(blocking = true))
+      }
+      assert(results.head == results.last)
+    }
+  }
+
   test("a column of the wrong length is refused") {
     val graph = RandomGraph(5, 20, 30)
     withColumn(graph, 2, RandomGraph.column(5, graph.count, 2)) { (blocks, column) =>
       val short = column.map(rows => new Rows(rows.width, rows.values.drop(rows.width)))
-      val failure =
-        intercept[Exception](Propagate(EdgeSet.Graph, weighted = false, reverse = false)(blocks, short).count())
-      assert(failure.getMessage.contains("rows in a partition of"))
+      for (shared <- Seq(false, true)) {
+        val sums = Propagate(EdgeSet.Graph, weighted = false, reverse = false)(blocks, short, shared)
+        assert(intercept[Exception](sums.count()).getMessage.contains("rows in a partition of"))
+      }
     }
   }
 }

@@ -1,0 +1,41 @@
+package lotan
+
+import scala.reflect.ClassTag
+
+import org.apache.spark.{NarrowDependency, Partition, TaskContext}
+import org.apache.spark.rdd.RDD
+
+/** In every partition, the one element of each partition of `parent`: an exchange by reference, for a session in one JVM.
+  *
+  * `parent` must be persisted or as cheap to compute. Where it is not computed yet, each task computes its own partition first,
+  * and then finds those of the others: Spark lets a task that asks for a block wait while another task computes it. A partition
+  * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out.
+  */
+final private class Everyone[T: ClassTag](parent: RDD[T])
+    extends RDD[Array[T]](
+      parent.sparkContext,
+      Seq(new NarrowDependency(parent) {
+        override def getParents(partition: Int): Seq[Int] = parent.partitions.indices
+      })
+    ) {
+
+  override protected def getPartitions: Array[Partition] =
+    Array.tabulate[Partition](parent.getNumPartitions)(EveryonePartition(_, parent.partitions))
+
+  override def compute(split: Partition, context: TaskContext): Iterator[Array[T]] = {
+    val parents = split.asInstanceOf[EveryonePartition].parents
+    val found = new Array[T](parents.length)
+    for (step <- parents.indices) {
+      val from = (split.index + step) % parents.length
+      val elements = firstParent[T].iterator(parents(from), context)
+      found(from) = elements.next()
+      require(
+        !elements.hasNext,
+        s"partition $from has more than one element"
+      ) // the end also frees Spark's lock on the block
+    }
+    Iterator.single(found)
+  }
+}
+
+final private case class EveryonePartition(index: Int, parents: Array[Partition]) extends Partition
