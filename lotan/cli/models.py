@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lotan.errors import ConfigurationError, ModelError
+from lotan.errors import ConfigurationError, LotanError, ModelError
 
 STOCK = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN", "gat": "GAT", "mlp": "MLP"}
 
@@ -21,11 +21,20 @@ def make_model(options: argparse.Namespace, in_channels: int, out_channels: int)
 
     Raises:
         ConfigurationError: for an unknown model, module or factory, and for an option the model has not.
-        ModelError: if the factory returns something other than a module.
+        ModelError: if the factory fails, or returns something other than a module.
     """
     factory = _factory(options.model)
+    arguments = _accepted(factory, _arguments(options, in_channels, out_channels))
     torch.manual_seed(options.seed)
-    model = factory(**_accepted(factory, _arguments(options, in_channels, out_channels)))
+    try:
+        model = factory(**arguments)
+    except LotanError:
+        raise
+    except Exception as error:  # a factory is anyone's code; torch has a RuntimeError for no memory
+        given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+        raise ModelError(
+            f"--model {options.model} failed with {given or 'no arguments'}: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"--model {options.model} returned {type(model).__name__}; a torch.nn.Module was expected")
     return model
@@ -64,11 +73,14 @@ def _factory(name: str) -> Any:
     if os.getcwd() not in sys.path:  # the console script, unlike `python -m`, does not look here
         sys.path.insert(0, os.getcwd())
     try:
-        return getattr(import_module(module_name), attribute)
-    except (ImportError, AttributeError) as error:
+        factory = getattr(import_module(module_name), attribute)
+        if not callable(factory):
+            raise TypeError(f"{attribute!r} is a {type(factory).__name__}")
+    except Exception as error:  # importing runs anyone's code
         raise ConfigurationError(
-            f"--model {name}: {error}; expected an importable MODULE with a callable FACTORY"
+            f"--model {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
         ) from error
+    return factory
 
 
 def _accepted(factory: Any, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -107,7 +107,7 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         help="partitions of the graph, rows only (default: as many as Spark runs tasks at once)",
     )
     group.add_argument(
-        "--seed", type=number(int, 0), default=0, metavar="N", help="of weights and dropout (default: 0)"
+        "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of weights and dropout (default: 0)"
     )
     group.add_argument(
         "--router",

@@ -43,6 +43,10 @@ def find(path_or_name: str | Path) -> Path:
     places = [given]
     if len(given.parts) == 1:
         places += [folder / name for folder in data_directories() for name in (f"{given}.npz", str(given))]
+    if any(len(os.fsencode(part)) > 255 for part in given.parts):  # no file system has such, and asking for it raises
+        raise GraphError(
+            f"No graph {str(path_or_name)[:40]!r}...: the name is too long for a file. Give a shorter path."
+        )
     for place in places:
         if (place.suffix == ".npz" and place.is_file()) or (place / VERTICES).exists():
             return place

@@ -77,6 +77,8 @@ def test_help_loads_neither_torch_nor_spark(words):
         (["--graph", "digits", "--model", "gnc"], "unknown model 'gnc'"),
         (["--graph", "digits", "--model", "no_such_module:make"], "no_such_module"),
         (["--graph", "digits", "--model", "gcn", "--heads", "4"], "--heads 4 is for --model gat"),
+        (["--graph", "digits", "--model", ":make"], "Empty module name"),
+        (["--graph", "x" * 300], "too long"),
         (["--graph", "digits", "--engine", "spork"], "spork"),
         (["--graph", "digits", "--disable", "push_up"], "push_up"),
         (["--graph", "digits", "--resume"], "--checkpoint-dir"),
@@ -96,6 +98,7 @@ def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
         (["train"], "--graph"),
         (["train", "--graph", "digits", "--epochs", "0"], "0 is not at least 1"),
         (["train", "--graph", "digits", "--dropout", "1"], "less than 1"),
+        (["train", "--graph", "digits", "--seed", str(2**64)], "less than"),
         (["train", "--graph", "digits", "--lr", "fast"], "invalid number value: 'fast'"),
         (["trian"], "invalid choice"),
     ],
@@ -154,3 +157,28 @@ def test_factory_that_makes_no_module_is_named(tmp_path, monkeypatch):
     (tmp_path / "no_model.py").write_text("def make(): return 7\n")
     monkeypatch.chdir(tmp_path)
     assert main(["train", "--graph", "digits", "--model", "no_model:make"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("def make(:", "SyntaxError"),
+        ("raise ValueError('at import')", "ValueError: at import"),
+        ("make = 7", "'make' is a int"),
+        ("def make(): raise RuntimeError('my own bug')", "failed with no arguments: RuntimeError: my own bug"),
+        ("def make(out_channels, other): pass", "failed with out_channels=10: TypeError"),
+    ],
+)
+def test_own_factory_that_fails_is_one_line(content, expected, tmp_path, monkeypatch, capsys):
+    (tmp_path / "failing_model.py").write_text(content)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "failing_model", raising=False)
+    assert main(["train", "--graph", "digits", "--model", "failing_model:make"]) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("lotan: --model failing_model:make")
+    assert expected in shown
+
+
+def test_model_that_no_memory_holds_is_one_line(capsys):
+    assert main(["train", "--graph", "digits", "--hidden", str(10**13)]) == 2
+    assert "--model gcn failed with in_channels=64, hidden_channels=10000000000000" in capsys.readouterr().err
