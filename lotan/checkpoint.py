@@ -100,12 +100,26 @@ def keep_as_best(directory: Path) -> None:
 
 
 def put_aside(directory: Path) -> None:
-    """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`."""
+    """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`.
+
+    Raises:
+        CheckpointError: if the directory cannot be made or written.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        _put_aside(directory)
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoints cannot be written to {directory}: {error}; name a directory that can be written"
+        ) from error
+
+
+def _put_aside(directory: Path) -> None:
     if (directory / LAST).exists():
         warnings.warn(
             f"{directory} holds the checkpoint of an earlier run; it is kept as {PREVIOUS}. "
             f"To go on from it, rename it to {LAST} and resume",
-            stacklevel=2,
+            stacklevel=3,
         )
         os.replace(directory / LAST, directory / PREVIOUS)
     (directory / BEST).unlink(missing_ok=True)

@@ -138,6 +138,7 @@ class ZmqHub:
         self, bind: str, settings: Settings, keys: CurveKeys | None = None, allowed: frozenset[str] = frozenset()
     ) -> None:
         check_bind(bind, keys)
+        _check_port(bind)
         self._settings = settings
         self._context = zmq.Context()
         self._authenticator = _Authenticator(self._context, allowed) if keys is not None else None
@@ -235,6 +236,13 @@ class _Authenticator:
 
     def stop(self) -> None:
         self._thread.stop()
+
+
+def _check_port(bind: str) -> None:
+    """Refuse a port above 65535: ZeroMQ would take it modulo 65536, and listen on another."""
+    port = bind.rpartition(":")[2]
+    if bind.startswith("tcp://") and port.isdigit() and int(port) > 65535:
+        raise MessengerError(f"cannot listen on {bind!r}: ports end at 65535; choose another, or * for a free one")
 
 
 def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, settings: Settings) -> zmq.Socket[bytes]:

@@ -111,6 +111,13 @@ def test_another_run_is_refused_by_name(tmp_path: pathlib.Path) -> None:
         load_checkpoint(tmp_path, {**IDENTITY, "seed": "7"})
 
 
+def test_a_place_that_cannot_hold_a_directory_is_named(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for directory in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(CheckpointError, match=f"cannot be written to {directory}"):
+            put_aside(directory)
+
+
 def test_full_disk_leaves_the_checkpoint_before(tmp_path: pathlib.Path) -> None:
     """A real one: /dev/full cannot be renamed over, so the process limits the size of its own files."""
     save_checkpoint(tmp_path, _checkpoint(1), best=True)

@@ -54,6 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (LotanError, PlanError, MessengerError) as error:
         print(f"lotan: {error}", file=sys.stderr)
         return 1 if isinstance(error, EngineError | MessengerError) else 2
+    except OSError as error:  # a disk that is full, a file that went away
+        print(f"lotan: {error}; free some space, mend the permissions or name another place", file=sys.stderr)
+        return 1
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:

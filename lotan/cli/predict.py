@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from lotan.cli.options import add_graph_options, add_plan_options, plan_settings, read_graph
+from lotan.cli.outputs import check_directory, check_file
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -25,6 +27,15 @@ def run(options: argparse.Namespace) -> int:
     """Predict every vertex."""
     from lotan.trained_model import load
 
+    check_out(options.out)
     load(options.model_dir).write_predictions(read_graph(options), options.out, **plan_settings(options))
     print(f"predictions written to {options.out}")
     return 0
+
+
+def check_out(out: str) -> None:
+    """A directory may stand there only where it is one of part files, as an earlier run wrote it."""
+    if (Path(out) / "_SUCCESS").exists():
+        check_directory("--out", out)
+    else:
+        check_file("--out", out)

@@ -14,6 +14,7 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
+from lotan.cli.outputs import check_directory, check_file
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -46,6 +47,9 @@ def run(options: argparse.Namespace) -> int:
 
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
+    check_file("--report", options.report)
+    check_directory("--save", options.save)
+    check_directory("--checkpoint-dir", options.checkpoint_dir)
     with placed(read_graph(options), options.engine, options.master) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:

@@ -1,0 +1,45 @@
+"""Whether results can be written where the options say, found out before there are any."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lotan.errors import ConfigurationError
+
+
+def check_file(option: str, given: str | None) -> None:
+    """A file that can be put in that place; a device or a pipe cannot, as files are replaced whole.
+
+    Raises:
+        ConfigurationError: naming the option.
+    """
+    if given is None:
+        return
+    path = Path(given)
+    if path.is_dir() or not path.name:
+        raise ConfigurationError(f"{option} {given} is a directory; name a file in it")
+    if path.exists() and not path.is_file():
+        raise ConfigurationError(f"{option} {given} is a device or a pipe; name an ordinary file")
+    _check_parent(option, given, path.parent)
+
+
+def check_directory(option: str, given: str | None) -> None:
+    """A directory that is there, or can be made.
+
+    Raises:
+        ConfigurationError: naming the option.
+    """
+    if given is not None:
+        _check_parent(option, given, Path(given))
+
+
+def _check_parent(option: str, given: str, directory: Path) -> None:
+    """The nearest that exists of `directory` and those above it must take new entries. Makes nothing."""
+    nearest = next(place for place in (directory, *directory.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise ConfigurationError(
+            f"{option} {given} cannot be written: {nearest} is not a directory; name another place"
+        )
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise ConfigurationError(f"{option} {given} cannot be written: no permission in {nearest}; name another place")

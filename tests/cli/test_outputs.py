@@ -1,0 +1,43 @@
+"""Places that cannot take results are refused before the work starts, and nothing is left in them."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from lotan.cli import main
+
+
+@pytest.mark.parametrize("option", ["--report", "--save", "--checkpoint-dir"])
+def test_train_refuses_a_place_below_a_file(option, tmp_path, capsys):
+    (tmp_path / "file").write_text("x")
+    given = str(tmp_path / "file" / "below")
+    assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", option, given]) == 2
+    shown = capsys.readouterr()
+    assert (
+        shown.err
+        == f"lotan: {option} {given} cannot be written: {tmp_path / 'file'} is not a directory; name another place\n"
+    )
+    assert "epoch" not in shown.out
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize(("name", "expected"), [("folder", "is a directory"), ("pipe", "is a device or a pipe")])
+@pytest.mark.parametrize("command", [["train", "--report"], ["predict", "--model-dir", "model", "--out"]])
+def test_only_an_ordinary_file_is_replaced(name, expected, command, tmp_path, capsys):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    assert main([*command, str(tmp_path / name), "--graph", "digits"]) == 2
+    assert expected in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
+def test_a_disk_that_fills_is_one_line(tmp_path, capsys, monkeypatch):
+    def fail(*_):
+        raise OSError(28, "No space left on device", "report.json")
+
+    monkeypatch.setattr("lotan.report.write_report", fail)
+    words = ["--graph", "digits", "--engine", "local", "--epochs", "1", "--report", str(tmp_path / "report.json")]
+    assert main(["train", *words]) == 1
+    assert "No space left on device" in capsys.readouterr().err
