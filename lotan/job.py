@@ -116,7 +116,7 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "disable": ", ".join(sorted(config.disable)),
         "task": job.loss.task,
         "model": _digest(job.train) + _digest(job.evaluate),
-        "graph": repr(job.statistics),
+        "graph": repr((job.statistics, job.graph.labels)),
     }
 
 

@@ -104,7 +104,11 @@ def load(directory: str | Path) -> TrainedModel:
         weights = torch.load(directory / WEIGHTS, weights_only=True, map_location="cpu")
         if content["format"] != FORMAT:
             raise ValueError(f"it is of format {content['format']}, and this version of lotan reads {FORMAT}")
-        return TrainedModel(_decode_spec(content["spec"]), decode_loss(content["loss"]), weights)
+        spec = _decode_spec(content["spec"])
+        missing = [parameter.name for parameter in spec.parameters if parameter.name not in weights]
+        if missing:
+            raise ValueError(f"{WEIGHTS} has no {', '.join(missing)}")
+        return TrainedModel(spec, decode_loss(content["loss"]), weights)
     except FileNotFoundError as error:
         raise ModelError(f"{directory} holds no model: {error.filename} is missing. Save one with Run.save") from error
     # what torch.load raises for a damaged file depends on the damage

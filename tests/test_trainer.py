@@ -302,6 +302,14 @@ class TestResume:
         fewer.graph = lotan.Graph.from_arrays(fewer.x, *fewer.edge_index[:, :-1], label=fewer.label, split=fewer.split)
         with pytest.raises(CheckpointError, match="graph was"):
             _fit(_pair()[0], fewer, epochs=2, checkpoint_dir=tmp_path, resume=True)
+        other_split = Data()
+        split = other_split.split.copy()
+        split[np.flatnonzero(split == 0)[0]] = -1
+        other_split.graph = lotan.Graph.from_arrays(
+            other_split.x, *other_split.edge_index, label=other_split.label, split=split
+        )
+        with pytest.raises(CheckpointError, match="graph was"):
+            _fit(_pair()[0], other_split, epochs=2, checkpoint_dir=tmp_path, resume=True)
 
     def test_after_an_interrupt(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[bool] = []
@@ -422,6 +430,12 @@ class TestPredictions:
             load(tmp_path)
         (tmp_path / name).unlink()
         with pytest.raises(lotan.ModelError, match="is missing"):
+            load(tmp_path)
+
+    def test_of_weights_of_another_model_are_refused(self, tmp_path: Path) -> None:
+        _fit(_pair()[0], Data(), epochs=1).save(tmp_path)
+        torch.save({"other": torch.ones(1)}, tmp_path / "weights.pt")
+        with pytest.raises(lotan.ModelError, match=r"has no convs\.0"):
             load(tmp_path)
 
     def test_need_features_of_the_trained_width(self) -> None:
