@@ -60,6 +60,8 @@ class TrainerConfig:
         _one_of("propagate", self.propagate, PROPAGATES)
         for name, least in (("epochs", 1), ("eval_every", 0), ("chunk_rows", 1)):
             _at_least(name, getattr(self, name), least)
+        if not isinstance(self.seed, int):
+            raise ConfigurationError(f"seed is {self.seed!r}; expected an integer")
         for name in ("patience", "partitions", "workers"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)

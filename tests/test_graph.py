@@ -258,3 +258,21 @@ def test_a_graphframe_of_the_library_is_a_graph(spark):
 
     frame = GraphFrame(*from_spark(spark).tables())
     same_arrays(Graph.from_graphframe(frame, weight="w").arrays(), Graph(VERTICES, EDGES, weight="w").arrays())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"features": np.ones(3)}, "features: an array of shape"),
+        ({"dst": np.array([1])}, "dst: 1 entries, but src has 2"),
+        ({"weight": np.ones(5)}, "weight: 5 entries, but src has 2"),
+        ({"label": np.array([0, 1])}, "label: 2 entries, but features has 3"),
+        ({"ids": np.array([0, 1])}, "ids: 2 entries"),
+        ({"split": np.array([0, 1, 256])}, "split: holds others"),  # which int8 would take for 0, train
+        ({"split": np.array(["train", "val", "test"])}, "split: holds others"),
+    ],
+)
+def test_arrays_that_do_not_fit_together_are_named(changed, message):
+    arrays = {"features": np.ones((3, 2)), "src": np.array([0, 1]), "dst": np.array([1, 2])}
+    with pytest.raises(GraphError, match=message):
+        Graph.from_arrays(**{**arrays, **changed})

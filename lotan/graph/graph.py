@@ -24,7 +24,7 @@ from lotan.graph.labels import (
     require_training_labels,
     training_weight,
 )
-from planner.spec import LossSpec, Statistics, Task
+from planner.spec import SPLITS, LossSpec, Statistics, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -142,8 +142,14 @@ class Graph:
             weight: [edges].
             ids: [vertices]; None for 0, 1, ...
             undirected: see the class.
+
+        Raises:
+            GraphError: arrays that do not fit together.
         """
         count = len(features)
+        _check_shapes(
+            count, features, src, {"dst": dst, "weight": weight}, {"label": label, "split": split, "ids": ids}
+        )
         vertices = VertexColumns(
             ids=np.arange(count) if ids is None else ids.astype(object) if ids.dtype.kind == "U" else ids,
             features=np.asarray(features, dtype=np.float32),
@@ -312,6 +318,30 @@ def _from_pandas(vertices: pd.DataFrame, edges: pd.DataFrame, names: ColumnNames
     names = names.present(list(vertices.columns))
     columns = vertex_columns(arrow_table(vertices, "vertices", names.of_vertices(), names.label), names)
     return columns, edge_columns(arrow_table(edges, "edges", names.of_edges()), names, columns.ids)
+
+
+def _check_shapes(
+    count: int,
+    features: npt.NDArray[np.generic],
+    src: npt.NDArray[np.generic],
+    of_edges: dict[str, npt.NDArray[np.generic] | None],
+    of_vertices: dict[str, npt.NDArray[np.generic] | None],
+) -> None:
+    """Each array one entry an edge or a vertex, splits among those that there are."""
+    if np.ndim(features) != 2:
+        raise GraphError(f"features: an array of shape {np.shape(features)}; expected [vertices, width].")
+    for name, array, expected in (
+        *((name, array, len(src)) for name, array in of_edges.items()),
+        *((name, array, count) for name, array in of_vertices.items()),
+    ):
+        if array is not None and len(array) != expected:
+            kind, other = ("edge", "src") if name in of_edges else ("vertex", "features")
+            raise GraphError(
+                f"{name}: {len(array):,} entries, but {other} has {expected:,}. Give one for every {kind}."
+            )
+    split = of_vertices["split"]
+    if split is not None and not (np.isin(split, range(-1, len(SPLITS)))).all():
+        raise GraphError("split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test). Give these numbers.")
 
 
 def _label_array(label: npt.NDArray[np.generic] | None, count: int) -> npt.NDArray[np.generic]:
