@@ -239,12 +239,12 @@ def check_machine() -> list[Finding]:
 
 
 def check_cuda() -> list[Finding]:
-    """A GPU, which is used where it is."""
+    """A GPU. Workers compute on the CPU so far, so that none is needed and none is used."""
     import torch
 
     if not torch.cuda.is_available():
-        return [Finding("CUDA", "ok", "no GPU; training runs on the CPU")]
-    return [Finding("CUDA", "ok", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}")]
+        return [Finding("CUDA", "ok", "no GPU; none is needed")]
+    return [Finding("CUDA", "ok", f"{torch.cuda.device_count()} x {torch.cuda.get_device_name(0)}, not used yet")]
 
 
 def check_data() -> list[Finding]:

@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from lotan import __version__
 from lotan.checkpoint import write_atomically
 from planner.physical import CollectStep, PipeStep, PropagateStep, Step
 
 if TYPE_CHECKING:
-    from lotan.job import Job
+    from lotan import __version__
+from lotan.job import Job
 
-PACKAGES = ("lotan", "torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
+PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
 MEMORY_KEYS = ("driver", "jvm", "workers")
 BYTES_KEYS = ("messenger_sent", "messenger_received", "shuffle_written")
 
@@ -48,7 +50,7 @@ def finite(value: Any) -> Any:
 
 def versions() -> dict[str, str | None]:
     """Versions of what took part, by distribution name; None for what is not installed."""
-    found: dict[str, str | None] = {"python": platform.python_version()}
+    found: dict[str, str | None] = {"python": platform.python_version(), "lotan": __version__}
     for package in PACKAGES:
         try:
             found[package] = metadata.version(package)

@@ -6,6 +6,8 @@ spec -> logical -> rewritten -> stages and forward steps -> steps of the epoch -
 from __future__ import annotations
 
 import difflib
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -44,7 +46,7 @@ class Planned:
     evaluation: Rewritten
     statistics: Statistics
     options: Options
-    dropped: int = 0  # backward steps and outputs that drop_dead_gradients removed
+    firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
 
 
 def compile_plan(
@@ -72,11 +74,19 @@ def compile_plan(
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
     naive = differentiate(forward, options.rgb)
     steps = naive if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive, forward.stages)
-    plan = _plan(forward, inference, steps, rewritten, evaluation, options)
+    counts = Counter(firing.rule for firing in rewritten.firings)
+    counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
+    counts[drop_dead_gradients.__name__] = _columns_made(naive) - _columns_made(steps)
+    firings = {name: counts[name] for name in RULES}
+    plan = _plan(forward, inference, steps, (rewritten, evaluation), options, firings)
     validate(plan)
-    return Planned(
-        plan, logical, rewritten, evaluation, statistics, options, _columns_made(naive) - _columns_made(steps)
-    )
+    return Planned(plan, logical, rewritten, evaluation, statistics, options, firings)
+
+
+def _operators_joined(forward: Forward) -> int:
+    """Operators on vertices that share a stage with one before them."""
+    on_vertices = [sum(call.type.rows == "vertex" for call in stage.calls) for stage in forward.stages]
+    return sum(max(0, count - 1) for count in on_vertices)
 
 
 def _disabled(options: Options) -> frozenset[str]:
@@ -104,12 +114,12 @@ def _plan(
     forward: Forward,
     inference: Forward,
     steps: tuple[Step, ...],
-    rewritten: Rewritten,
-    evaluation: Rewritten,
+    graphs: tuple[Rewritten, ...],
     options: Options,
+    firings: Mapping[str, int],
 ) -> Plan:
     trainable = [parameter.name for stage in forward.stages for parameter in stage.parameters if parameter.trainable]
-    columns = {column.name: column for root in (rewritten.root, evaluation.root) for column in static_columns(root)}
+    columns = {column.name: column for graph in graphs for column in static_columns(graph.root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     return Plan(
         stages=(*mark_gradients(forward.stages, steps), *inference.stages),
@@ -118,7 +128,7 @@ def _plan(
         predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),
         static_columns=(*columns.values(), *labels),
         trainable=tuple(dict.fromkeys(trainable)),
-        fired=tuple(dict.fromkeys(firing.rule for firing in rewritten.firings)),
+        fired=tuple(name for name, count in firings.items() if count),
         source_gradients="summed" if options.rgb else "per_edge",
     )
 

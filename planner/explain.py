@@ -16,7 +16,7 @@ from planner.estimate import peak_bytes_local, step_bytes, step_rows
 from planner.nodes import Node, topological
 from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep, Stage, Step
 from planner.printer import WIDTH, aligned, cut, engine, has_line, label, row_inputs, tree
-from planner.rules import FORWARD_RULES, GENERAL_PLAN_WITHOUT, RULES
+from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.spec import Call
 
 Format = Literal["text", "json"]
@@ -92,33 +92,20 @@ def _wrapped(reason: str) -> list[str]:
 def rule_facts(planned: Planned) -> list[dict[str, Any]]:
     """Every rule as plain data, in the order of RULES."""
     off = set(planned.options.disabled) | set(GENERAL_PLAN_WITHOUT if planned.options.plan == "general" else ())
-    idle = {rule.name: rule.idle for rule in FORWARD_RULES}
-    facts = []
-    for name in RULES:
-        firings = [firing for firing in planned.rewritten.firings if firing.rule == name]
-        layers = dict.fromkeys(getattr(firing.before, "layer", "") for firing in firings)
-        declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
-        if name in idle and name not in off and not firings and not declined:
-            declined = [idle[name]]
-        fired = len(firings) if name in idle else _epoch_firings(planned, name) if name not in off else 0
-        facts.append(
-            {
-                "name": name,
-                "enabled": name not in off,
-                "fired": fired,
-                "where": [layer for layer in layers if layer],
-                "declined": declined,
-            }
-        )
-    return facts
+    return [_rule_fact(planned, name, name not in off) for name in RULES]
 
 
-def _epoch_firings(planned: Planned, name: str) -> int:
-    """How much a rule of the whole epoch did: operators joined to another's stage, or steps that need no gradient."""
-    if name == "fuse_apply":
-        stages = [stage for stage in planned.plan.stages if stage.name.startswith("train.")]
-        return sum(max(0, sum(call.type.rows == "vertex" for call in stage.calls) - 1) for stage in stages)
-    return planned.dropped
+def _rule_fact(planned: Planned, name: str, enabled: bool) -> dict[str, Any]:
+    fired = planned.firings[name]
+    layers = (getattr(firing.before, "layer", "") for firing in planned.rewritten.firings if firing.rule == name)
+    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
+    return {
+        "name": name,
+        "enabled": enabled,
+        "fired": fired,
+        "where": [layer for layer in dict.fromkeys(layers) if layer],
+        "declined": declined or [IDLE[name]] if enabled and not fired else declined,
+    }
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------

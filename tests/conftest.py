@@ -38,6 +38,8 @@ def spark(temporary_folder: Path) -> Iterator[SparkSession]:
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # many small plans, few rows: the optimising compiler would take the two cores and never pay back
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(temporary_folder / "spark"),

@@ -19,7 +19,6 @@ class ForwardRule:
 
     apply: Callable[[Node], Node | None]
     declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
-    idle: str  # what it means that the rule neither fired nor was stopped
 
     @property
     def name(self) -> str:
@@ -29,15 +28,11 @@ class ForwardRule:
 
 FORWARD_RULES = (
     # Before the others, to which a message that is weighted by 1 is not a plain copy.
-    ForwardRule(
-        drop_unit_weight.drop_unit_weight, drop_unit_weight.declined, "the graph has weights, or no message reads them"
-    ),
+    ForwardRule(drop_unit_weight.drop_unit_weight, drop_unit_weight.declined),
     # First, so that a message that is f(x_j) becomes a plain copy of f(x), which can then be pushed down.
-    ForwardRule(
-        lift_message.lift_message, lift_message.declined, "no message computes anything from one end of an edge alone"
-    ),
+    ForwardRule(lift_message.lift_message, lift_message.declined),
     # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
-    ForwardRule(push_down.push_down, push_down.declined, "the model aggregates nothing over edges"),
+    ForwardRule(push_down.push_down, push_down.declined),
 )
 
 RULES: tuple[str, ...] = (
@@ -47,6 +42,15 @@ RULES: tuple[str, ...] = (
     # Last, on the whole epoch: what is dead shows once backward has been derived.
     drop_dead_gradients.drop_dead_gradients.__name__,
 )
+
+IDLE = {
+    "drop_unit_weight": "no message reads an edge's weight",
+    "lift_message": "no message computes anything from one end of an edge alone",
+    "push_down": "the model aggregates nothing over edges",
+    "fuse_apply": "no two operators of the DL Engine are neighbours",
+    "drop_dead_gradients": "every gradient leads to a parameter",
+}
+"""What it means that an enabled rule neither fired nor was stopped by anything."""
 
 GENERAL_PLAN_WITHOUT = ("lift_message", "push_down")
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

@@ -21,5 +21,6 @@ def drop_unit_weight(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Nothing stops this rule: a weight that is not 1 has to be multiplied by."""
-    return None
+    """Why a product with the weight stayed."""
+    product = weighted(node)
+    return None if product is None else "the graph has weights, so messages are multiplied by them"

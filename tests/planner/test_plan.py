@@ -55,6 +55,22 @@ def test_explain_says_the_same_as_data():
     assert data["epoch"][1]["bytes"] == 100 * 16 * 4
 
 
+def test_explain_as_data_is_what_it_was():
+    text = explain(planned(*MODELS["gcn"], options=OPTIONS["auto"]), format="json") + "\n"
+    path = GOLDEN / "gcn_auto.json"
+    if os.environ.get("LOTAN_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_the_plan_names_the_rules_that_explain_says_fired(options):
+    found = planned(*MODELS["gcn"], options=OPTIONS[options])
+    facts = json.loads(explain(found, format="json"))["rules"]
+    assert list(found.plan.fired) == [fact["name"] for fact in facts if fact["fired"]]
+    assert all(fact["fired"] or fact["declined"] or not fact["enabled"] for fact in facts)
+
+
 def test_explain_shows_one_stage_at_a_time():
     plan = planned(*MODELS["gcn"])
     assert "== logical ==" in explain(plan, stage="logical")
