@@ -164,4 +164,4 @@ def first_line(error: Exception) -> str:
 
 
 def _is_here(master: str) -> bool:
-    return re.match(r"local(\[|-cluster|$)", master) is not None
+    return re.match(r"local(\[|-cluster|$)|spark://(127\.|localhost:)", master) is not None

@@ -62,7 +62,7 @@ class StageHandler:
     """
 
     def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
-        # arrays from the wire are read-only, and no stage writes to its inputs
+        # arrays from the wire are read-only, and `_tensor` copies them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._runs: dict[str, _Run] = {}
         self._saved = SavedGraphs(memory)
@@ -79,7 +79,7 @@ class StageHandler:
         self._saved.forget(run)
         of_run = self._run(run)
         of_run.epoch = epoch
-        of_run.parameters = {name: torch.from_numpy(tensor) for name, tensor in tensors.items()}
+        of_run.parameters = {name: _tensor(tensor) for name, tensor in tensors.items()}
         of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]))
         of_run.backward = frozenset(settings["backward"])
 
@@ -122,9 +122,7 @@ class StageHandler:
     def _backward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk, tensors: Tensors) -> Tensors:
         prefix = "output_gradient/"
         gradients = {
-            name.removeprefix(prefix): torch.from_numpy(tensor)
-            for name, tensor in tensors.items()
-            if name.startswith(prefix)
+            name.removeprefix(prefix): _tensor(tensor) for name, tensor in tensors.items() if name.startswith(prefix)
         }
         saved = self._saved.take(key)
         return _gradients(program.backward(chunk, run.parameters, run.randomness, gradients, saved))
@@ -138,27 +136,36 @@ def make_chunk(stage: Stage, tensors: Mapping[str, np.ndarray]) -> Chunk:
     """
     try:
         values = {
-            i.value: torch.from_numpy(
+            i.value: _tensor(
                 tensors[f"column/{i.column}" if i.role == "vertex" else f"source/{i.edges}/{i.column}"]
             ).view(-1, *i.shape)
             for i in stage.inputs
         }
         edges = {name: _edge_block(name, tensors) for name in stage.edge_sets}
-        keys = torch.from_numpy(tensors["keys"])
+        keys = _tensor(tensors["keys"])
     except KeyError as missing:
         raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
     label, split = tensors.get("column/label"), tensors.get("column/split")
-    return Chunk(keys, values, edges, *(None if a is None else torch.from_numpy(a) for a in (label, split)))
+    return Chunk(keys, values, edges, *(None if a is None else _tensor(a) for a in (label, split)))
 
 
 def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
     weight, keys = tensors.get(f"weight/{edges}"), tensors.get(f"edge_keys/{edges}")
     return EdgeBlock(
-        torch.from_numpy(tensors[f"indptr/{edges}"]),
-        torch.from_numpy(tensors[f"positions/{edges}"]),
-        None if weight is None else torch.from_numpy(weight),
-        None if keys is None else torch.from_numpy(keys),
+        _tensor(tensors[f"indptr/{edges}"]),
+        _tensor(tensors[f"positions/{edges}"]),
+        None if weight is None else _tensor(weight),
+        None if keys is None else _tensor(keys),
     )
+
+
+def _tensor(array: np.ndarray) -> Tensor:
+    """A copy in torch's own memory, which is aligned.
+
+    Arrays from the wire lie anywhere, and the last bit of a matrix product can depend on how its operands are aligned
+    (Intel, "Conditional Numerical Reproducibility"; seen here between two loads of one graph). Attempts must not differ.
+    """
+    return torch.from_numpy(np.require(array, requirements="C")).clone()
 
 
 def _outputs(rows: Mapping[str, Tensor]) -> Tensors:

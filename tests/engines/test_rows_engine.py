@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
+from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
 from tests.engines.drawn import draw_graph
-from tests.engines.models import MODELS, OUT, WIDTH, Model
+from tests.engines.faults import Fault, inject
+from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec
+from tests.engines.physical import implied_shuffles
 
 pytestmark = pytest.mark.spark
 
+BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
     "auto": Options(),
     "general": Options(plan="general"),
@@ -60,13 +69,18 @@ class Job:
         train, evaluate = self.model.spec(True), self.model.spec(False)
         self.planned: Planned = compile_plan(train, evaluate, self.loss, self.graph.statistics, self.options)
         torch.manual_seed(0)
-        self.parameters = {p.name: torch.randn(p.shape) * 0.5 for p in train.parameters}
+        self.start = {p.name: torch.randn(p.shape) * 0.5 for p in train.parameters}
+        self.parameters = dict(self.start)
 
     def train(self, engine: RowsEngine | LocalEngine, epoch: int = 0) -> Outcome:
         return run(engine, self.planned.plan, self.planned.plan.train, Pass(epoch, self.parameters, 7))
 
     def evaluate(self, engine: RowsEngine | LocalEngine) -> Outcome:
         return run(engine, self.planned.plan, self.planned.plan.evaluate, Pass(0, self.parameters, 7))
+
+
+def dropout_gcn(p: float) -> Model:
+    return Model("gcn", lambda training: gcn_spec(training, p), gcn_forward)
 
 
 def assert_same(ours: Outcome, theirs: Outcome) -> None:
@@ -90,14 +104,160 @@ def on_rows(job: Job, spark: SparkSession, workers: Session, **settings: object)
     return engine
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
-@pytest.mark.parametrize("options", OPTIONS)
-def test_an_epoch_equals_the_local_engine(model: Model, options: str, spark: SparkSession, workers: Session) -> None:
-    job = Job(model, OPTIONS[options], strings=options == "without RGB", weighted=options != "general")
-    engine = on_rows(job, spark, workers)
-    try:
+GRID = [
+    *[(model.name, options) for model in MODELS for options in ("auto", "general without RGB")],
+    ("gcn", "general"),
+    ("gcn", "without RGB"),
+    ("attention", "general"),
+]
+
+
+@pytest.mark.parametrize(("model", "options"), GRID)
+def test_an_epoch_equals_the_local_engine(model: str, options: str, spark: SparkSession, workers: Session) -> None:
+    job = Job(BY_NAME[model], OPTIONS[options], strings=options == "without RGB", weighted=options != "general")
+    with closing(on_rows(job, spark, workers)) as engine:
         oracle = on_local(job)
         assert_same(job.train(engine), job.train(oracle))
         assert_same(job.evaluate(engine), job.evaluate(oracle))
-    finally:
-        engine.close()
+        moved = engine.bytes_moved()
+        assert min(moved["messenger_sent"], moved["messenger_received"], moved["shuffle_written"]) > 0
+
+
+@pytest.mark.parametrize(("model", "options"), [("residual_max", "auto"), ("attention", "general")])
+def test_no_join_of_a_pass_shuffles(
+    model: str, options: str, spark: SparkSession, workers: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = []
+
+    def look(rows: DataFrame, *_: object) -> None:
+        looked_at.append(rows)
+        assert implied_shuffles(rows) == []
+        raise EngineError("seen enough")
+
+    job = Job(BY_NAME[model], OPTIONS[options])
+    with closing(on_rows(job, spark, workers)) as engine:
+        monkeypatch.setattr("lotan.engines.rows.engine.force", look)
+        with pytest.raises(EngineError, match="seen enough"):
+            job.train(engine)
+    assert looked_at
+
+
+def test_the_arrow_form_gives_the_same_epoch(spark: SparkSession, workers: Session) -> None:
+    job = Job(dropout_gcn(0.0), Options())
+    with closing(on_rows(job, spark, workers, form="arrow")) as engine:
+        assert_same(job.train(engine), job.train(on_local(job)))
+
+
+def test_predictions_come_back_under_their_ids(spark: SparkSession, workers: Session) -> None:
+    job = Job(BY_NAME["gcn"], Options(), strings=True)
+    plan = job.planned.plan
+    (output,) = plan.predict[-1].outputs
+
+    def predict(engine: RowsEngine | LocalEngine) -> Outcome:
+        return run(engine, plan, plan.predict, Pass(0, job.parameters), keep=(output.name,))
+
+    expected = predict(on_local(job)).columns[output.name]
+    ids = job.graph.arrays().ids
+    with closing(on_rows(job, spark, workers)) as engine:
+        handle = predict(engine).columns[output.name]
+        rows = {row["id"]: row["values"] for row in engine.read(handle).collect()}
+        engine.release(handle)
+    assert list(rows) != []
+    found = np.array([rows[identifier] for identifier in ids.tolist()], dtype=np.float32)
+    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_graph_of_the_users_session_leaves_no_view_and_no_setting(spark: SparkSession, workers: Session) -> None:
+    job = Job(BY_NAME["gcn"], Options())
+    vertices, edges = job.graph.frames(spark)
+    names = F.when(F.col("split") == 0, "train").when(F.col("split") == 1, "val").when(F.col("split") == 2, "test")
+    before = {name: spark.conf.get(name) for name in ("spark.sql.adaptive.enabled", "spark.sql.shuffle.partitions")}
+    job.graph = Graph(vertices.withColumn("split", names), edges, weight="weight")
+    with closing(on_rows(job, spark, workers)) as engine:
+        ours = job.train(engine)
+    assert_same(ours, job.train(on_local(job)))
+    assert {name: spark.conf.get(name) for name in before} == before
+
+
+def three_epochs(job: Job, engine: RowsEngine) -> list[bytes]:
+    """Weights after three steps of descent, bit for bit."""
+    job.parameters = {name: p.clone() for name, p in job.start.items()}
+    for epoch in range(3):
+        gradients = job.train(engine, epoch).gradients
+        job.parameters = {name: p - 0.3 * gradients[name].view_as(p) for name, p in job.parameters.items()}
+    return [p.numpy().tobytes() for p in job.parameters.values()]
+
+
+@pytest.fixture(scope="module")
+def dropout_engine(spark: SparkSession, workers: Session) -> Iterator[RowsEngine]:
+    with closing(on_rows(Job(dropout_gcn(0.5), Options()), spark, workers, chunk_rows=4)) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="module")
+def undisturbed(dropout_engine: RowsEngine) -> list[bytes]:
+    return three_epochs(Job(dropout_gcn(0.5), Options()), dropout_engine)
+
+
+def test_twice_is_the_same_bits(spark: SparkSession, workers: Session, undisturbed: list[bytes]) -> None:
+    job = Job(dropout_gcn(0.5), Options())
+    with closing(on_rows(job, spark, workers, chunk_rows=4)) as engine:
+        assert three_epochs(job, engine) == undisturbed
+
+
+PLACES = (("train.0", "forward"), ("train.2", "turn"), ("train.1", "backward"), ("train.0", "backward"))
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("kind", ["raise", "twice"])
+def test_a_task_that_fails_or_runs_twice_changes_no_bit(
+    kind: str, dropout_engine: RowsEngine, undisturbed: list[bytes], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # one task of each fails in the first attempt of a pass: one more attempt than that is needed
+    faults = [Fault(kind, stage, mode, tmp_path) for stage, mode in PLACES[: 2 if kind == "raise" else 4]]
+    inject(monkeypatch, faults)
+    assert three_epochs(Job(dropout_gcn(0.5), Options()), dropout_engine) == undisturbed
+    assert all(fault.happened for fault in faults)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize("place", PLACES[:3], ids=" ".join)
+def test_killed_workers_change_no_bit(
+    place: tuple[str, str],
+    spark: SparkSession,
+    undisturbed: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    job = Job(dropout_gcn(0.5), Options())
+    with Session(SessionSettings(workers=2)) as session:
+        victims = tuple(session.worker_processes.values())
+        fault = Fault("kill", *place, tmp_path, victims)
+        inject(monkeypatch, [fault])
+        with closing(on_rows(job, spark, session, chunk_rows=4)) as engine:
+            assert three_epochs(job, engine) == undisturbed
+        assert fault.happened
+        wait_for(lambda: len(session.worker_processes) == 2)
+        assert not set(victims) & set(session.worker_processes.values())
+
+
+def test_what_a_stage_cannot_do_is_told_in_a_sentence(
+    spark: SparkSession, workers: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(BY_NAME["gcn"], Options())
+    job.parameters["w0"] = torch.zeros(1, 1)
+    with closing(on_rows(job, spark, workers)) as engine:
+        with pytest.raises(EngineError) as caught:
+            job.train(engine)
+        text = str(caught.value)
+        assert "stage 'train." in text
+        assert "partition" in text
+        assert "attempt 1 of 3" in text
+        assert len(text.splitlines()) == 1
+
+
+def wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "waited too long"
+        threading.Event().wait(0.05)
