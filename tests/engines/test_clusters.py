@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pyspark
 import pytest
+import torch
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -22,9 +23,12 @@ SPARK_HOME = Path(pyspark.__file__).parent
 JOB = "train --graph digits --model gcn --epochs 1 --dropout 0.5 --quiet"
 
 
-def train(report: Path, *more: str, seconds: float = 240) -> subprocess.CompletedProcess[str]:
-    """Runs the job as a process of its own, without the session of the tests."""
+def train(
+    report: Path, *more: str, seconds: float = 240, submit: str = "pyspark-shell"
+) -> subprocess.CompletedProcess[str]:
+    """Runs the job as a process of its own, without the session of the tests; `submit`: arguments for spark-submit."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
+    environment["PYSPARK_SUBMIT_ARGS"] = submit
     words = [sys.executable, "-m", "lotan", *JOB.split(), "--report", str(report), *more]
     return subprocess.run(words, capture_output=True, text=True, timeout=seconds, env=environment, check=False)
 
@@ -78,11 +82,24 @@ def wait_for_line(process: subprocess.Popen[str], pattern: str, seconds: float =
     raise AssertionError(f"no line matches {pattern!r} in:\n{seen}")
 
 
+EAGER = "spark.speculation=true spark.speculation.interval=5ms spark.speculation.quantile=0.1 spark.speculation.multiplier=1"
+"""Spark starts a second attempt of nearly every task, in the other executor, while the first one runs."""
+
+
 def test_a_job_on_local_cluster(tmp_path: Path, expected: list[float]) -> None:
-    report = tmp_path / "report.json"
-    done = train(report, "--engine", "rows", "--master", "local-cluster[2,1,1024]", "--workers", "1")
-    assert done.returncode == 0, done.stderr
-    assert losses(report) == pytest.approx(expected, rel=1e-4)
+    """Two executors; again with speculation: the same weights to the bit."""
+    weights = []
+    for settings in ("", EAGER):
+        words = [word for setting in settings.split() for word in ("--conf", setting)]
+        report, model = tmp_path / f"report{len(weights)}.json", tmp_path / f"model{len(weights)}"
+        master = ("--master", "local-cluster[2,1,2048]", "--workers", "1", "--partitions", "2")
+        done = train(
+            report, "--engine", "rows", *master, "--save", str(model), submit=" ".join([*words, "pyspark-shell"])
+        )
+        assert done.returncode == 0, done.stderr
+        assert losses(report) == pytest.approx(expected, rel=1e-4)
+        weights.append(torch.load(model / "weights.pt", weights_only=True))
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
 
 
 def test_a_job_on_a_standalone_master(tmp_path: Path, expected: list[float]) -> None:
