@@ -94,7 +94,7 @@ def _disabled(options: Options) -> frozenset[str]:
         if name not in RULES:
             near = difflib.get_close_matches(name, RULES, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"there is no rule {name!r}{hint} The rules are: {', '.join(RULES)}.")
+            raise PlanError(f"there is no rule {name!r}{hint}; the rules are {', '.join(RULES)}")
     if options.plan not in ("auto", "general"):
         raise PlanError(f"there is no plan {options.plan!r}; expected 'auto' or 'general'")
     return frozenset(options.disabled) | frozenset(GENERAL_PLAN_WITHOUT if options.plan == "general" else ())
