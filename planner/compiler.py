@@ -93,7 +93,7 @@ def _disabled(options: Options) -> frozenset[str]:
     for name in options.disabled:
         if name not in RULES:
             near = difflib.get_close_matches(name, RULES, 1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
+            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise PlanError(f"there is no rule {name!r}{hint}; the rules are {', '.join(RULES)}")
     if options.plan not in ("auto", "general"):
         raise PlanError(f"there is no plan {options.plan!r}; expected 'auto' or 'general'")

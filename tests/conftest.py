@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,6 +15,9 @@ from pyspark.sql import SparkSession
 from tests.leaks import Snapshot
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A shell that starts a suite in the background has it ignore SIGINT, and so would every process that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Spark's Python workers and the processes that tests start run this interpreter on this checkout.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
