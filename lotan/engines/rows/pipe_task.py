@@ -120,7 +120,8 @@ class PipeTask:
             for result in results:
                 yield from waiting.popleft().rows_back(result)
         except MessengerError as error:
-            raise PipeFailed(f"{type(error).__name__}: {job}: {error}") from error
+            where = "" if str(job) in str(error) else f"{job}: "
+            raise PipeFailed(f"{type(error).__name__}: {where}{error}") from error
         finally:
             results.close()  # type: ignore[attr-defined]  # a generator
 
