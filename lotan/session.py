@@ -136,6 +136,8 @@ class Session:
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
         environment.setdefault("OMP_NUM_THREADS", str(self.settings.threads))
+        # one code path for a matrix product, wherever its operands lie in memory: a rerun gives the same bits
+        environment.setdefault("MKL_CBWR", "AUTO,STRICT")
         with self._lock:
             if self._stopping.is_set():
                 raise EngineError("the session is closed")
