@@ -95,5 +95,8 @@ def test_an_epoch_by_messages_equals_plain_autograd(spark):
 def test_asking_for_messages_without_the_core_is_refused(spark):
     if has_core(spark):
         pytest.skip("this session has GraphFrames' JVM core")
-    with Session(SessionSettings(workers=1)) as session, pytest.raises(ConfigurationError, match=r"spark\.jars\.packages"):
+    with (
+        Session(SessionSettings(workers=1)) as session,
+        pytest.raises(ConfigurationError, match=r"spark\.jars\.packages"),
+    ):
         RowsEngine(spark, session.link, session.endpoint, RowsSettings(propagate="messages"))
