@@ -61,8 +61,7 @@ def plan_for(
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
     planned = compile_plan(train, evaluate, loss, graph.statistics, options)
     engine = choose_engine(config.engine, graph.origin, planned.plan, graph.statistics)
-    chosen = replace(options, engine=engine.name, engine_reason=engine.reason)
-    return engine, compile_plan(train, evaluate, loss, graph.statistics, chosen)
+    return engine, replace(planned, options=replace(options, engine=engine.name, engine_reason=engine.reason))
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:

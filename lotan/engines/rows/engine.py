@@ -14,7 +14,7 @@ import torch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lotan.engines.base import Engine, Handle, Outcome, Pass, reads
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.rows.action import force, shuffle_bytes
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
@@ -32,7 +32,7 @@ from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError
 from messenger.jobs import GRADIENT, STATISTICS, PipeJob
 from messenger.settings import Settings
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, reads
 
 if TYPE_CHECKING:
     from lotan.graph import Graph

@@ -10,10 +10,11 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lotan.engines.rows.placement import ID
+from lotan.engines.rows.sums import VALUE
 from lotan.errors import ConfigurationError
 
 JVM_CLASS = "org.graphframes.GraphFramePythonAPI"
-ID, VALUE = "id", "value"
 
 
 def has_core(spark: SparkSession) -> bool:
