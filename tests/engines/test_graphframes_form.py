@@ -14,8 +14,8 @@ from lotan.errors import ConfigurationError
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from planner import Options
-from tests.exactness.cases import models, sample, train_truth
-from tests.exactness.steps import assert_equal, plan_of, train
+from tests.exactness.cases import models, sample
+from tests.exactness.steps import assert_equals_truth, plan_of, train
 
 pytestmark = pytest.mark.spark
 
@@ -88,7 +88,7 @@ def test_an_epoch_by_messages_equals_plain_autograd(spark):
         settings = RowsSettings(partitions=2, propagate="messages")
         with closing(RowsEngine(spark, session.link, session.endpoint, settings)) as engine:
             found = train(engine, plan_of("GCN", drawn, Options()), ours, drawn)
-    assert_equal(found, train_truth("GCN", truth, drawn))
+    assert_equals_truth(found, "GCN", truth, drawn)
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
 
 

@@ -7,6 +7,7 @@ plain torch over an edge list; either is one process, one autograd graph, no pla
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
 
@@ -193,18 +194,19 @@ class Trained:
     weights: dict[str, Tensor]
 
 
-STEPS, RATE = 3, 0.5
+STEPS, RATE = 3, 0.05
 
 
-def train_truth(name: str, model: torch.nn.Module, drawn: Sample) -> Trained:
-    """Plain autograd, full batch."""
+def train_truth(name: str, model: torch.nn.Module, drawn: Sample, dtype: torch.dtype = torch.float32) -> Trained:
+    """Plain autograd, full batch; of a copy of the model, in `dtype`."""
+    model, x, weight = deepcopy(model).to(dtype), drawn.x.to(dtype), drawn.weight.to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     rows = torch.from_numpy(drawn.split == 0)
     losses, gradients = [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        arguments = (drawn.x,) if name == "MLP" else (drawn.x, drawn.edge_index)
-        out = model(*arguments, drawn.weight) if CASES[name].weights else model(*arguments)
+        arguments = (x,) if name == "MLP" else (x, drawn.edge_index)
+        out = model(*arguments, weight) if CASES[name].weights else model(*arguments)
         loss = functional.cross_entropy(out[rows], drawn.label[rows])
         loss.backward()
         losses.append(loss.item())

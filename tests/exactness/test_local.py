@@ -14,15 +14,15 @@ from lotan.engines.local import LocalEngine
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.spec import LossSpec, Spec
-from tests.exactness.cases import CASES, OUT, WIDTH, Sample, models, sample, train_truth
-from tests.exactness.steps import OPTIONS, assert_equal, plan_of, train
+from tests.exactness.cases import CASES, OUT, WIDTH, Sample, models, sample
+from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, train
 
 
 def check(name: str, options: Options, drawn: Sample, seed: int) -> None:
     ours, truth = models(name, seed)
     engine = LocalEngine()
     try:
-        assert_equal(train(engine, plan_of(name, drawn, options), ours, drawn), train_truth(name, truth, drawn))
+        assert_equals_truth(train(engine, plan_of(name, drawn, options), ours, drawn), name, truth, drawn)
     finally:
         engine.close()
 

@@ -12,8 +12,8 @@ import pytest
 
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.session import Session, SessionSettings
-from tests.exactness.cases import CASES, models, sample, train_truth
-from tests.exactness.steps import OPTIONS, assert_equal, plan_of, train
+from tests.exactness.cases import CASES, models, sample
+from tests.exactness.steps import OPTIONS, assert_equals_truth, plan_of, train
 
 pytestmark = pytest.mark.spark
 
@@ -54,4 +54,4 @@ def test_equals_autograd(name, options, partitions, spark, workers):
     settings = RowsSettings(partitions=partitions, chunk_rows=4)
     with closing(RowsEngine(spark, workers.link, workers.endpoint, settings)) as engine:
         found = train(engine, plan_of(name, drawn, OPTIONS[options]), ours, drawn)
-    assert_equal(found, train_truth(name, truth, drawn))
+    assert_equals_truth(found, name, truth, drawn)
