@@ -95,7 +95,7 @@ class PlainDifference(torch.nn.Module):
     def forward(self, x, edge_index, weight):
         src, dst = edge_index
         messages = torch.tanh(self.theta(x[src] - x[dst])) * weight.unsqueeze(-1)
-        total = torch.zeros(len(x), OUT).index_add(0, dst, messages)
+        total = x.new_zeros(len(x), OUT).index_add(0, dst, messages)
         count = torch.bincount(dst, minlength=len(x)).clamp(min=1).unsqueeze(-1)
         return total / count * torch.sigmoid(x[:, :OUT])
 
@@ -197,15 +197,19 @@ class Trained:
 STEPS, RATE = 3, 0.05
 
 
-def train_truth(name: str, model: torch.nn.Module, drawn: Sample, dtype: torch.dtype = torch.float32) -> Trained:
-    """Plain autograd, full batch; of a copy of the model, in `dtype`."""
-    model, x, weight = deepcopy(model).to(dtype), drawn.x.to(dtype), drawn.weight.to(dtype)
+def train_truth(
+    name: str, model: torch.nn.Module, drawn: Sample, dtype: torch.dtype = torch.float32, order: int = 0
+) -> Trained:
+    """Plain autograd, full batch; of a copy of the model, in `dtype`; each `order` takes the edges in another order."""
+    shuffled = torch.randperm(len(drawn.weight), generator=torch.Generator().manual_seed(order))
+    edge_index, weight = drawn.edge_index[:, shuffled], drawn.weight.to(dtype)[shuffled]
+    model, x = deepcopy(model).to(dtype), drawn.x.to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), RATE)
     rows = torch.from_numpy(drawn.split == 0)
     losses, gradients = [], []
     for _ in range(STEPS):
         optimizer.zero_grad()
-        arguments = (x,) if name == "MLP" else (x, drawn.edge_index)
+        arguments = (x,) if name == "MLP" else (x, edge_index)
         out = model(*arguments, weight) if CASES[name].weights else model(*arguments)
         loss = functional.cross_entropy(out[rows], drawn.label[rows])
         loss.backward()
