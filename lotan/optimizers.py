@@ -10,12 +10,13 @@ match a parameter, the longest one holds.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import torch
 
+from lotan.arguments import described, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
 
 Overrides = Mapping[str, Mapping[str, Any]]
@@ -23,44 +24,82 @@ Overrides = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What the optimizers share: how they become torch's own."""
+    """What the optimizers share: how they become torch's own.
+
+    Raises:
+        ConfigurationError: an argument of the wrong type, or out of the range that torch takes.
+    """
 
     torch_class: ClassVar[type[torch.optim.Optimizer]]
+
+    def __post_init__(self) -> None:
+        """Refuse what torch would refuse only when training starts, or not at all."""
+        arguments = self._arguments()
+        groups = arguments.pop("groups")
+        if not isinstance(groups, Mapping) or not all(isinstance(item, Mapping) for item in groups.values()):
+            expected = 'a mapping such as {"convs.0": {"weight_decay": 5e-4}}'
+            raise wrong(type(self).__name__, "groups", groups, expected)
+        self._check_values(arguments)
+        for group, overrides in groups.items():
+            self._check_names(group, overrides, arguments)
+            self._check_values({**arguments, **overrides})
 
     def build(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
         """Torch's optimizer over `parameters`, by name.
 
         Raises:
-            ConfigurationError: if an argument is out of range, or `groups` names what the model or the optimizer lacks.
+            ConfigurationError: if `groups` names what the model lacks.
         """
         arguments = self._arguments()
         groups: Overrides = arguments.pop("groups")
-        self._check(groups, arguments, parameters)
+        _check_groups(groups, parameters)
         members: dict[str, dict[str, torch.nn.Parameter]] = {}
         for name, parameter in parameters.items():
             members.setdefault(_group_of(name, groups), {})[name] = parameter
         param_groups = [{"params": list(named.items()), **groups.get(group, {})} for group, named in members.items()]
-        try:
-            return self.torch_class(param_groups, **arguments)
-        except ValueError as error:
-            raise ConfigurationError(f"{self!r}: {error}") from error
+        return self.torch_class(param_groups, **arguments)
 
     def _arguments(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
-    def _check(self, groups: Overrides, arguments: Mapping[str, Any], parameters: Mapping[str, Any]) -> None:
-        for group, overrides in groups.items():
-            if not any(_belongs(name, group) for name in parameters):
+    def _check_names(self, group: str, overrides: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        for argument in overrides:
+            if argument not in arguments:
                 raise ConfigurationError(
-                    f"groups names {group!r}, but the model has no such module or trainable parameter; "
-                    f"it has {', '.join(parameters)}"
+                    f"groups[{group!r}] sets {argument!r}, which {type(self).__name__} does not take; "
+                    f"it takes {', '.join(arguments)}"
                 )
-            for argument in overrides:
-                if argument not in arguments:
-                    raise ConfigurationError(
-                        f"groups[{group!r}] sets {argument!r}, which {type(self).__name__} does not take; "
-                        f"it takes {', '.join(arguments)}"
-                    )
+
+    def _check_values(self, arguments: Mapping[str, Any]) -> None:
+        owner = type(self).__name__
+        for name, value in arguments.items():
+            if name in ("amsgrad", "nesterov"):
+                require_flag(owner, name, value)
+            elif name == "betas":
+                _check_betas(owner, value)
+            else:
+                require_number(owner, name, value)
+        try:  # torch's own limits
+            self.torch_class([torch.nn.Parameter(torch.zeros(1))], **arguments)
+        except ValueError as error:
+            given = ", ".join(f"{name}={described(value)}" for name, value in arguments.items())
+            raise ConfigurationError(f"{owner}({given}): {error}") from error
+
+
+def _check_betas(owner: str, betas: Any) -> None:
+    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+        raise wrong(owner, "betas", betas, "two numbers from 0 to 1, such as (0.9, 0.999)")
+    for beta in betas:
+        require_number(owner, "betas", beta, 0.0, 1.0)
+
+
+def _check_groups(groups: Overrides, parameters: Mapping[str, Any]) -> None:
+    for group in groups:
+        if not any(_belongs(name, group) for name in parameters):
+            raise ConfigurationError(
+                f"groups names {group!r}, but the model has no such module or trainable parameter; "
+                f"it has {', '.join(parameters)}"
+            )
 
 
 def _belongs(parameter: str, group: str) -> bool:

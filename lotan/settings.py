@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
+from lotan.arguments import described
 from lotan.errors import ConfigurationError
 from lotan.optimizers import Adam, Optimizer
 from planner.spec import Task
@@ -15,6 +16,14 @@ EngineName = Literal["auto", "rows", "local"]
 ENGINES = ("auto", "rows", "local")
 PLANS = ("auto", "general")
 PROPAGATES = ("join", "messages")
+TASKS: tuple[Task, ...] = get_args(Task)
+_TEXTS: dict[str, tuple[type, ...]] = {
+    "monitor": (str,),
+    "master": (str,),
+    "router": (str,),
+    "keys": (str, Path),
+    "checkpoint_dir": (str, Path),
+}
 
 
 @dataclass(frozen=True)
@@ -65,6 +74,17 @@ class TrainerConfig:
         for name in ("patience", "partitions", "workers"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
+        for name in ("rgb", "resume", "progress"):
+            if not isinstance(getattr(self, name), bool):
+                raise ConfigurationError(f"{name} is {described(getattr(self, name))}; expected True or False")
+        for name, kinds in _TEXTS.items():
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kinds):
+                raise ConfigurationError(f"{name} is {described(value)}; expected a string")
+        if self.task is not None:
+            _one_of("task", self.task, TASKS)
+        if self.class_weights is not None:
+            _check_weights(self.class_weights)
         if not isinstance(self.optimizer, Optimizer):
             raise ConfigurationError(f"optimizer is {self.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
         if self.patience is not None and self.eval_every == 0:
@@ -75,6 +95,8 @@ class TrainerConfig:
             raise ConfigurationError(
                 f"disable is {self.disable!r}; give a list of rule names, such as [{self.disable!r}]"
             )
+        if not isinstance(self.disable, Collection) or not all(isinstance(name, str) for name in self.disable):
+            raise ConfigurationError(f"disable is {described(self.disable)}; give a list of rule names")
 
 
 def make_config(options: dict[str, Any]) -> TrainerConfig:
@@ -92,9 +114,21 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
 
 def _one_of(name: str, value: object, choices: Sequence[str]) -> None:
     if value not in choices:
-        raise ConfigurationError(f"unknown {name} {value!r}; there are {', '.join(choices)}")
+        raise ConfigurationError(f"unknown {name} {described(value)}; there are {', '.join(choices)}")
 
 
 def _at_least(name: str, value: object, least: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         raise ConfigurationError(f"{name} is {value!r}; expected an integer of at least {least}")
+
+
+def _check_weights(weights: Any) -> None:
+    """Numbers, whatever holds them: a list, an array, a tensor. How many there must be is known with the model."""
+    try:
+        numbers = [] if isinstance(weights, str) else [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(0 <= number < float("inf") for number in numbers):
+        raise ConfigurationError(
+            f"class_weights is {described(weights)}; expected a list of finite numbers of at least 0, one per output"
+        )

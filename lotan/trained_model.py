@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from lotan.arguments import require_kind
 from lotan.checkpoint import write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.opening import open_engine, placed
@@ -58,6 +59,7 @@ class TrainedModel:
             of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. For
             a graph of Spark DataFrames a Spark DataFrame, which holds its rows until it is unpersisted; else a pandas one.
         """
+        require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         return self.predict_as(graph, make_config(options))
 
     def predict_as(self, graph: Graph, config: TrainerConfig) -> Any:

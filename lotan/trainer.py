@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from lotan.arguments import require_kind
 from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
@@ -63,10 +64,12 @@ class Trainer:
         options: the fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
 
     Raises:
-        ConfigurationError: for an unknown or unusable option.
+        ConfigurationError: for an unknown or unusable option, or something else than a model and a graph.
     """
 
     def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
+        require_kind("Trainer", "model", model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)")
+        require_kind("Trainer", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         self.model = model
         self.graph = graph
         self.config = make_config(options)
@@ -127,7 +130,7 @@ class Trainer:
         started = time.perf_counter()
         outcome = self._run(job, engine, job.plan.train, epoch)
         loss = self._loss(job, outcome, epoch)
-        self._step(state.optimizer, outcome)
+        self._step(state.optimizer, outcome, epoch)
         stepped = time.perf_counter()
         entry: dict[str, Any] = {"epoch": epoch, "loss": loss, "train_seconds": stepped - started}
         improved = False
@@ -162,12 +165,17 @@ class Trainer:
             )
         return loss
 
-    def _step(self, optimizer: torch.optim.Optimizer, outcome: Outcome) -> None:
+    def _step(self, optimizer: torch.optim.Optimizer, outcome: Outcome, epoch: int) -> None:
         """Take one step. A parameter that the loss does not reach keeps no gradient, and so its value, as in torch."""
         for name, parameter in self.model.named_parameters():
             gradient = outcome.gradients.get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
-        optimizer.step()
+        try:
+            optimizer.step()
+        except RuntimeError as error:  # torch's scalars overflow: a learning rate near float32's limit
+            raise EngineError(
+                f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
+            ) from error
         optimizer.zero_grad(set_to_none=True)
 
     def _is_evaluated(self, epoch: int) -> bool:

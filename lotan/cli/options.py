@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +19,8 @@ def number(kind: type[int] | type[float], least: float, below: float = float("in
 
     def parse(text: str) -> float:
         value = kind(text)
+        if not isfinite(value):
+            raise argparse.ArgumentTypeError(f"{text} is not a finite number")
         if not least <= value < below:
             limit = "" if below == float("inf") else f" and less than {below:g}"
             raise argparse.ArgumentTypeError(f"{text} is not at least {least:g}{limit}")

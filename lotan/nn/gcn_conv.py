@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lotan.arguments import require_count
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph, as_edge_index
 from lotan.nn.linear import Linear, require_width
@@ -50,13 +51,12 @@ class GCNConv(MessagePassing):
         aggr = kwargs.pop("aggr", "add")
         super().__init__(aggr)
         self._refuse(improved, cached, aggr, kwargs)
-        require_width("GCNConv", in_channels)
         if add_self_loops and not normalize:
             raise ConfigurationError(
                 "GCNConv got add_self_loops=True with normalize=False; expected one of them to change"
             )
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_channels = in_channels = require_width("GCNConv", in_channels)
+        self.out_channels = out_channels = require_count("GCNConv", "out_channels", out_channels)
         self.normalize = normalize
         self.add_self_loops = normalize if add_self_loops is None else add_self_loops
         self.lin = Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lotan.arguments import require_kind, require_number
 from lotan.nn.edge_index import Graph
 from lotan.nn.message_passing import MessagePassing, refuse_arguments
 
@@ -33,6 +34,8 @@ class GINConv(MessagePassing):
     def __init__(self, nn: torch.nn.Module, eps: float = 0.0, train_eps: bool = False, **kwargs: Any) -> None:
         super().__init__(kwargs.pop("aggr", "add"))
         refuse_arguments("GINConv", kwargs)
+        require_kind("GINConv", "nn", nn, torch.nn.Module, "a module that maps rows to rows, such as lotan.nn.MLP(...)")
+        require_number("GINConv", "eps", eps)
         self.nn = nn
         self.initial_eps = eps
         if train_eps:

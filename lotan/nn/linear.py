@@ -6,12 +6,13 @@ x' = x W^T + b      [*, in_channels] -> [*, out_channels]
 from __future__ import annotations
 
 import math
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from lotan.errors import ConfigurationError
+from lotan.arguments import require_count, wrong
 
 
 class Linear(torch.nn.Module):
@@ -32,12 +33,11 @@ class Linear(torch.nn.Module):
         weight_initializer: Literal["glorot"] | None = None,
     ) -> None:
         super().__init__()
-        require_width(type(self).__name__, in_channels)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_channels = require_width(type(self).__name__, in_channels)
+        self.out_channels = require_count(type(self).__name__, "out_channels", out_channels)
         self.weight_initializer = weight_initializer
-        self.weight = torch.nn.Parameter(torch.empty(out_channels, in_channels))
-        self.register_parameter("bias", torch.nn.Parameter(torch.empty(out_channels)) if bias else None)
+        self.weight = torch.nn.Parameter(torch.empty(self.out_channels, self.in_channels))
+        self.register_parameter("bias", torch.nn.Parameter(torch.empty(self.out_channels)) if bias else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -65,10 +65,14 @@ def glorot(parameter: Tensor) -> None:
     parameter.data.uniform_(-bound, bound)
 
 
-def require_width(layer: str, in_channels: object) -> None:
-    """Raise ConfigurationError unless in_channels is a positive number: no lazy and no bipartite layers."""
-    if isinstance(in_channels, bool) or not isinstance(in_channels, int) or in_channels < 1:
-        raise ConfigurationError(
-            f"{layer} got in_channels={in_channels!r}; expected the width of its input as a positive number "
-            "(lazy initialisation with -1 and bipartite pairs are not supported)"
+def require_width(layer: str, in_channels: Any) -> int:
+    """in_channels, if it is a positive whole number; else a ConfigurationError: no lazy and no bipartite layers."""
+    if isinstance(in_channels, bool) or not isinstance(in_channels, Integral) or in_channels < 1:
+        raise wrong(
+            layer,
+            "in_channels",
+            in_channels,
+            "the width of its input as a positive number (lazy initialisation with -1 and bipartite pairs are not "
+            "supported)",
         )
+    return int(in_channels)

@@ -6,15 +6,17 @@ x' = dropout(act(norm(W x + b))), layer after layer; the last one plain
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotan.arguments import require_count, require_number, wrong
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
-from lotan.nn.linear import Linear
+from lotan.nn.linear import Linear, require_width
 from lotan.nn.message_passing import refuse_arguments
 from lotan.nn.resolver import Function, resolve_activation, resolve_norm
 
@@ -63,19 +65,19 @@ class MLP(torch.nn.Module):
     ) -> None:
         super().__init__()
         refuse_arguments("MLP", kwargs)
-        if isinstance(channel_list, int):
-            in_channels = channel_list
+        if isinstance(channel_list, Integral):
+            in_channels = int(channel_list)
         if in_channels is not None:
             channel_list = _channels(in_channels, hidden_channels, out_channels, num_layers)
-        if channel_list is None or isinstance(channel_list, int) or len(channel_list) < 2:
-            raise ConfigurationError(
-                f"MLP got channel_list={channel_list!r}; expected at least the widths of input and output"
-            )
-        self.channel_list = list(channel_list)
+        if not isinstance(channel_list, Sequence) or len(channel_list) < 2:
+            raise wrong("MLP", "channel_list", channel_list, "at least the widths of input and output")
+        self.channel_list = [require_count("MLP", "channel_list", width) for width in channel_list]
         self.act = resolve_activation(act, act_kwargs)
         self.act_first = act_first
         self.plain_last = plain_last
         self.dropout = self._each("dropout", dropout)
+        for probability in self.dropout:
+            require_number("MLP", "dropout", probability, 0.0, 1.0)
         if plain_last and not isinstance(dropout, Sequence):
             self.dropout[-1] = 0.0
         pairs = zip(self.channel_list[:-1], self.channel_list[1:], self._each("bias", bias), strict=True)
@@ -136,9 +138,11 @@ class MLP(torch.nn.Module):
 def _channels(
     in_channels: int, hidden_channels: int | None, out_channels: int | None, num_layers: int | None
 ) -> list[int]:
-    if num_layers is None or out_channels is None or (num_layers > 1 and hidden_channels is None):
+    if num_layers is None or out_channels is None or (num_layers != 1 and hidden_channels is None):
         raise ConfigurationError(
             f"MLP got in_channels={in_channels}, hidden_channels={hidden_channels}, out_channels={out_channels}, "
             f"num_layers={num_layers}; expected all of them"
         )
-    return [in_channels, *[hidden_channels or 0] * (num_layers - 1), out_channels]
+    count = require_count("MLP", "num_layers", num_layers)
+    hidden = [] if count == 1 else [require_count("MLP", "hidden_channels", hidden_channels)] * (count - 1)
+    return [require_width("MLP", in_channels), *hidden, require_count("MLP", "out_channels", out_channels)]

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lotan.arguments import require_count, require_number, wrong
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
 from lotan.nn.gat_conv import GATConv
@@ -83,11 +84,16 @@ class BasicGNN(torch.nn.Module):
         **kwargs: Any,
     ) -> None:
         super().__init__()
-        self._require(in_channels, num_layers, jk)
-        self.in_channels = in_channels
-        self.hidden_channels = hidden_channels
-        self.num_layers = num_layers
-        self.out_channels = hidden_channels if out_channels is None else out_channels
+        name = type(self).__name__
+        if jk not in _JUMPS:
+            raise wrong(name, "jk", jk, "None, 'last', 'cat' or 'max' (others are not supported)")
+        require_number(name, "dropout", dropout, 0.0, 1.0)
+        self.in_channels = require_width(name, in_channels)
+        self.hidden_channels = hidden_channels = require_count(name, "hidden_channels", hidden_channels)
+        self.num_layers = num_layers = require_count(name, "num_layers", num_layers)
+        self.out_channels = (
+            hidden_channels if out_channels is None else require_count(name, "out_channels", out_channels)
+        )
         self.dropout = torch.nn.Dropout(p=dropout)
         self.act = resolve_activation(act, act_kwargs)
         self.act_first = act_first
@@ -150,16 +156,6 @@ class BasicGNN(torch.nn.Module):
         norms = [copy.deepcopy(layer) for _ in range(self.num_layers - 1)]
         return [*norms, torch.nn.Identity() if self.jk_mode is None else copy.deepcopy(layer)]
 
-    def _require(self, in_channels: int, num_layers: int, jk: str | None) -> None:
-        name = type(self).__name__
-        require_width(name, in_channels)
-        if num_layers < 1:
-            raise ConfigurationError(f"{name} got num_layers={num_layers}; expected at least 1")
-        if jk not in _JUMPS:
-            raise ConfigurationError(
-                f"{name} got jk={jk!r}, which is not supported; expected None, 'last', 'cat' or 'max'"
-            )
-
 
 class GCN(BasicGNN):
     """Layers: `GCNConv`. Arguments: `BasicGNN`'s, and `GCNConv`'s."""
@@ -199,7 +195,7 @@ class GAT(BasicGNN):
         """One `GATConv`; its heads share out_channels if they are concatenated."""
         if kwargs.pop("v2", False):
             raise ConfigurationError("GAT got v2=True, which is not supported: leave it out")
-        heads = kwargs.pop("heads", 1)
+        heads = require_count("GAT", "heads", kwargs.pop("heads", 1))
         concat = kwargs.pop("concat", True) and not is_output
         if concat and out_channels % heads:
             raise ConfigurationError(

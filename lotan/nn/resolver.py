@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.modules import activation as activations
 
+from lotan.arguments import described
 from lotan.errors import ConfigurationError
 
 Function = Callable[[Tensor], Tensor]
@@ -65,13 +67,14 @@ def swish(x: Tensor) -> Tensor:
 def resolve_activation(act: str | Function | None, arguments: Mapping[str, Any] | None) -> Any:
     """The activation of that name ("relu", "LeakyReLU", "leaky_relu" ...); what is not a string is returned as it is."""
     if not isinstance(act, str):
+        _require_callable("act", act)
         return act
     wanted = _plain(act)
     if wanted == "swish":
         return swish
     for name, kind in vars(activations).items():
         if isinstance(kind, type) and issubclass(kind, torch.nn.Module) and wanted == _plain(name):
-            return kind(**(arguments or {}))
+            return _made("act", act, kind, arguments)
     raise ConfigurationError(
         f"act={act!r} is unknown; expected the name of an activation of torch.nn, such as relu, elu, gelu"
     )
@@ -84,16 +87,31 @@ def resolve_norm(model: str, norm: str | Function | None, width: int, arguments:
         ConfigurationError: a normalisation that mixes rows, or an unknown one.
     """
     if not isinstance(norm, str):
+        _require_callable("norm", norm)
         return norm
     wanted = _plain(norm).removesuffix("norm")
     if wanted == "layer":
-        return LayerNorm(width, **(arguments or {}))
+        return _made("norm", norm, partial(LayerNorm, width), arguments)
     advice = "pass norm=None, or norm='layer_norm' with norm_kwargs={'mode': 'node'}"
     if wanted in _MIXING:
         raise ConfigurationError(
             f"{model} got norm={norm!r}, which mixes the rows of all vertices, so is not supported: {advice}"
         )
     raise ConfigurationError(f"{model} got norm={norm!r}, which is unknown: {advice}")
+
+
+def _require_callable(name: str, given: object) -> None:
+    if given is not None and not callable(given):
+        raise ConfigurationError(f"{name}={described(given)} is neither a name nor a module; expected one, or None")
+
+
+def _made(name: str, given: str, kind: Callable[..., Any], arguments: Mapping[str, Any] | None) -> Any:
+    try:
+        return kind(**(arguments or {}))
+    except TypeError as error:
+        raise ConfigurationError(
+            f"{name}={given!r} cannot take {name}_kwargs={described(arguments)}: {error}"
+        ) from error
 
 
 def _plain(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
+from lotan.arguments import require_count
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
 from lotan.nn.linear import Linear, require_width
@@ -53,9 +54,8 @@ class SAGEConv(MessagePassing):
             )
         super().__init__(aggr)
         refuse_arguments("SAGEConv", kwargs)
-        require_width("SAGEConv", in_channels)
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_channels = in_channels = require_width("SAGEConv", in_channels)
+        self.out_channels = out_channels = require_count("SAGEConv", "out_channels", out_channels)
         self.normalize = normalize
         self.root_weight = root_weight
         self.project = project

@@ -82,6 +82,7 @@ def test_help_loads_neither_torch_nor_spark(words):
         (["--graph", "digits", "--engine", "spork"], "spork"),
         (["--graph", "digits", "--disable", "push_up"], "push_up"),
         (["--graph", "digits", "--resume"], "--checkpoint-dir"),
+        (["--graph", "digits", "--lr", "1e40"], "lr=1e+40"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
@@ -100,6 +101,8 @@ def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
         (["train", "--graph", "digits", "--dropout", "1"], "less than 1"),
         (["train", "--graph", "digits", "--seed", str(2**64)], "less than"),
         (["train", "--graph", "digits", "--lr", "fast"], "invalid number value: 'fast'"),
+        (["train", "--graph", "digits", "--lr", "nan"], "nan is not a finite number"),
+        (["train", "--graph", "digits", "--weight-decay", "inf"], "inf is not a finite number"),
         (["trian"], "invalid choice"),
     ],
 )
