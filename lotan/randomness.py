@@ -8,6 +8,7 @@ partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
@@ -20,6 +21,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 Hashes = NDArray[np.uint64]
+Draws = NDArray[np.uint16]
 
 _GAMMA = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: the increment of splitmix64 (Steele, Lea, Flood 2014)
 _MIX_1 = 0xBF58476D1CE4E5B9
@@ -27,7 +29,7 @@ _MIX_2 = 0x94D049BB133111EB
 _WORD = (1 << 64) - 1
 _DRAWS = 4  # 16-bit draws in one hash
 _LEVELS = 1 << 16
-_BLOCK = 1 << 13  # hashes drawn at a time: 64 KiB, which stays in the cache through all passes of the mixing
+_BLOCK = 1 << 14  # hashes drawn at a time: 128 KiB, which stays in the cache through all passes over them
 
 
 @dataclass(frozen=True)
@@ -54,9 +56,8 @@ def _mix(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def _mix_array(state: Hashes) -> Hashes:
-    """The finaliser of splitmix64, in place."""
-    other = np.empty_like(state)
+def _mix_array(state: Hashes, other: Hashes) -> Hashes:
+    """The finaliser of splitmix64, in place; `other` is overwritten."""
     for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
         np.right_shift(state, np.uint64(shift), out=other)
         np.bitwise_xor(state, other, out=state)
@@ -65,49 +66,84 @@ def _mix_array(state: Hashes) -> Hashes:
     return np.bitwise_xor(state, other, out=state)
 
 
-def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> NDArray[np.uint16]:
-    """Uniform 16-bit numbers. uint16 [rows, columns]."""
+def _blocks(state: int, row_keys: Tensor, columns: int) -> Iterator[tuple[slice, Draws]]:
+    """The draws of a block of rows after the other: which rows, uint16 [rows, columns]. A block lasts until the next."""
     words = -(-columns // _DRAWS)
-    keys = row_keys.numpy().view(np.uint64)
-    rows = _mix_array(keys ^ np.uint64(randomness.operator(key)))[:, None]  # uint64 [rows, 1]
+    rows = row_keys.numpy().view(np.uint64) ^ np.uint64(state)
+    rows = _mix_array(rows, np.empty_like(rows))[:, None]  # uint64 [rows, 1]
     steps = np.arange(1, words + 1, dtype=np.uint64) * np.uint64(_GAMMA)  # uint64 [words]
-    hashes = np.empty((len(keys), words), dtype=np.uint64)
-    block = max(1, _BLOCK // max(1, words))
-    for start in range(0, len(keys), block):
-        part = hashes[start : start + block]
-        np.add(rows[start : start + block], steps, out=part)
-        _mix_array(part)
-    return _sixteen_bits(hashes)[:, :columns]
+    size = max(1, min(_BLOCK // max(1, words), len(rows)))
+    hashes, other = np.empty((size, words), dtype=np.uint64), np.empty((size, words), dtype=np.uint64)
+    for start in range(0, len(rows), size):
+        some = rows[start : start + size]
+        part = hashes[: len(some)]
+        np.add(some, steps, out=part)
+        yield slice(start, start + len(some)), _sixteen_bits(_mix_array(part, other[: len(some)]))[:, :columns]
 
 
-def _sixteen_bits(hashes: Hashes) -> NDArray[np.uint16]:
+def _sixteen_bits(hashes: Hashes) -> Draws:
     """The four draws of each hash, lowest bits first on every machine."""
     if sys.byteorder == "big":
         hashes = hashes.byteswap()
     return hashes.view("<u2")
 
 
-def keep_mask(x: Tensor, threshold: int, randomness: Randomness, key: int | str, row_keys: Tensor) -> Tensor:
-    """Which numbers of `x` [rows, *shape] a dropout keeps: those whose draw is at least `threshold`. bool, like x."""
-    if row_keys.numel() != x.shape[0]:
-        raise ValueError(f"dropout over {x.shape[0]} rows was given {row_keys.numel()} row keys")
-    columns = x[:1].numel() if x.shape[0] else 0
-    kept = draws(randomness, key, row_keys, columns) >= np.uint16(threshold)
-    return torch.from_numpy(kept).view(x.shape)
+def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> Draws:
+    """Uniform 16-bit numbers. uint16 [rows, columns]."""
+    found = np.empty((row_keys.numel(), columns), dtype=np.uint16)
+    for rows, drawn in _blocks(randomness.operator(key), row_keys, columns):
+        found[rows] = drawn
+    return found
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Which numbers a dropout keeps: those whose draw is at least `threshold`. Drawn again whenever it is applied.
+
+    To draw costs less than to keep and to read again what was drawn.
+    """
+
+    state: int  # of the operator, see `Randomness.operator`
+    threshold: int  # from 1 to 65535; of 65536 equally likely draws, those below it are dropped
+    row_keys: Tensor  # int64 [rows]
+
+    @property
+    def scale(self) -> float:
+        """The inverse of the probability to be kept, exactly."""
+        return _LEVELS / (_LEVELS - self.threshold)
+
+    def apply(self, x: Tensor, out: Tensor) -> Tensor:
+        """Zero what is dropped and scale what is kept: float32 [rows, columns], both; `out` may be `x`."""
+        keep = torch.empty(0, dtype=torch.float32)
+        for rows, drawn in _blocks(self.state, self.row_keys, x.shape[1]):
+            kept = torch.from_numpy((drawn >= np.uint16(self.threshold)).view(np.uint8))
+            keep = keep.resize_(kept.shape).copy_(kept)  # as numbers: a product is much faster than a choice by bools
+            torch.mul(x[rows], keep.mul_(self.scale), out=out[rows])
+        return out
+
+
+def threshold_of(p: float) -> int:
+    """How many of the 65536 draws are dropped for a probability `p`: the nearest."""
+    return round(p * _LEVELS)
 
 
 class _Dropout(Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kept: Tensor, scale: float) -> Tensor:
-        ctx.save_for_backward(kept)
-        ctx.scale = scale
-        return (x * kept).mul_(scale)  # in place: fresh memory costs more than the product
+    def forward(ctx: Any, x: Tensor, mask: Mask) -> Tensor:
+        ctx.mask = mask
+        return _masked(x, mask)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (kept,) = ctx.saved_tensors
-        return (gradient * kept).mul_(ctx.scale), None, None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        return _masked(gradient, ctx.mask), None
+
+
+def _masked(x: Tensor, mask: Mask) -> Tensor:
+    out = torch.empty(x.shape, dtype=x.dtype)
+    if x.numel():
+        mask.apply(x.reshape(x.shape[0], -1), out.view(x.shape[0], -1))
+    return out
 
 
 def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_keys: Tensor) -> Tensor:
@@ -125,10 +161,11 @@ def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_key
     Raises:
         ValueError: not as many row keys as rows.
     """
-    threshold = round(p * _LEVELS)
+    threshold = threshold_of(p)
+    if row_keys.numel() != x.shape[0]:
+        raise ValueError(f"dropout over {x.shape[0]} rows was given {row_keys.numel()} row keys")
     if threshold == 0:
         return x
     if threshold == _LEVELS:
         return x * 0
-    kept = keep_mask(x, threshold, randomness, key, row_keys)
-    return _Dropout.apply(x, kept, _LEVELS / (_LEVELS - threshold))
+    return _Dropout.apply(x, Mask(randomness.operator(key), threshold, row_keys))

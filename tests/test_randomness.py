@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lotan.randomness import Randomness, draws, dropout
+from lotan.randomness import Mask, Randomness, draws, dropout, threshold_of
 from lotan.row_keys import vertex_keys
 
 ROWS, COLUMNS = 4000, 50
@@ -98,12 +98,32 @@ def test_nothing_and_everything() -> None:
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (17,), (2, 5)])
 def test_any_chunking_and_order_draws_the_same(shape: tuple[int, ...]) -> None:
-    x = torch.ones(1000, *shape)
-    whole = dropout(x, 0.5, BASE, 1, KEYS[:1000])
-    parts = [dropout(x[:n], 0.5, BASE, 1, k) for k in KEYS[:1000].split((1, 7, 0, 492, 500)) for n in [k.numel()]]
+    x = torch.ones(ROWS, *shape)  # with (17,) more rows than are drawn at a time
+    whole = dropout(x, 0.5, BASE, 1, KEYS)
+    parts = [dropout(x[: k.numel()], 0.5, BASE, 1, k) for k in KEYS.split((1, 7, 0, 492, ROWS - 500))]
     assert torch.equal(torch.cat(parts), whole)
-    order = torch.randperm(1000)
-    assert torch.equal(dropout(x, 0.5, BASE, 1, KEYS[:1000][order]), whole[order])
+    order = torch.randperm(ROWS)
+    assert torch.equal(dropout(x, 0.5, BASE, 1, KEYS[order]), whole[order])
+
+
+def test_rows_drawn_at_a_time_are_independent() -> None:
+    """A row is independent of that at the same place in the block of rows drawn before, whatever the size of blocks."""
+    sample = uniform(keys=torch.arange(ROWS))
+    for distance in (1, 2, 512, 1000, 1024, 1260, 2048):
+        assert abs(correlation(sample[distance:], sample[:-distance])) < 5 / np.sqrt((ROWS - distance) * COLUMNS)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_a_sum_over_columns_has_the_variance_of_independent_draws(p: float) -> None:
+    kept = (dropout(torch.ones(ROWS, COLUMNS), p, BASE, 1, KEYS) != 0).sum(1).double()
+    assert kept.var().item() == pytest.approx(COLUMNS * p * (1 - p), rel=5 * np.sqrt(2 / ROWS))
+
+
+def test_a_mask_may_be_applied_in_place() -> None:
+    x = torch.randn(ROWS, COLUMNS)
+    expected = dropout(x, 0.25, BASE, "a", KEYS)
+    mask = Mask(BASE.operator("a"), threshold_of(0.25), KEYS)
+    assert torch.equal(mask.apply(x, out=x), expected)
 
 
 def test_columns_do_not_depend_on_the_width() -> None:
