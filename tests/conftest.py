@@ -16,6 +16,17 @@ from tests.leaks import Snapshot
 
 ROOT = Path(__file__).resolve().parents[1]
 
+SPARK_DEFAULTS = """
+spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.executor.extraJavaOptions  -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.sql.codegen.wholeStage     false
+spark.sql.codegen.factoryMode    NO_CODEGEN
+spark.ui.enabled                 false
+"""
+"""Of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's own and
+Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
+`tests/examples/test_spark_submit.py` runs a job without these."""
+
 # A shell that starts a suite in the background has it ignore SIGINT, and so would every process that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -35,15 +46,21 @@ def temporary_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
     os.environ.pop("TMPDIR") if before is None else os.environ.update(TMPDIR=before)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def spark_defaults(temporary_folder: Path) -> None:
+    """Has every Spark started from here on read `SPARK_DEFAULTS`."""
+    folder = temporary_folder / "spark-conf"
+    folder.mkdir()
+    (folder / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
+    os.environ["SPARK_CONF_DIR"] = str(folder)
+
+
 @pytest.fixture(scope="session")
-def spark(temporary_folder: Path) -> Iterator[SparkSession]:
+def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession]:
     """The one Spark session of the suite: local[2], quiet. Tests of another master start a process of their own."""
     builder = SparkSession.builder.master("local[2]").appName("lotan-tests")
     settings = {
-        "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # many small plans, few rows: the optimising compiler would take the two cores and never pay back
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(temporary_folder / "spark"),
