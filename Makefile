@@ -10,34 +10,44 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 # Before what is installed in an environment shared with another checkout; Spark's Python workers inherit it.
 export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
+# The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
+JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+JVM := jvm/pom.xml $(shell find jvm/src/main)
 
-.PHONY: help setup run test check bench clean
+.PHONY: help setup jar run test check bench clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Make the virtual environment with all that run, test and bench need (once)
+setup: $(STAMP) $(JAR) ## Make the virtual environment and the jar that run, test and bench need (once)
 
 $(STAMP): pyproject.toml constraints.txt tools/set_up.sh tools/check_prerequisites.sh
 	@tools/set_up.sh $(VENV) $(PYTHON)
 	@touch $@
 
-run: $(STAMP) ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
+jar: $(JAR) ## Build the Scala operators in jvm/ into a jar (whenever they changed)
+
+$(JAR): $(JVM) tools/build_jar.sh
+	@tools/build_jar.sh $@
+
+run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
 	lotan train --graph digits --model gcn --layers 2 --engine rows --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
-test: $(STAMP) ## Run every test
+test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
+	@tools/maven.sh test
 	python -m pytest $(ARGS)
 
-check: $(STAMP) ## Check format, lint, types and the direction of imports
+check: setup ## Check format, lint, types and the direction of imports
 	ruff format --check .
 	ruff check .
 	mypy
 	lint-imports
+	@tools/maven.sh spotless:check test-compile
 
-bench: $(STAMP) ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
+bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)
 
 clean: ## Remove what was built or cached, the virtual environment .venv included
-	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse report.json
+	rm -rf .venv build dist jvm/target lotan/jars *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse report.json
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from lotan.engines.blocks.facade import JAR
 from tests.leaks import Snapshot
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -67,8 +68,9 @@ def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.warehouse.dir": str(temporary_folder / "warehouse"),
     }
-    if jar := os.environ.get("LOTAN_GRAPHFRAMES_JAR"):
-        settings["spark.jars"] = jar
+    jars = [os.environ.get("LOTAN_GRAPHFRAMES_JAR"), JAR.is_file() and str(JAR)]
+    if any(jars):
+        settings["spark.jars"] = ",".join(filter(None, jars))
     for name, value in settings.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

@@ -3,7 +3,7 @@
 # to get it, on standard error (exit 1).
 #   tools/check_prerequisites.sh [PYTHON]
 set -uo pipefail
-root=$(cd "$(dirname "$0")/.." && pwd)
+get_maven="Debian/Ubuntu: apt-get install maven; macOS: brew install maven; or unpack https://maven.apache.org/download.cgi"
 missing=0
 
 complain() {
@@ -44,17 +44,24 @@ check_java() {
     fi
 }
 
+check_maven() {
+    local found
+    found=$(mvn -version 2>/dev/null | sed -nE 's/.*Apache Maven ([0-9]+\.[0-9]+).*/\1/p' | head -n 1)
+    if [ -z "$found" ]; then
+        complain "Maven 3.8 or newer, which builds jvm/: 'mvn' does not run." "$get_maven"
+    elif [ "$(printf '3.8\n%s\n' "$found" | sort -V | head -n 1)" != 3.8 ]; then
+        complain "Maven 3.8 or newer, which builds jvm/: 'mvn' is version $found." "$get_maven"
+    fi
+}
+
 python=$(find_python "${1:-}") || complain "Python 3.11 or newer: ${1:-"none of python3, python3.11 to 3.13, python"} does not run or is older." \
     "Debian/Ubuntu: apt-get install python3.11 python3.11-venv; macOS: brew install python@3.11; or make setup PYTHON=/path/to/python."
 if [ -n "$python" ] && ! "$python" -c 'import ensurepip, venv' >/dev/null 2>&1; then
     complain "Python's venv module in $python." "Debian/Ubuntu: apt-get install python3-venv (the one of that Python's version)."
 fi
 check_java java
-if [ -f "$root/tools/build_jar.sh" ]; then
-    check_java javac
-    command -v mvn >/dev/null 2>&1 || complain "Maven 3.8 or newer, which builds jvm/." \
-        "Debian/Ubuntu: apt-get install maven; macOS: brew install maven."
-fi
+check_java javac
+check_maven
 
 if [ "$missing" -ne 0 ]; then
     printf '\nSet-up stopped: install the above and run the same command again.\n' >&2

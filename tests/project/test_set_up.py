@@ -33,6 +33,13 @@ def fake_tool(folder, name, prints):
     tool.chmod(0o755)
 
 
+def fake_maven(folder, script):
+    (folder / "bin").mkdir(exist_ok=True)
+    tool = folder / "bin" / "mvn"
+    tool.write_text(f"#!/bin/sh\n{script}\n")
+    tool.chmod(0o755)
+
+
 def test_prints_the_python_to_use():
     done = check_prerequisites(ROOT)
     assert done.returncode == 0, done.stderr
@@ -62,21 +69,27 @@ def test_python_that_is_none_is_named():
     assert "Python 3.11 or newer: /bin/false" in done.stderr
 
 
-def test_maven_is_asked_for_once_set_up_builds_the_jar(tmp_path):
-    (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / CHECK, tmp_path / CHECK)
+@pytest.mark.parametrize(
+    ("printed", "complaint"),
+    [
+        (None, "'mvn' does not run"),
+        ("Apache Maven 3.6.3", "'mvn' is version 3.6"),
+        ("Apache Maven 3.8.7", None),
+        ("\x1b[1mApache Maven 3.10.0 (abc)\x1b[m", None),
+        ("Apache Maven 4.0.0-rc-5", None),
+    ],
+)
+def test_version_of_maven_counts(printed, complaint, tmp_path):
     fake_tool(tmp_path, "java", 'openjdk version "17.0.9"')
     fake_tool(tmp_path, "javac", "javac 17.0.9")
-    tools = tmp_path / "path"  # all but Maven
-    tools.mkdir()
-    for name in ("bash", "dirname", "sed", "head", "env", "python3"):
-        (tools / name).symlink_to(shutil.which(name))
-    environment = {"JAVA_HOME": str(tmp_path), "PATH": str(tools)}
-    assert check_prerequisites(tmp_path, **environment).returncode == 0
-    (tmp_path / "tools" / "build_jar.sh").touch()
-    done = check_prerequisites(tmp_path, **environment)
-    assert done.returncode == 1
-    assert "Maven 3.8 or newer" in done.stderr
+    for name in ("bash", "sed", "head", "sort", "env", "python3"):  # all but Maven
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    if printed is not None:
+        fake_maven(tmp_path, f"printf '%s\\n' '{printed}'")
+    done = check_prerequisites(ROOT, JAVA_HOME=str(tmp_path), PATH=str(tmp_path / "bin"))
+    assert done.returncode == (complaint is not None)
+    assert complaint is None or f"Maven 3.8 or newer, which builds jvm/: {complaint}" in done.stderr
+    assert complaint is None or "apt-get install maven" in done.stderr
 
 
 def test_every_dependency_is_pinned_without_an_address():
@@ -91,7 +104,7 @@ def test_every_dependency_is_pinned_without_an_address():
 
 def test_help_lists_every_target():
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
-    for target in ("setup", "run", "test", "check", "bench", "clean"):
+    for target in ("setup", "jar", "run", "test", "check", "bench", "clean"):
         assert re.search(rf"make {target} +\S", shown), target
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 JAR = Path(lotan.__file__).parent / "jars" / f"lotan-{lotan.__version__}.jar"
 
-BUILD = "mvn -f jvm/pom.xml package -DskipTests"
-"""The command that builds the jar, from a checkout."""
+BUILD = "make jar"
+"""The command that builds the jar, in a checkout."""
 
 NAMES = frozenset(("close", "column", "force", "load", "persist", "propagate", "release", "table", "version"))
 """What Python may call; a test compares it with what Facade.scala defines."""
