@@ -11,6 +11,10 @@ class FrameError(MessengerError):
     """Bytes that are no message of this protocol version, or that exceed a limit, or that were corrupted on the way."""
 
 
+class UnmappedError(FrameError):
+    """A message says that a tensor is in shared memory which this process cannot map: it is on another host, say."""
+
+
 class UnsafeBindError(MessengerError):
     """The Router was told to listen beyond loopback without keys."""
 
@@ -55,3 +59,17 @@ class StaleEpochError(RemoteError):
 
 class ConflictError(RemoteError):
     """Two attempts of one partition gave different results, where equal ones were promised."""
+
+
+_BY_CODE: dict[str, type[RemoteError]] = {
+    "stale": StaleEpochError,
+    "conflict": ConflictError,
+    "no_worker": NoWorkerError,
+}
+
+
+def error_of(code: str, text: str, where: str, stage: str, partition: int) -> MessengerError:
+    """What an ERROR message becomes; one with an unknown code is a RemoteError."""
+    if code == "frame":
+        return FrameError(text)
+    return _BY_CODE.get(code, RemoteError)(where + text, stage=stage, partition=partition)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from enum import Enum
 from typing import Any
@@ -34,6 +35,12 @@ class Kind(Enum):
     FORGET = "forget"  # C -> R -> all W: a run is over
     STOP = "stop"  # C -> R -> all W
 
+
+REGION = re.compile(r"lotan-[0-9]{1,10}-[0-9]{1,10}-[0-9a-f]{16}")
+"""What a region of shared memory is called, see `messenger.shared_memory`."""
+
+ALIGNMENT = 64
+"""Bytes: tensors in a region begin at multiples of it. The first of them is the region's own."""
 
 Check = Callable[[Any, Limits], bool]
 
@@ -74,6 +81,20 @@ def _map(value: Any, limits: Limits) -> bool:
     return type(value) is dict
 
 
+def is_place(region: Any, offset: Any) -> bool:
+    """Whether a tensor may be there, as far as can be told without the region."""
+    named = type(region) is str and REGION.fullmatch(region) is not None
+    return named and type(offset) is int and ALIGNMENT <= offset < 1 << 48 and offset % ALIGNMENT == 0
+
+
+def _extent(value: Any, limits: Limits) -> bool:
+    """[region, offset, bytes]."""
+    match value:
+        case [region, offset, size]:
+            return is_place(region, offset) and _count(size, limits)
+    return False
+
+
 def _offers(value: Any, limits: Limits) -> bool:
     """Tensors offered by checksum: [name, dtype, shape, checksum, kept for the epoch only]."""
     return type(value) is list and all(_offer(item, limits) for item in value)
@@ -109,12 +130,15 @@ FIELDS: dict[str, Check] = {
     "digest": _word,
     "offers": _offers,
     "names": _names,
+    "reply": _extent,  # shared memory where a worker may write the chunk's result
     "group": _count,
     "count": _count,
     "checksum": _word,
     "bytes_sent": _count,
     "bytes_received": _count,
+    "bytes_shared": _count,  # of those sent and received, the ones that went through shared memory
     "first": _flag,
+    "unmapped": _flag,  # the ticket is given back because the worker cannot map the Dealer's region
     "what": _name,
     "program": _map,
     "settings": _map,
@@ -148,10 +172,12 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
 }
 
 OPTIONAL: dict[Kind, tuple[str, ...]] = {
+    Kind.CHUNK: ("reply",),
+    Kind.COMMIT: ("bytes_shared",),
     Kind.PONG: ("workers",),
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),
     Kind.FETCH: ("name", "epoch"),
-    Kind.LOST: ("ticket", "name"),
+    Kind.LOST: ("ticket", "name", "unmapped"),
     Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),  # what, run, name, epoch: those of a FETCH that failed
 }
 

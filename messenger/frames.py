@@ -1,6 +1,6 @@
 """The wire format: `encode` and `decode` are pure, and inverse to each other.
 
-A message is one header frame and one frame per tensor. The header frame is
+A message is one header frame and one frame for each tensor that travels inline. The header frame is
 
     bytes 0..2   b"LTN"
     byte  3      protocol version
@@ -8,9 +8,14 @@ A message is one header frame and one frame per tensor. The header frame is
     bytes 12..   msgpack map {kind, header, tensors, sum}
 
 where `header` is a map of the fields that the kind allows (`messenger.fields`), `tensors` a list of
-[name, dtype, shape, place] and `sum` the XXH64 of all tensor frames in order. A place is ["inline", frame index]; a
-peer that knows no other kind of place refuses the message. Tensors are little endian, in C order. XXH64 because the
-JVM has it too.
+[name, dtype, shape, place] and `sum` the XXH64 of all tensors' bytes in that order, wherever they are. A place is
+
+    ["inline", index]           the frame of that index after the header; inline tensors count from 0, in order
+    ["shared", region, offset]  the bytes of a region of shared memory from there on (`messenger.shared_memory`)
+
+and a peer that cannot reach a place refuses the message. A region's name is `messenger.fields.REGION` in full; an
+offset is a multiple of 64, at least 64. One message may have places of both kinds. Tensors are little endian, in C
+order, in either place. XXH64 because the JVM has it too, and because it is cheap: 10 GB/s and more in the cache.
 
 On a socket a message is preceded by one route frame, which the Router rewrites: from a peer, whom it is for (empty:
 for the Router, or for whomever the Router chooses); to a peer, whom it is from (empty: the Router).
@@ -18,16 +23,16 @@ for the Router, or for whomever the Router chooses); to a peer, whom it is from 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import msgpack  # type: ignore[import-untyped]
 import numpy as np
 import xxhash
 
-from messenger.errors import FrameError
-from messenger.fields import Kind, check_fields
+from messenger.errors import FrameError, UnmappedError
+from messenger.fields import ALIGNMENT, Kind, check_fields, is_place
 from messenger.settings import Limits
 
 MAGIC = b"LTN"
@@ -50,6 +55,7 @@ class Message:
     header: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
     checksum: int = 0  # of the tensors; set by decode
+    shared: int = 0  # bytes of tensors that are views of shared memory; set by decode
 
 
 @dataclass(frozen=True)
@@ -62,20 +68,64 @@ class Envelope:
     checksum: int
 
 
-def encode(message: Message, limits: Limits) -> list[Frame]:
+@dataclass(frozen=True)
+class Space:
+    """Shared memory that `encode` may fill."""
+
+    region: str
+    offset: int  # of its first byte in the region, a multiple of 64
+    memory: memoryview  # writable, of bytes
+
+
+class Regions(Protocol):
+    """The shared memory that `decode` may look at."""
+
+    def view(self, region: str, offset: int, size: int) -> memoryview:
+        """These bytes of a region, read-only.
+
+        Raises:
+            UnmappedError: this process has no such region.
+            FrameError: they are not all of the region, or not of the part that the sender may use.
+        """
+
+
+def shared_room(tensors: Iterable[np.ndarray]) -> int:
+    """Bytes of a `Space` that holds these tensors, each from a multiple of 64 on."""
+    return sum(_padded(tensor.nbytes) for tensor in tensors)
+
+
+def encode(message: Message, limits: Limits, space: Space | None = None) -> list[Frame]:
     """The frames of a message. Tensor frames are views of the arrays where these are contiguous.
+
+    Args:
+        message: what to say.
+        limits: the receiver's.
+        space: filled with all tensors, one after the other, if they fit; they travel inline otherwise.
 
     Raises:
         FrameError: the receiver would refuse it: a dtype that does not travel, a tensor or a header beyond the limits.
     """
-    frames: list[Frame] = []
-    descriptors = []
+    if space is not None and shared_room(message.tensors.values()) > space.memory.nbytes:
+        space = None
+    data: list[Frame] = []  # of all tensors
+    descriptors, filled = [], 0
     for name, array in message.tensors.items():
         dtype = array.dtype.name
-        check_shape(name, dtype, array.shape, limits)
-        frames.append(raw_bytes(np.ascontiguousarray(array, dtype=DTYPES[dtype])))
-        descriptors.append([name, dtype, list(array.shape), ["inline", len(frames) - 1]])
-    body = {"kind": message.kind.value, "header": message.header, "tensors": descriptors, "sum": checksum(frames)}
+        size = check_shape(name, dtype, array.shape, limits)
+        place: list[Any] = ["inline", len(data)]
+        if space is None:
+            data.append(raw_bytes(np.ascontiguousarray(array, dtype=DTYPES[dtype])))
+        else:
+            data.append(_write(array, space.memory[filled : filled + size]))
+            place = ["shared", space.region, space.offset + filled]
+            filled += _padded(size)
+        descriptors.append([name, dtype, list(array.shape), place])
+    header = _header(message, descriptors, checksum(data), limits)
+    return [header, *data] if space is None else [header]
+
+
+def _header(message: Message, descriptors: list[Any], total: int, limits: Limits) -> bytes:
+    body = {"kind": message.kind.value, "header": message.header, "tensors": descriptors, "sum": total}
     try:
         header = _seal(msgpack.packb(body, use_bin_type=True))
     except (TypeError, ValueError, OverflowError) as error:
@@ -84,25 +134,39 @@ def encode(message: Message, limits: Limits) -> list[Frame]:
         raise FrameError(
             f"the header of a {message.kind.value!r} message has {len(header)} bytes, limit {limits.header_bytes}"
         )
-    return [header, *frames]
+    return header
 
 
-def decode(frames: Sequence[Frame], limits: Limits) -> Message:
-    """The message in these frames. Its arrays are read-only views of them.
+def _padded(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
+def _write(array: np.ndarray, memory: memoryview) -> memoryview:
+    np.frombuffer(memory, DTYPES[array.dtype.name]).reshape(array.shape)[...] = array
+    return memory
+
+
+def decode(frames: Sequence[Frame], limits: Limits, regions: Regions | None = None) -> Message:
+    """The message in these frames. Its arrays are read-only views of them, or of the regions.
 
     Raises:
         FrameError: whatever is wrong with them; nothing beyond the header has been allocated then.
+        UnmappedError: a tensor is in shared memory that this process has not.
     """
     if not frames:
         raise FrameError("a message without frames arrived; expected a header frame")
-    envelope = peek(frames[0], limits)
-    payload = [memoryview(frame) for frame in frames[1:]]
-    tensors = _tensors(envelope.tensors, payload, limits)
-    if checksum(payload) != envelope.checksum:
+    return complete(peek(frames[0], limits), frames[1:], limits, regions)
+
+
+def complete(envelope: Envelope, frames: Sequence[Frame], limits: Limits, regions: Regions | None = None) -> Message:
+    """The message of a header frame that has been read, and the frames after it. Raises as `decode` does."""
+    tensors, data = _tensors(envelope.tensors, [memoryview(frame) for frame in frames], limits, regions)
+    if checksum(data) != envelope.checksum:
         raise FrameError(
             f"the tensors of a {envelope.kind.value!r} message do not have its checksum: corrupted on the way"
         )
-    return Message(envelope.kind, envelope.header, tensors, envelope.checksum)
+    shared = sum(part.nbytes for part in data) - sum(memoryview(frame).nbytes for frame in frames)
+    return Message(envelope.kind, envelope.header, tensors, envelope.checksum, shared)
 
 
 def peek(frame: Frame, limits: Limits) -> Envelope:
@@ -199,30 +263,57 @@ def _kind(value: Any) -> Kind:
         ) from None
 
 
-def _tensors(descriptors: list[Any], payload: list[memoryview], limits: Limits) -> dict[str, np.ndarray]:
-    if len(descriptors) != len(payload):
-        raise FrameError(f"a message announces {len(descriptors)} tensors and brings {len(payload)} frames")
-    if sum(frame.nbytes for frame in payload) > limits.message_bytes:
+@dataclass(frozen=True)
+class _Descriptor:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int  # bytes
+    place: list[Any]
+
+
+def _tensors(
+    descriptors: list[Any], payload: list[memoryview], limits: Limits, regions: Regions | None
+) -> tuple[dict[str, np.ndarray], list[memoryview]]:
+    """Arrays by name, and the bytes of each."""
+    found = [_check_descriptor(descriptor, limits) for descriptor in descriptors]
+    inline = [one for one in found if one.place[0] == "inline"]
+    if len(inline) != len(payload):
+        raise FrameError(f"a message announces {len(inline)} tensors and brings {len(payload)} frames")
+    if sum(one.size for one in found) > limits.message_bytes:
         raise FrameError(f"a message exceeds the limit of {limits.message_bytes} bytes (Limits.message_bytes)")
-    tensors = {}
-    for position, descriptor in enumerate(descriptors):
-        name, dtype, shape = _check_descriptor(descriptor, position, limits)
-        if name in tensors:
-            raise FrameError(f"a message brings two tensors named {name!r:.80}")
-        tensors[name] = _view(payload[position], name, dtype, shape, limits)
-    return tensors
+    for position, one in enumerate(inline):
+        if one.place[1] != position:
+            raise FrameError(f"tensor {one.name!r:.80} is at frame {one.place[1]}, expected {position}")
+    if len({one.name for one in found}) < len(found):
+        raise FrameError(f"a message brings two tensors of one name, among {[one.name for one in found]!r:.200}")
+    data = [_bytes_of(one, payload, regions) for one in found]
+    return {one.name: _view(memory, one) for one, memory in zip(found, data, strict=True)}, data
 
 
-def _check_descriptor(descriptor: Any, position: int, limits: Limits) -> tuple[str, str, tuple[int, ...]]:
+def _check_descriptor(descriptor: Any, limits: Limits) -> _Descriptor:
     match descriptor:
-        case [str(name), str(dtype), list(shape), ["inline", index]] if type(index) is int:
+        case [str(name), str(dtype), list(shape), ["inline", index] as place] if type(index) is int:
+            pass
+        case [str(name), str(dtype), list(shape), ["shared", region, offset] as place] if is_place(region, offset):
             pass
         case _:
-            raise FrameError(f"not a tensor's [name, dtype, shape, place]: {descriptor!r:.120}")
-    if index != position:
-        raise FrameError(f"tensor {name!r:.80} is at frame {index}, expected {position}")
-    check_shape(name, dtype, shape, limits)
-    return name, dtype, tuple(shape)
+            raise FrameError(f"not a tensor's [name, dtype, shape, place]: {descriptor!r:.160}")
+    return _Descriptor(name, dtype, tuple(shape), check_shape(name, dtype, shape, limits), place)
+
+
+def _bytes_of(tensor: _Descriptor, payload: list[memoryview], regions: Regions | None) -> memoryview:
+    match tensor.place:
+        case ["inline", index]:
+            memory: memoryview = payload[index]
+        case [_, region, offset]:
+            if regions is None:
+                raise UnmappedError(f"tensor {tensor.name!r:.80} is in the region {region}: no region is open here")
+            memory = regions.view(region, offset, tensor.size)
+    if memory.nbytes != tensor.size:
+        what = f"{tensor.name!r:.80} ({tensor.dtype}{list(tensor.shape)})"
+        raise FrameError(f"tensor {what} needs {tensor.size} bytes, its frame has {memory.nbytes}")
+    return memory
 
 
 def check_shape(name: str, dtype: str, shape: Sequence[Any], limits: Limits) -> int:
@@ -247,11 +338,8 @@ def check_shape(name: str, dtype: str, shape: Sequence[Any], limits: Limits) -> 
     return size
 
 
-def _view(frame: memoryview, name: str, dtype: str, shape: tuple[int, ...], limits: Limits) -> np.ndarray:
-    size = check_shape(name, dtype, shape, limits)
-    if frame.nbytes != size:
-        raise FrameError(f"tensor {name!r:.80} ({dtype}{list(shape)}) needs {size} bytes, its frame has {frame.nbytes}")
-    array = np.frombuffer(frame, dtype=DTYPES[dtype]).reshape(shape)
+def _view(memory: memoryview, tensor: _Descriptor) -> np.ndarray:
+    array = np.frombuffer(memory, dtype=DTYPES[tensor.dtype]).reshape(tensor.shape)
     if not array.flags.aligned:  # small frames may lie anywhere in ZeroMQ's receive buffer
         array = array.copy()
     array.flags.writeable = False

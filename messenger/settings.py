@@ -36,4 +36,6 @@ class Settings:
     high_water_mark: int = 1024  # messages queued per connection in ZeroMQ; credits keep it far from that
     backlog: int = 16384  # messages that the Router queues for a peer beyond that before it gives the peer up
     kept_bytes: int = 4 << 30  # static and kept tensors on a worker; the least recently used are dropped beyond it
+    shared_bytes: int = 64 << 20  # of shared memory that a Dealer may take; 0: none, and a worker with 0 maps none
+    shared_directory: str = "/dev/shm"  # where a Dealer takes it: a file system in memory
     limits: Limits = field(default_factory=Limits)
