@@ -60,7 +60,10 @@ def test_missing_java_is_named_with_a_way_to_get_it(tmp_path):
 )
 def test_version_of_java_counts(printed, status, tmp_path):
     fake_tool(tmp_path, "java", printed)
-    assert check_prerequisites(ROOT, JAVA_HOME=str(tmp_path)).returncode == status
+    fake_tool(tmp_path, "javac", "javac 17.0.9")
+    fake_maven(tmp_path, "echo Apache Maven 3.9.9")
+    path = os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])
+    assert check_prerequisites(ROOT, JAVA_HOME=str(tmp_path), PATH=path).returncode == status
 
 
 def test_python_that_is_none_is_named():
