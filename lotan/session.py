@@ -21,7 +21,7 @@ from typing import IO
 from lotan.errors import ConfigurationError, EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
-from messenger.errors import MessengerError
+from messenger.errors import DeadlineError, MessengerError
 from messenger.keys import keyed_endpoint
 from messenger.settings import Settings
 
@@ -53,8 +53,7 @@ class Session:
         settings: see there.
 
     Raises:
-        EngineError: a process did not start, from the constructor.
-        MessengerError: the Router cannot be reached.
+        EngineError: from the constructor: a process did not start, or the Router cannot be reached.
     """
 
     def __init__(self, settings: SessionSettings | None = None) -> None:
@@ -67,8 +66,10 @@ class Session:
         self.link: CoordinatorLink | None = None
         try:
             self._start()
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, MessengerError):
+                raise EngineError(str(error)) from error
             raise
 
     def __enter__(self) -> Session:
@@ -109,8 +110,15 @@ class Session:
         assert self.link is not None
         try:
             self.link.wait_for_workers(max(1, self._count), self.settings.start_seconds)
+        except DeadlineError as error:
+            raise EngineError(f"{error} (start_seconds){self._how_to_mend()}") from error
         except MessengerError as error:
-            raise EngineError(f"{error}. With a Router of your own, start workers with `lotan worker`") from error
+            raise EngineError(str(error)) from error
+
+    def _how_to_mend(self) -> str:
+        if self._count:
+            return "; their output says what became of them"
+        return f"; start some with `lotan worker --router {self.endpoint.address}`"
 
     def _start_router(self, keys: Path | None) -> str:
         more = [] if keys is None else ["--keys", str(keys)]

@@ -142,8 +142,8 @@ class CoordinatorLink:
 
         def late() -> str:
             return (
-                f"{len(self._workers)} of {count} workers connected to the Router within {seconds} s (worker_seconds):"
-                f" {', '.join(self._workers) or 'none'}; look at the others' output"
+                f"{len(self._workers)} of {count} workers were connected to the Router within {seconds} s:"
+                f" {', '.join(self._workers) or 'none'}"
             )
 
         return self._wait(enough, late, seconds)

@@ -25,6 +25,12 @@ class Fault:
     mode: str
     marks: Path  # a folder that remembers what has happened
     victims: tuple[int, ...] = ()  # process ids, for "kill"
+    a_pass: int | None = None  # number of the engine's pass to wait for; None: the first
+
+    def hits(self, builder: PipeBuilder) -> bool:
+        """Whether this is the place."""
+        place = builder.stage.name, builder.step.mode
+        return place == (self.stage, self.mode) and self.a_pass in (None, builder.state.number)
 
     @property
     def mark(self) -> Path:
@@ -87,7 +93,7 @@ def inject(monkeypatch: pytest.MonkeyPatch, faults: Sequence[Fault]) -> None:
 
     def task(self: PipeBuilder) -> PipeTask | Faulty:
         made = real(self)
-        here = [fault for fault in faults if (fault.stage, fault.mode) == (self.stage.name, self.step.mode)]
+        here = [fault for fault in faults if fault.hits(self)]
         return Faulty(made, here[0]) if here else made
 
     monkeypatch.setattr(PipeBuilder, "task", task)

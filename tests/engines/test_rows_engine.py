@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
-from tests.engines.drawn import draw_graph
+from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject
 from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec
 from tests.engines.physical import implied_shuffles
@@ -53,14 +53,16 @@ class Job:
     options: Options
     strings: bool = False
     weighted: bool = True
+    drawn: Drawn | None = None  # None: a random one
     graph: Graph = field(init=False)
 
     def __post_init__(self) -> None:
-        drawn = draw_graph(width=WIDTH, strings=self.strings, seed=3)
+        drawn = self.drawn or draw_graph(width=WIDTH, strings=self.strings, seed=3)
         rng = np.random.default_rng(0)
         vertices = len(drawn.ids)
         self.label = rng.integers(0, OUT, vertices)
         self.split = rng.integers(-1, 3, vertices).astype(np.int8)
+        self.split[0] = 0
         self.graph = Graph.from_arrays(
             drawn.features, drawn.ids[drawn.src], drawn.ids[drawn.dst], self.label, self.split,
             drawn.weight if self.weighted else None, drawn.ids,
@@ -121,6 +123,49 @@ def test_an_epoch_equals_the_local_engine(model: str, options: str, spark: Spark
         assert_same(job.evaluate(engine), job.evaluate(oracle))
         moved = engine.bytes_moved()
         assert min(moved["messenger_sent"], moved["messenger_received"], moved["shuffle_written"]) > 0
+
+
+def edgeless(vertices: int, width: int = WIDTH) -> Drawn:
+    none = np.zeros(0, dtype=np.int64)
+    features = np.random.default_rng(0).normal(size=(vertices, width)).astype(np.float32)
+    return Drawn(np.arange(vertices) - 1, none, none, none.astype(np.float32), features)
+
+
+def three_names() -> Drawn:
+    """String ids, a loop, and a vertex that sends to all, itself included."""
+    drawn = edgeless(3)
+    src, dst = np.array([[0, 0, 0, 2], [0, 1, 2, 2]])
+    return replace(drawn, ids=np.array(["", "a b", "é"]), src=src, dst=dst, weight=np.ones(4, dtype=np.float32))
+
+
+THIN = Model("thin", lambda training: gcn_spec(training, 0.0, (1, 1, OUT)), gcn_forward)
+ODD = {
+    "no edges": (edgeless(10), BY_NAME["gcn"], "auto"),
+    "no edges, general": (edgeless(10), BY_NAME["attention"], "general"),
+    "one vertex": (edgeless(1), BY_NAME["residual_max"], "auto"),
+    "more partitions than vertices, string ids": (three_names(), BY_NAME["attention"], "general"),
+    "columns of width 1": (draw_graph(width=1), THIN, "auto"),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_graphs_equal_the_local_engine(kind: str, spark: SparkSession, workers: Session) -> None:
+    drawn, model, options = ODD[kind]
+    job = Job(model, OPTIONS[options], drawn=drawn)
+    with closing(on_rows(job, spark, workers, partitions=5 if len(drawn.ids) == 3 else 2)) as engine:
+        assert_same(job.train(engine), job.train(on_local(job)))
+
+
+def test_static_columns_travel_once(spark: SparkSession, workers: Session) -> None:
+    job = Job(BY_NAME["gcn"], Options())
+    with closing(on_rows(job, spark, workers)) as engine:
+        sent = [0]
+        for epoch in range(2):
+            job.train(engine, epoch)
+            sent.append(engine.bytes_moved()["messenger_sent"])
+    first, second = np.diff(sent).tolist()
+    static = job.graph.arrays().features.nbytes + job.label.nbytes + job.split.nbytes
+    assert second <= first - static
 
 
 @pytest.mark.parametrize(("model", "options"), [("residual_max", "auto"), ("attention", "general")])
