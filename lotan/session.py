@@ -31,6 +31,12 @@ ROOT = Path(__file__).resolve().parents[1]
 WATCH_SECONDS = 0.1  # between two looks at the workers' processes
 
 
+def worker_environment(threads: int) -> dict[str, str]:
+    """Variables that a worker needs before it loads torch."""
+    # one code path for a matrix product, wherever its operands lie in memory: a rerun gives the same bits
+    return {"OMP_NUM_THREADS": str(threads), "MKL_CBWR": "AUTO,STRICT"}
+
+
 @dataclass(frozen=True)
 class SessionSettings:
     """What to start, and how long to wait for it."""
@@ -143,9 +149,7 @@ class Session:
     def _spawn(self, name: str, words: Sequence[str], stdout: int) -> _Child:
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        environment.setdefault("OMP_NUM_THREADS", str(self.settings.threads))
-        # one code path for a matrix product, wherever its operands lie in memory: a rerun gives the same bits
-        environment.setdefault("MKL_CBWR", "AUTO,STRICT")
+        environment = worker_environment(self.settings.threads) | environment
         with self._lock:
             if self._stopping.is_set():
                 raise EngineError("the session is closed")

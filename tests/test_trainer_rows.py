@@ -19,7 +19,6 @@ from lotan.report import write_report
 from lotan.run import Run
 from lotan.trained_model import load
 from tests.test_accuracy import normalized, train
-from tests.test_trainer import assert_same_checkpoint
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -60,8 +59,14 @@ def _fit(graph: lotan.Graph, model: torch.nn.Module | None = None, **options: An
     return lotan.Trainer(model or _model(), graph, optimizer=lotan.Adam(lr=0.01), **settings).fit()
 
 
-def test_auto_is_rows_and_equals_local(spark: SparkSession, tmp_path: Path) -> None:
-    run, local = _fit(_in_spark(spark)), _fit(lotan.Graph(*_tables()), engine="local")
+@pytest.fixture(scope="module")
+def trained(spark: SparkSession) -> Run:
+    """A run with two workers."""
+    return _fit(_in_spark(spark))
+
+
+def test_auto_is_rows_and_equals_local(trained: Run, tmp_path: Path) -> None:
+    run, local = trained, _fit(lotan.Graph(*_tables()), engine="local")
     assert run.report["engine"] == "rows"
     assert [entry["loss"] for entry in run.history] == pytest.approx([e["loss"] for e in local.history], rel=1e-5)
     assert run.metrics["test"] == pytest.approx(local.metrics["test"], rel=1e-5)
@@ -73,16 +78,9 @@ def test_auto_is_rows_and_equals_local(spark: SparkSession, tmp_path: Path) -> N
     assert all(report["peak_memory_bytes"][key] > 0 for key in ("driver", "jvm", "workers"))
 
 
-def test_twice_the_same_bits(spark: SparkSession) -> None:
-    first, second = (_fit(_in_spark(spark)).model.weights for _ in range(2))
+def test_twice_the_same_bits(spark: SparkSession, trained: Run) -> None:
+    first, second = trained.model.weights, _fit(_in_spark(spark)).model.weights
     assert all(torch.equal(first[name], second[name]) for name in first)
-
-
-def test_resumed_equals_straight(spark: SparkSession, tmp_path: Path) -> None:
-    _fit(_in_spark(spark), epochs=3, checkpoint_dir=tmp_path / "a")
-    _fit(_in_spark(spark), epochs=2, checkpoint_dir=tmp_path / "b")
-    _fit(_in_spark(spark), epochs=3, checkpoint_dir=tmp_path / "b", resume=True, workers=1)
-    assert_same_checkpoint(tmp_path / "a" / "last.pt", tmp_path / "b" / "last.pt")
 
 
 @pytest.mark.parametrize("ids", ["int", "string"])

@@ -33,6 +33,9 @@ def run(options: argparse.Namespace) -> int:
     """Work until the Router says stop, or Ctrl-C."""
     import os
 
+    from lotan.session import worker_environment
+
+    os.environ.update(worker_environment(options.threads) | os.environ)
     from lotan.worker import serve
     from messenger.settings import Settings
 
