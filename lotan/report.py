@@ -88,9 +88,17 @@ def make_report(
         "setup_seconds": setup_seconds,
         "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
         "bytes": {key: bytes_moved.get(key, 0) for key in BYTES_KEYS},
+        "transport": transport(bytes_moved),
         "seed": seed,
         "versions": versions(),
     }
+
+
+def transport(bytes_moved: Mapping[str, int]) -> dict[str, int]:
+    """How what the messenger moved has travelled, in bytes: in shared memory, or inline through sockets."""
+    shared = bytes_moved.get("messenger_shared", 0)
+    moved = bytes_moved.get("messenger_sent", 0) + bytes_moved.get("messenger_received", 0)
+    return {"shared": shared, "inline": moved - shared}
 
 
 def operators(steps: Sequence[Step]) -> list[str]:

@@ -227,7 +227,8 @@ class CoordinatorLink:
         header = message.header
         job = PipeJob(*(header[name] for name in ("run", "epoch", "stage", "mode", "partition")))
         names = ("count", "rows", "checksum", "bytes_sent", "bytes_received")
-        commit = Commit(job, message.tensors, **{name: header[name] for name in names})
+        values = {name: header[name] for name in names}
+        commit = Commit(job, message.tensors, **values, bytes_shared=header.get("bytes_shared", 0))
         try:
             with self._changed:
                 first = self._ledger.commit(commit)

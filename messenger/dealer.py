@@ -11,30 +11,21 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from messenger.endpoint import Endpoint
-from messenger.errors import (
-    ConflictError,
-    DeadlineError,
-    FrameError,
-    MessengerError,
-    NoWorkerError,
-    RemoteError,
-    StaleEpochError,
-)
+from messenger.errors import DeadlineError, FrameError, MessengerError, RemoteError, error_of
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, decode, encode
+from messenger.frames import Frame, Message, complete, encode, peek
 from messenger.jobs import OutgoingChunk, PipeJob, ReturnedChunk
 from messenger.joining import DEALER_ROLE, Welcome, join, new_identity, peer_name
-from messenger.messages import chunk_message, commit_message, end_message
+from messenger.lending import Lender
+from messenger.messages import Moved, chunk_message, commit_message, end_message
 from messenger.pump import router_lost
 from messenger.settings import Settings
 from messenger.sockets import connect as connect_socket
 from messenger.stream import SendChunk, SendEnd, Stream
 from messenger.transport import COORDINATOR, ROUTER, Connect, Link
-
-ERRORS: dict[str, type[RemoteError]] = {"stale": StaleEpochError, "conflict": ConflictError, "no_worker": NoWorkerError}
-"""What an ERROR's code becomes; any other is a RemoteError, "frame" a FrameError."""
 
 
 class Dealer:
@@ -59,6 +50,7 @@ class Dealer:
         self._pid = 0
         self._ticket = 0
         self._progress = False
+        self._lender = Lender(self.settings)
 
     def pipe(self, job: PipeJob, chunks: Iterable[OutgoingChunk]) -> Iterator[ReturnedChunk]:
         """Send chunks to a worker and yield what it makes of them, in order, with several under way.
@@ -93,6 +85,7 @@ class Dealer:
         link, self._link = self._link, None
         if link is not None and self._pid == os.getpid():  # after a fork the link belongs to the parent
             link.close(self.settings.linger_seconds)
+        self._lender.close()
 
     # -- one partition -----------------------------------------------------------------------------------------------
 
@@ -115,10 +108,12 @@ class Dealer:
         self._exhausted = False
         self._replays = 0
         self._committed = False
-        self._sent = self._received = 0
+        self._moved = Moved()
+        self._lender.begin(job)
         self._new_ticket()
 
     def _new_ticket(self) -> None:
+        self._lender.give_up()
         self._ticket += 1
         self._seq = 0
         self._worker = "the worker that the Router chose"
@@ -150,11 +145,12 @@ class Dealer:
 
     def _send_item(self, item: SendChunk | SendEnd) -> None:
         if isinstance(item, SendEnd):
-            message = end_message(item, self._ticket, self._seq)
+            self._send(ROUTER, end_message(item, self._ticket, self._seq))
         else:
-            message = chunk_message(self._job, item, self._ticket, self._seq, self.settings.limits)
+            reply = self._lender.lend_reply(item.chunk)
+            message = chunk_message(self._job, item, self._ticket, self._seq, self.settings.limits, reply)
+            self._send(ROUTER, message, item.chunk)
         self._seq += 1
-        self._send(ROUTER, message)
 
     def _commit(self) -> None:
         self._send_commit()
@@ -162,7 +158,7 @@ class Dealer:
             self._wait(self.settings.commit_seconds, self._commit_missing)
 
     def _send_commit(self) -> None:
-        self._send(COORDINATOR, commit_message(self._stream, self._ticket, self._sent, self._received))
+        self._send(COORDINATOR, commit_message(self._stream, self._ticket, self._moved))
 
     # -- waiting -----------------------------------------------------------------------------------------------------
 
@@ -202,26 +198,27 @@ class Dealer:
         if received is None:
             return False
         sender, frames = received
-        self._received += _size(frames)
-        self._progress = self._take(sender, decode(frames, self.settings.limits))
+        self._moved.received += _size(frames)
+        envelope = peek(frames[0], self.settings.limits)
+        self._progress = envelope.header.get("ticket", self._ticket) == self._ticket
+        if self._progress:  # what came under an older ticket may be where nobody may look any more
+            loan = self._lender.loan(envelope.header.get("chunk"))
+            self._progress = self._take(sender, complete(envelope, frames[1:], self.settings.limits, loan))
         return True
 
     def _take(self, sender: bytes, message: Message) -> bool:
-        if message.kind is Kind.REJOIN:
-            self._rejoin()
-            return True
-        if message.header.get("ticket", self._ticket) != self._ticket:
-            return False
         match message.kind:
+            case Kind.REJOIN:
+                self._rejoin()
             case Kind.RESULT:
                 self._worker = peer_name(sender)
-                self._stream.result(message)
+                self._result(sender, message)
             case Kind.PARTIAL:
                 self._stream.partial(message)
             case Kind.NEED:
                 self._answer(sender, message)
             case Kind.LOST:
-                self._replay(message.header["text"])
+                self._lost(sender, message.header)
             case Kind.COMMITTED:
                 self._committed = True
             case Kind.ERROR:
@@ -229,6 +226,19 @@ class Dealer:
             case _:
                 return False
         return True
+
+    def _result(self, worker: bytes, message: Message) -> None:
+        chunk = self._stream.result(message)
+        self._lender.settle(worker, chunk, message)
+        self._moved.received += message.shared
+        self._moved.shared += message.shared
+
+    def _lost(self, sender: bytes, header: dict[str, Any]) -> None:
+        if header.get("unmapped", False) and self._lender.set_apart(sender):
+            self._stream.restart()
+            self._new_ticket()
+        else:
+            self._replay(header["text"])
 
     def _answer(self, worker: bytes, need: Message) -> None:
         """Send tensors that the worker does not have any more, or yet."""
@@ -239,7 +249,7 @@ class Dealer:
                 f"{peer_name(worker)} asks for {names!r:.200} of chunk {need.header['chunk']}, which has none such"
             )
         header = {"what": "tensors", "ticket": self._ticket, "chunk": chunk.index}
-        self._send(worker, Message(Kind.DATA, header, {name: chunk.tensors[name] for name in names}))
+        self._send(worker, Message(Kind.DATA, header, {name: chunk.tensors[name] for name in names}), chunk)
 
     def _replay(self, reason: str) -> None:
         self._replays += 1
@@ -254,11 +264,8 @@ class Dealer:
 
     def _remote(self, sender: bytes, message: Message) -> MessengerError:
         code, text = message.header["code"], message.header["text"]
-        if code == "frame":
-            return FrameError(text)
-        peer = peer_name(sender)
-        kind = ERRORS.get(code, RemoteError)
-        return kind(f"{self._job}: {peer} reports: {text}", stage=self._job.stage, partition=self._job.partition)
+        where = f"{self._job}: {peer_name(sender)} reports: "
+        return error_of(code, text, where, self._job.stage, self._job.partition)
 
     # -- connection --------------------------------------------------------------------------------------------------
 
@@ -288,11 +295,18 @@ class Dealer:
                 self._send(ROUTER, Message(Kind.CLOSE, {"ticket": self._ticket}))
             except MessengerError:
                 self.close()
+        self._lender.give_up()
 
-    def _send(self, to: bytes, message: Message) -> None:
+    def _send(self, to: bytes, message: Message, chunk: OutgoingChunk | None = None) -> None:
+        """Send a message; what is a chunk's may go through shared memory."""
         assert self._link is not None
-        frames = encode(message, self.settings.limits)
-        self._sent += _size(frames)
+        space = None if chunk is None else self._lender.lend(chunk, message.tensors.values())
+        frames = encode(message, self.settings.limits, space)
+        if space is not None:
+            shared = sum(tensor.nbytes for tensor in message.tensors.values())
+            self._moved.shared += shared
+            self._moved.sent += shared
+        self._moved.sent += _size(frames)
         self._link.send(to, frames)
 
 

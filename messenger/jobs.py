@@ -79,7 +79,11 @@ class OutgoingChunk:
 
 @dataclass(frozen=True)
 class ReturnedChunk:
-    """What a worker made of a chunk. Its arrays are read-only."""
+    """What a worker made of a chunk. Its arrays are read-only.
+
+    They may lie in shared memory, which is free for other chunks when the last array is gone: not to keep many for long
+    keeps more of the traffic there.
+    """
 
     index: int
     first_row: int
@@ -89,7 +93,10 @@ class ReturnedChunk:
 
 
 class Handler(Protocol):
-    """What runs stages on a worker, in one thread. Arrays given are read-only; those returned must not change."""
+    """What runs stages on a worker, in one thread. Arrays given are read-only; those returned must not change.
+
+    A chunk's arrays may lie in a Dealer's shared memory: they are good until `chunk` returns, and copied to be kept.
+    """
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Take a stage's program, before the first chunk of that stage."""

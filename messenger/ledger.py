@@ -23,6 +23,7 @@ class Commit:
     checksum: int
     bytes_sent: int  # by the Dealer, from its first chunk to before this commit
     bytes_received: int
+    bytes_shared: int = 0  # of both, those that went through shared memory
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Totals:
     rows: int
     bytes_sent: int
     bytes_received: int
+    bytes_shared: int  # of both, those that went through shared memory
 
 
 class Ledger:
@@ -110,6 +112,7 @@ class Ledger:
             sum(commit.rows for commit in commits),
             sum(commit.bytes_sent for commit in commits),
             sum(commit.bytes_received for commit in commits),
+            sum(commit.bytes_shared for commit in commits),
         )
 
     def forget(self, run: str) -> None:

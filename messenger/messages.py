@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from messenger.fields import Kind
-from messenger.frames import Message, checksum, encode
+from messenger.frames import Message, Space, checksum, encode
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.settings import Limits
 from messenger.stream import SendChunk, SendEnd, Stream
 
 
-def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: Limits) -> Message:
+@dataclass
+class Moved:
+    """Bytes of a partition so far."""
+
+    sent: int = 0
+    received: int = 0
+    shared: int = 0  # of both, those that went through shared memory
+
+
+def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: Limits, reply: Space | None) -> Message:
     """A CHUNK: what the worker may have kept is offered by checksum, the rest travels along."""
     chunk = item.chunk
     kept = chunk.static | chunk.epoch_kept
@@ -25,8 +35,10 @@ def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: 
         "digest": chunk.digest,
         "offers": [_offer(chunk, name, limits) for name in chunk.tensors if name in kept],
     }
-    inline = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
-    return Message(Kind.CHUNK, header, inline)
+    if reply is not None:
+        header["reply"] = [reply.region, reply.offset, reply.memory.nbytes]
+    along = {name: tensor for name, tensor in chunk.tensors.items() if name not in kept}
+    return Message(Kind.CHUNK, header, along)
 
 
 def end_message(item: SendEnd, ticket: int, seq: int) -> Message:
@@ -34,15 +46,16 @@ def end_message(item: SendEnd, ticket: int, seq: int) -> Message:
     return Message(Kind.END, {"ticket": ticket, "seq": seq, "group": item.group, "count": item.count})
 
 
-def commit_message(stream: Stream, ticket: int, bytes_sent: int, bytes_received: int) -> Message:
+def commit_message(stream: Stream, ticket: int, moved: Moved) -> Message:
     """A COMMIT of all that a partition came to."""
     header = _job_fields(stream.job) | {
         "ticket": ticket,
         "count": stream.count,
         "rows": stream.rows,
         "checksum": stream.checksum,
-        "bytes_sent": bytes_sent,
-        "bytes_received": bytes_received,
+        "bytes_sent": moved.sent,
+        "bytes_received": moved.received,
+        "bytes_shared": moved.shared,
     }
     return Message(Kind.COMMIT, header, stream.sums.tensors)
 

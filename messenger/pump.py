@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError, RouterLostError
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, decode, encode, peek
+from messenger.frames import Frame, Message, Space, decode, encode, peek
 from messenger.joining import join, new_identity, refused, say_hello
 from messenger.settings import Settings
 from messenger.transport import ROUTER, Connect
@@ -75,9 +75,9 @@ class Pump:
         self._thread = threading.Thread(target=self._run, name=f"lotan-{self.role}-{self.name}", daemon=True)
         self._thread.start()
 
-    def send(self, to: bytes, message: Message) -> None:
-        """Have a message sent. FrameError if it cannot travel."""
-        self._outbox.append((to, encode(message, self._settings.limits)))
+    def send(self, to: bytes, message: Message, space: Space | None = None) -> None:
+        """Have a message sent, its tensors through `space` if they fit. FrameError if it cannot travel."""
+        self._outbox.append((to, encode(message, self._settings.limits, space)))
         self._link.wake()
 
     def next(self, seconds: float) -> Event | None:

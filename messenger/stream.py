@@ -116,8 +116,8 @@ class Stream:
             self.in_flight.append(item.chunk)
         return item
 
-    def result(self, message: Message) -> None:
-        """Take a RESULT; one that has been handed on before is only compared.
+    def result(self, message: Message) -> OutgoingChunk:
+        """Take a RESULT; one that has been handed on before is only compared. Returns the chunk that it is of.
 
         Raises:
             ConflictError: it is not the answer to the oldest chunk in flight, or differs from the one before the
@@ -134,6 +134,7 @@ class Stream:
         if before != message.checksum:
             raise self._conflict(f"chunk {chunk.index} had another result when it was sent again")
         self._hand_on(group, chunk, message)
+        return chunk
 
     def _hand_on(self, group: Group, chunk: OutgoingChunk, message: Message) -> None:
         if not self.job.accumulates:

@@ -23,6 +23,7 @@ class ParkedChunk:
     digest: int
     tensors: dict[str, np.ndarray]
     missing: dict[str, Offer]
+    reply: tuple[str, int, int] | None = None  # shared memory for the result: region, offset, bytes
 
     @classmethod
     def of(cls, message: Message, kept: KeptTensors) -> ParkedChunk:
@@ -30,6 +31,9 @@ class ParkedChunk:
         header = message.header
         names = ("run", "epoch", "stage", "mode", "partition", "chunk", "first_row", "rows")
         chunk = cls(ChunkKey(**{name: header[name] for name in names}), header["digest"], dict(message.tensors), {})
+        if "reply" in header:
+            region, offset, size = header["reply"]
+            chunk.reply = region, offset, size
         for name, dtype, shape, total, epoch_only in header["offers"]:
             offer = Offer(name, dtype, tuple(shape), total, epoch_only)
             array = kept.get(chunk._slot(name), offer)
@@ -49,6 +53,9 @@ class ParkedChunk:
             offer = self.missing.get(name)
             if offer is None:
                 continue
+            if message.shared:  # the Dealer's memory is ours for this chunk only
+                array = array.copy()
+                array.flags.writeable = False
             if Offer(name, array.dtype.name, array.shape, checksum([raw_bytes(array)]), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
             kept.put(self._slot(name), offer, array, self.key.epoch)

@@ -12,7 +12,7 @@ import traceback
 from typing import Any
 
 from messenger.endpoint import Endpoint
-from messenger.errors import FrameError
+from messenger.errors import FrameError, UnmappedError
 from messenger.fields import Kind
 from messenger.frames import Message, decode, peek
 from messenger.jobs import Handler, is_summed
@@ -20,6 +20,7 @@ from messenger.joining import WORKER_ROLE
 from messenger.kept import KeptTensors
 from messenger.pump import Failed, Incoming, Pump, Rejoined
 from messenger.settings import Settings
+from messenger.shared_memory import MappedRegions
 from messenger.sockets import connect as connect_socket
 from messenger.supplies import Supplies
 from messenger.tickets import ParkedChunk, ParkedEnd, Ticket
@@ -52,6 +53,7 @@ class WorkerLoop:
         self._handler = handler
         self._pump = Pump(endpoint, WORKER_ROLE, name, self._settings, connect)
         self._kept = KeptTensors(self._settings.kept_bytes)
+        self._regions = MappedRegions(self._settings.shared_bytes > 0)
         self._supplies = Supplies(handler, self._pump, self._settings)
         self._tickets: dict[bytes, Ticket] = {}  # each Dealer's newest
         self._stopped = False
@@ -66,6 +68,8 @@ class WorkerLoop:
         try:
             while not self._stopped:
                 event = self._pump.next(TICK_SECONDS)
+                if event is None:  # idle: the moment to look who is gone
+                    self._regions.prune()
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Rejoined):
@@ -76,6 +80,7 @@ class WorkerLoop:
                     self._fail_waiting(*failure)
         finally:
             self._pump.close()
+            self._regions.close()
 
     def stop(self) -> None:
         """Have `run` return after the chunk at hand. May be called from another thread or a signal handler."""
@@ -85,7 +90,10 @@ class WorkerLoop:
 
     def _take(self, event: Incoming) -> None:
         try:
-            message = decode(event.frames, self._settings.limits)
+            message = decode(event.frames, self._settings.limits, self._regions)
+        except UnmappedError as error:
+            self._unmapped(event, error)
+            return
         except FrameError as error:
             self._unreadable(event, error)
             return
@@ -112,8 +120,19 @@ class WorkerLoop:
         if event.sender:
             self._pump.send(event.sender, Message(Kind.ERROR, header))
 
+    def _unmapped(self, event: Incoming, error: UnmappedError) -> None:
+        """Give a ticket back to a Dealer with whom this worker shares no memory."""
+        envelope = peek(event.frames[0], self._settings.limits)
+        ticket = self._ticket(event.sender, envelope.kind, envelope.header.get("ticket", -1))
+        if ticket is None or ticket.over:
+            return
+        ticket.over = True
+        log.info("no memory is shared with %s: %s", event.sender, error)
+        header = {"ticket": ticket.number, "text": f"worker {self._pump.name!r}: {error}", "unmapped": True}
+        self._pump.send(event.sender, Message(Kind.LOST, header))
+
     def _arrived(self, dealer: bytes, message: Message) -> None:
-        ticket = self._ticket(dealer, message)
+        ticket = self._ticket(dealer, message.kind, message.header["ticket"])
         if ticket is None or ticket.over or message.header["seq"] < ticket.next_seq:
             return  # of an attempt that is over, or come twice
         if message.header["seq"] > ticket.next_seq:
@@ -128,10 +147,9 @@ class WorkerLoop:
             self._park(ticket, message)
         self._advance(ticket)
 
-    def _ticket(self, dealer: bytes, message: Message) -> Ticket | None:
-        number = message.header["ticket"]
+    def _ticket(self, dealer: bytes, kind: Kind, number: int) -> Ticket | None:
         ticket = self._tickets.get(dealer)
-        if message.kind is Kind.CHUNK and (ticket is None or number > ticket.number):
+        if kind is Kind.CHUNK and (ticket is None or number > ticket.number):
             ticket = self._tickets[dealer] = Ticket(dealer, number)
         return ticket if ticket is not None and ticket.number == number else None
 
@@ -208,7 +226,7 @@ class WorkerLoop:
             ticket.add({name: tensor for name, tensor in tensors.items() if is_summed(name)})
             rows = {name: tensor for name, tensor in tensors.items() if not is_summed(name)}
             header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "digest": chunk.digest}
-            self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows))
+            self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows), self._regions.space(chunk.reply))
         except Exception as error:  # it belongs to the Dealer whose chunk this is
             self._fail(ticket, chunk, "handler", _text(error))
 

@@ -381,6 +381,7 @@ def test_report_has_all_that_is_promised(tmp_path: Path) -> None:
     assert set(report["peak_memory_bytes"]) == set(MEMORY_KEYS)
     assert report["peak_memory_bytes"]["driver"] > 0
     assert report["bytes"] == dict.fromkeys(BYTES_KEYS, 0)
+    assert report["transport"] == {"shared": 0, "inline": 0}
     assert report["seed"] == 5
     assert report["versions"]["torch"] == metadata.version("torch")
 

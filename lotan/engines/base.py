@@ -100,8 +100,12 @@ class Engine(ABC):
         """Free everything the engine holds. May be called twice."""
 
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes since `load`: "messenger_sent", "messenger_received", "shuffle_written"; zero for what does not apply."""
-        return {"messenger_sent": 0, "messenger_received": 0, "shuffle_written": 0}
+        """Bytes since `load`, zero for what does not apply.
+
+        Keys "messenger_sent", "messenger_received", "messenger_shared" (of both, what went through shared memory) and
+        "shuffle_written".
+        """
+        return {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0, "shuffle_written": 0}
 
 
 def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: Sequence[str] = ()) -> Outcome:

@@ -1,7 +1,8 @@
-"""A whole messenger in one process, over either transport: a Router, workers and a coordinator, each with its threads."""
+"""A whole messenger in one process: a Router, workers and a coordinator, each with its threads."""
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,12 +35,23 @@ QUICK = Settings(
 )
 
 
+TRANSPORTS = ["in_process", "zmq", "shared"]
+
+
 class Network:
-    """Started by hand, piece by piece; `close` ends everything."""
+    """Started by hand, piece by piece; `close` ends everything.
+
+    Args:
+        transport: "in_process" for queues, "zmq" for sockets, "shared" for sockets with tensors in shared memory.
+        settings: of all peers.
+    """
 
     def __init__(self, transport: str, settings: Settings = QUICK) -> None:
+        self.transport = transport
+        if transport != "shared":
+            settings = dataclasses.replace(settings, shared_bytes=0)
         self.settings = settings
-        hub = ZmqHub("tcp://127.0.0.1:*", settings) if transport == "zmq" else InProcessHub()
+        hub = InProcessHub() if transport == "in_process" else ZmqHub("tcp://127.0.0.1:*", settings)
         self.connect: Connect = hub.connect if isinstance(hub, InProcessHub) else connect_socket
         self.router = Router(hub, settings)
         self.endpoint = Endpoint(self.router.address)
@@ -50,10 +62,11 @@ class Network:
         self._router_thread = self._thread(self.router.run)
         self.link = CoordinatorLink(self.endpoint, settings, self.connect)
 
-    def worker(self, name: str) -> None:
-        """Start a worker."""
+    def worker(self, name: str, **changes: Any) -> None:
+        """Start a worker, with these changes to the settings."""
         handler = self.handlers[name] = NumpyHandler(name)
-        loop = WorkerLoop(self.endpoint, handler, name, self.settings, self.connect)
+        settings = dataclasses.replace(self.settings, **changes)
+        loop = WorkerLoop(self.endpoint, handler, name, settings, self.connect)
 
         def run() -> None:
             try:
@@ -76,8 +89,9 @@ class Network:
         thread.join(DEADLINE)
 
     def dealer(self, connect: Connect | None = None, **changes: Any) -> Dealer:
-        """A new Dealer."""
-        self._dealers.append(Dealer(self.endpoint, self.settings, connect=connect or self.connect, **changes))
+        """A new Dealer, with these changes to the settings."""
+        settings = dataclasses.replace(self.settings, **changes)
+        self._dealers.append(Dealer(self.endpoint, settings, connect=connect or self.connect))
         return self._dealers[-1]
 
     def begin(self, epoch: int, run: str = "run", **settings: Any) -> None:

@@ -59,13 +59,13 @@ class NumpyHandler:
         wait_until((folder / "release").exists)
 
 
-def chunks(partition: int, count: int, static: bool = False, seed: int = 0) -> list[OutgoingChunk]:
+def chunks(partition: int, count: int, static: bool = False, seed: int = 0, rows: int = ROWS) -> list[OutgoingChunk]:
     """A partition's chunks: any attempt gets the same."""
     rng = np.random.default_rng([seed, partition])
     kept = frozenset(["x"]) if static else frozenset()
     return [
         OutgoingChunk(
-            i, i * ROWS, ROWS, 1000 * partition + i, {"x": rng.standard_normal((ROWS, WIDTH), np.float32)}, kept
+            i, i * rows, rows, 1000 * partition + i, {"x": rng.standard_normal((rows, WIDTH), np.float32)}, kept
         )
         for i in range(count)
     ]

@@ -126,7 +126,13 @@ def expected_rows(partition: int, epoch: int = 0) -> str:
 def sums(cluster: Cluster, *partitions: int, epoch: int = 0) -> bytes:
     totals = cluster.link.wait([job(partition, epoch) for partition in partitions], DEADLINE)
     assert totals.chunks == COUNT * len(partitions), "counted once"
+    assert totals.bytes_shared >= COUNT * len(partitions) * 2 * 8 * 4 * 4, "all rows went through shared memory"
     return totals.tensors["gradient/w"].tobytes()
+
+
+def maps(process: subprocess.Popen[str]) -> str:
+    """What a process has mapped."""
+    return Path(f"/proc/{process.pid}/maps").read_text()
 
 
 def held(folder: Path) -> str:
@@ -161,12 +167,14 @@ def test_a_dealer_killed_and_its_task_repeated(cluster: Cluster, tmp_path: Path)
     cluster.workers("w0", "w1")
     cluster.link.begin("run", 0, {"w": weight(0)}, {"hold": str(tmp_path), "chunk": HELD})
     cluster.task("attempt 0", 0)
-    held(tmp_path)
+    worker = cluster.processes[held(tmp_path)]
+    assert "/dev/shm" in maps(worker)
     cluster.kill("attempt 0")
     cluster.task("attempt 1", 0)
     (tmp_path / "release").touch()
     assert cluster.done("attempt 1") == f"done {expected_rows(0)}"
     assert sums(cluster, 0) == expected(0)
+    wait_until(lambda: "/dev/shm" not in maps(worker))
 
 
 def test_two_attempts_at_the_same_time(cluster: Cluster):

@@ -11,9 +11,10 @@ from messenger.dealer import Dealer, close_shared_dealers, shared_dealer
 from messenger.endpoint import Endpoint
 from messenger.errors import ConflictError, FrameError, RemoteError
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, decode, encode
+from messenger.frames import Frame, Message, Space, decode, encode
 from messenger.jobs import OutgoingChunk
 from messenger.settings import Limits, Settings
+from messenger.shared_memory import MappedRegions
 from messenger.transport import ROUTER, Received
 from tests.messenger.network import job
 from tests.messenger.numpy_handler import chunks
@@ -29,15 +30,17 @@ class ScriptedLink:
 
     def __init__(self, answer: Callable[[Message], list[Message]] | None = None) -> None:
         self.sent: list[Message] = []
+        self.regions = MappedRegions(True)
         self.may_receive: Callable[[], bool] = lambda: True
         self.answer = answer or obliging
+        self.space: Callable[[Message], Space | None] = lambda message: None  # where a message's tensors are put
         self._inbox: list[Message] = []
 
     def connect(self, endpoint: Endpoint, identity: bytes, settings: Settings) -> ScriptedLink:
         return self
 
     def send(self, to: bytes, frames: Sequence[Frame]) -> None:
-        self.sent.append(decode(frames, LIMITS))
+        self.sent.append(decode(frames, LIMITS, self.regions))
         self._inbox += self.answer(self.sent[-1])
 
     def receive(self, seconds: float) -> Received | None:
@@ -45,7 +48,7 @@ class ScriptedLink:
             return None
         message = self._inbox.pop(0)
         from_router = message.kind in (Kind.WELCOME, Kind.REJOIN)
-        return ROUTER if from_router else WORKER, encode(message, LIMITS)
+        return ROUTER if from_router else WORKER, encode(message, LIMITS, self.space(message))
 
     def refusal(self) -> str | None:
         return None
@@ -221,6 +224,82 @@ def test_chunks_out_of_order_are_refused():
     first, second = chunks(0, 2)
     with pytest.raises(Exception, match="chunk 0 came after chunk 1"):
         list(dealer(ScriptedLink()).pipe(job(0), [second, first]))
+
+
+def reply_of(link: ScriptedLink, result: Message, ticket: int = 0, shift: int = 0) -> Space | None:
+    """The space that the chunk of a result was given for it, under the result's ticket or another, or one beside it."""
+    if result.kind is not Kind.RESULT:
+        return None
+    asked = result.header | ({"ticket": ticket} if ticket else {})
+    [chunk] = [one for one in link.of(Kind.CHUNK) if all(one.header[key] == asked[key] for key in ("ticket", "chunk"))]
+    region, offset, size = chunk.header["reply"]
+    return link.regions.space((region, offset + shift, size))
+
+
+def test_results_are_read_where_they_were_written():
+    link = ScriptedLink()
+    link.space = lambda message: reply_of(link, message)
+    rows = list(dealer(link).pipe(job(0), chunks(0, 10)))
+    assert [row.tensors["y"].tolist() for row in rows] == [[float(index)] * 8 for index in range(10)]
+    [commit] = link.of(Kind.COMMIT)
+    assert commit.header["bytes_shared"] == 10 * (8 * 4 * 4 + 8 * 4)
+
+
+@pytest.mark.parametrize("shift", [128, 4096, 1 << 16])
+def test_a_result_where_nothing_was_lent_is_refused(shift: int):
+    link = ScriptedLink()
+    link.space = lambda message: reply_of(link, message, shift=shift)
+    with pytest.raises(FrameError, match="that were not lent for it"):
+        list(dealer(link).pipe(job(0), chunks(0, 3)))
+
+
+def test_what_a_lost_worker_still_writes_reaches_nobody():
+    """It was only slow: it answers late, and scribbles over all that it was ever lent, while another does its work."""
+    link, lent = ScriptedLink(), []
+
+    def answer(message: Message) -> list[Message]:
+        if message.kind is Kind.CHUNK and message.header["ticket"] == 1 and message.header["chunk"] == 2:
+            lent.append(link.regions.view(message.header["reply"][0], 64, 4096).obj)
+            late = obliging(message, scale=-7)
+            return [Message(Kind.LOST, {"ticket": 1, "text": "silent"}), *late]
+        return obliging(message)
+
+    def space(message: Message) -> Space | None:
+        if message.header.get("ticket") == 2:
+            lent[0][64:4160] = bytes([0xFF]) * 4096
+        return reply_of(link, message)
+
+    link.answer, link.space = answer, space
+    rows = [row.tensors["y"][0] for row in dealer(link).pipe(job(0), chunks(0, 6))]
+    assert rows == list(range(6))
+    assert len({message.header["reply"][0] for message in link.of(Kind.CHUNK)}) == 2
+
+
+def test_a_worker_without_our_memory_is_no_loss():
+    link, limit = ScriptedLink(), Settings(max_replays=0)
+
+    def answer(message: Message) -> list[Message]:
+        if message.kind is Kind.CHUNK and "reply" in message.header:
+            return [Message(Kind.LOST, {"ticket": message.header["ticket"], "text": "no", "unmapped": True})]
+        return obliging(message)
+
+    link.answer = answer
+    stubborn = Dealer(Endpoint("scripted"), limit, connect=link.connect)
+    for expected in ({1, 2}, {3}):
+        link.sent.clear()
+        assert len(list(stubborn.pipe(job(0), chunks(0, 6)))) == 6
+        assert {message.header["ticket"] for message in link.of(Kind.CHUNK)} == expected
+
+
+def test_a_worker_that_misses_memory_it_was_not_given_is_a_loss():
+    link = ScriptedLink()
+    link.answer = lambda message: (
+        [Message(Kind.LOST, {"ticket": message.header["ticket"], "text": "no memory", "unmapped": True})]
+        if message.kind is Kind.CHUNK
+        else obliging(message)
+    )
+    with pytest.raises(RemoteError, match=r"gave up .* the last: no memory"):
+        list(dealer(link).pipe(job(0), chunks(0, 6)))
 
 
 def test_shared_dealers_are_reused_when_idle():

@@ -17,7 +17,7 @@ from messenger.errors import FrameError
 from messenger.fields import REQUIRED, Kind
 from messenger.frames import DTYPES, Message, _seal, decode, digest, encode
 from messenger.settings import Limits
-from tests.wire.vectors import MESSAGES
+from tests.wire.vectors import MESSAGES, SHARED_MESSAGES, GivenRegion, encode_shared
 
 LIMITS = Limits()
 RESULT = {"ticket": 1, "chunk": 2, "digest": 3}
@@ -132,11 +132,16 @@ def test_random_msgpack_raises_nothing_else(data: bytes):
         decode([_seal(data)], LIMITS)
 
 
-@settings(max_examples=300)
-@given(st.sampled_from(sorted(MESSAGES)), st.data())
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from([*sorted(MESSAGES), *(f"shared {name}" for name in sorted(SHARED_MESSAGES))]), st.data())
 def test_mutations_raise_nothing_else(name: str, data: st.DataObject):
     """Bytes changed, with and without a checksum made right again: refused, or understood."""
-    frames = [bytearray(frame) for frame in encode(MESSAGES[name], LIMITS)]
+    region = None
+    if name in MESSAGES:
+        frames = [bytearray(frame) for frame in encode(MESSAGES[name], LIMITS)]
+    else:
+        sealed, content = encode_shared(SHARED_MESSAGES[name.removeprefix("shared ")])
+        frames, region = [bytearray(frame) for frame in sealed], GivenRegion(content)
     victim = data.draw(st.sampled_from(frames))
     for _ in range(data.draw(st.integers(1, 4))):
         if victim:
@@ -145,7 +150,7 @@ def test_mutations_raise_nothing_else(name: str, data: st.DataObject):
     if data.draw(st.booleans()):
         changed[0] = _seal(changed[0][12:])
     with contextlib.suppress(FrameError):
-        decode(changed, LIMITS)
+        decode(changed, LIMITS, region)
 
 
 header_values = st.one_of(

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from messenger.errors import FrameError, UnmappedError
@@ -38,6 +38,7 @@ def region() -> Iterator[Region]:
 
 
 class TestExtents:
+    @settings(deadline=None)
     @given(st.lists(st.tuples(st.booleans(), st.integers(1, 40)), max_size=60))
     def test_nothing_is_had_twice_and_all_comes_back(self, steps: list[tuple[bool, int]]):
         extents, had = Extents(10, 100), {}

@@ -101,7 +101,7 @@ class RowsEngine(Engine):
         """Place and persist what the plan reads of the graph, and publish its stages."""
         self._unload()
         self._run = uuid4().hex
-        self._sent = self._received = 0
+        self._sent = self._received = self._shared = 0
         self._shuffled_before = shuffle_bytes(self._session.sparkContext)
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
         with brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
@@ -254,6 +254,7 @@ class RowsEngine(Engine):
             raise EngineError(f"pass {self._state.number}: {error}") from error
         self._sent += totals.bytes_sent
         self._received += totals.bytes_received
+        self._shared += totals.bytes_shared
         tensors = totals.tensors
         gradients = {
             name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
@@ -289,7 +290,12 @@ class RowsEngine(Engine):
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""
         shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
-        return {"messenger_sent": self._sent, "messenger_received": self._received, "shuffle_written": shuffled}
+        return {
+            "messenger_sent": self._sent,
+            "messenger_received": self._received,
+            "messenger_shared": self._shared,
+            "shuffle_written": shuffled,
+        }
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

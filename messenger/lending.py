@@ -1,0 +1,171 @@
+"""What a Dealer lends to workers of its shared memory: a chunk's tensors on their way out, and room for its result.
+
+The rules are in `messenger.shared_memory`. Does no I/O but for the memory itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from messenger.errors import FrameError
+from messenger.fields import ALIGNMENT
+from messenger.frames import Message, Space, shared_room
+from messenger.jobs import OutgoingChunk, PipeJob
+from messenger.settings import Settings
+from messenger.shared_memory import Region
+
+log = logging.getLogger(__name__)
+
+APART_LIMIT = 4096  # partitions remembered whose workers share no memory; the oldest are tried again
+
+_warned: set[str] = set()  # once per process and kind of failure
+
+
+@dataclass
+class Loan:
+    """What one chunk in flight has of a region. Decodes its result: see `messenger.frames.Regions`."""
+
+    region: Region
+    sent: list[Space] = field(default_factory=list)
+    reply: Space | None = None
+    _result: memoryview | None = None  # the reply's bytes, once there is a result in them
+
+    def view(self, region: str, offset: int, size: int) -> memoryview:
+        """Bytes of the reply.
+
+        Raises:
+            FrameError: the worker was not lent these.
+        """
+        reply = self.reply
+        start = offset - reply.offset if reply is not None else -1
+        if reply is None or region != reply.region or start < 0 or start + size > reply.memory.nbytes:
+            raise FrameError(f"a result is at {offset} of the region {region}, {size} bytes that were not lent for it")
+        if self._result is None:
+            self._result = self.region.give_when_unread(reply)
+        return self._result[start : start + size]
+
+    def end(self) -> None:
+        """The worker has let go. A result that is being read keeps its bytes for as long."""
+        for space in self.sent:
+            self.region.give(space)
+        if self.reply is not None and self._result is None:
+            self.region.give(self.reply)
+        self._result = None
+
+
+class Lender:
+    """A Dealer's region, made when it is first needed, and what is lent of it to the worker of the current ticket."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._region: Region | None = None
+        self._full = False  # no space could be had; tried again for the next partition
+        self._loans: dict[int, Loan] = {}  # by chunk
+        self._apart: dict[tuple[str, int], None] = {}  # run and partition: its worker shares no memory with us
+        self._sharers: set[bytes] = set()  # workers that have read shared tensors
+        self._results: dict[tuple[str, str], tuple[float, int]] = {}  # stage and mode -> most bytes a row, most tensors
+
+    def begin(self, job: PipeJob) -> None:
+        """A partition."""
+        self._job = job
+        self._full = False
+        if self._region is not None and self._region.pid != os.getpid():  # after a fork it belongs to the parent
+            self._region, self._loans = None, {}
+
+    @property
+    def sharing(self) -> bool:
+        """Whether this partition's tensors are put into shared memory as far as it reaches."""
+        return self._settings.shared_bytes > 0 and (self._job.run, self._job.partition) not in self._apart
+
+    def lend(self, chunk: OutgoingChunk, tensors: Iterable[np.ndarray]) -> Space | None:
+        """Space for tensors of a chunk, or None: they travel inline."""
+        size = shared_room(tensors)
+        space = self._take(size) if size else None
+        if space is not None:
+            self._loan(chunk).sent.append(space)
+        return space
+
+    def lend_reply(self, chunk: OutgoingChunk) -> Space | None:
+        """Space for a chunk's result, as large as the largest so far in proportion to its rows."""
+        known = self._results.get((self._job.stage, self._job.mode))
+        if known is None:
+            size = shared_room(chunk.tensors.values())  # a first guess
+        else:
+            size = ALIGNMENT * (math.ceil(known[0] * chunk.rows / ALIGNMENT) + known[1])
+        space = self._take(size) if size else None
+        if space is not None:
+            self._loan(chunk).reply = space
+        return space
+
+    def loan(self, chunk: int | None) -> Loan | None:
+        """What a chunk in flight was lent."""
+        return None if chunk is None else self._loans.get(chunk)
+
+    def settle(self, worker: bytes, chunk: OutgoingChunk, result: Message) -> None:
+        """A chunk's result is here: what was lent for it comes back."""
+        key = self._job.stage, self._job.mode
+        row_bytes = sum(tensor.nbytes for tensor in result.tensors.values()) / max(1, chunk.rows)
+        most = self._results.get(key, (0.0, 0))
+        self._results[key] = max(row_bytes, most[0]), max(len(result.tensors), most[1])
+        if (loan := self._loans.pop(chunk.index, None)) is not None:
+            loan.end()
+            if loan.sent:
+                self._sharers.add(worker)
+        elif worker in self._sharers:  # the partition has moved to a worker of this host
+            self._apart.pop((self._job.run, self._job.partition), None)
+
+    def set_apart(self, worker: bytes) -> bool:
+        """A worker cannot map the region, so it has touched nothing. False if nothing was shared with it."""
+        if not self.sharing:
+            return False
+        self._apart[self._job.run, self._job.partition] = None
+        if len(self._apart) > APART_LIMIT:
+            del self._apart[next(iter(self._apart))]
+        self._sharers.discard(worker)
+        for loan in self._loans.values():
+            loan.end()
+        self._loans.clear()
+        return True
+
+    def give_up(self) -> None:
+        """The ticket is over. A worker that has not answered may still write: never use that region again."""
+        if self._loans:
+            self.close()
+
+    def close(self) -> None:
+        """Free the region as soon as no result in it is read any more. Another is made when needed."""
+        self._loans.clear()
+        if self._region is not None:
+            self._region.close()
+            self._region = None
+
+    def _loan(self, chunk: OutgoingChunk) -> Loan:
+        assert self._region is not None
+        return self._loans.setdefault(chunk.index, Loan(self._region))
+
+    def _take(self, size: int) -> Space | None:
+        if self._full or not self.sharing:
+            return None
+        try:
+            if self._region is None:
+                self._region = Region(self._settings.shared_directory, self._settings.shared_bytes)
+            return self._region.take(size)
+        except OSError as error:
+            self._full = True
+            _warn(
+                f"no shared memory in {self._settings.shared_directory} (shared_directory): {error.strerror or error};"
+                " tensors travel through sockets, which is slower. Free space there, or set shared_bytes lower"
+            )
+            return None
+
+
+def _warn(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        log.warning(text)
