@@ -9,8 +9,12 @@ system is an error there and then, never a SIGBUS later.
 
 A region is called `lotan-<pid>-<descriptor>-<nonce>`, and its first 16 bytes are the nonce: 16 hexadecimal digits drawn
 at random. A worker opens /proc/<pid>/fd/<descriptor> and looks for the nonce. If it is there, the two processes share a
-host, a user and that region; any other outcome (another host, a process or descriptor number used again, no /proc) means
-that they share nothing. So whether they do is found out by trying, on the first chunk, and needs no message of its own:
+host, a user and that region; any other outcome (another host, a process or descriptor number used again, a file that
+has a name or another owner, no /proc) means that they share nothing. So whether they do is found out by trying, on the
+first chunk, and needs no message of its own. The owner keeps the descriptor open for as long as it lends the region. (A
+JVM finds its number among the links in /proc/self/fd, by the name of the file that it has deleted.)
+
+What the messages say:
 
     CHUNK, DATA   tensors may have places ["shared", region, offset] instead of ["inline", index]
     CHUNK.reply   [region, offset, bytes], optional: the worker may write the chunk's result there. If the whole result
@@ -193,7 +197,7 @@ class _Mapped:
         _, pid, descriptor, nonce = name.split("-")
         self._path = f"/proc/{pid}/fd/{descriptor}"
         try:
-            _check_owner(os.stat(self._path))  # before it is opened: it might be a pipe
+            _check(os.stat(self._path))  # before it is opened: it might be a pipe
             self._file = io.FileIO(os.open(self._path, os.O_RDWR | os.O_CLOEXEC), "r+")
         except OSError as error:
             raise UnmappedError(f"cannot map the region {name}, which is another host's or user's: {error}") from None
@@ -228,6 +232,7 @@ def _identity(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _check_owner(found: os.stat_result) -> None:
-    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
-        raise OSError("not a file of this user")
+def _check(found: os.stat_result) -> None:
+    """Nothing else is ever opened, let alone written to: no device, no file with a name, nothing of another user's."""
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink or found.st_uid != os.geteuid():
+        raise OSError("it is not a file of this user without a name")

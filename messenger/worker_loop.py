@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 import traceback
 from typing import Any
 
@@ -29,6 +30,7 @@ from messenger.transport import Connect
 log = logging.getLogger(__name__)
 
 TICK_SECONDS = 0.25  # between two looks at the deadlines of what was asked for
+LOOK_SECONDS = 1.0  # between two looks which Dealers have closed their shared memory, or are gone
 ERROR_CALLS, ERROR_TEXT = 6, 8000  # innermost calls, and characters, of a traceback that travel
 
 
@@ -65,11 +67,10 @@ class WorkerLoop:
             MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
         """
         self._pump.start()
+        next_look = 0.0
         try:
             while not self._stopped:
                 event = self._pump.next(TICK_SECONDS)
-                if event is None:  # idle: the moment to look who is gone
-                    self._regions.prune()
                 if isinstance(event, Failed):
                     raise event.error
                 if isinstance(event, Rejoined):
@@ -78,6 +79,9 @@ class WorkerLoop:
                     self._take(event)
                 for failure in self._supplies.overdue():
                     self._fail_waiting(*failure)
+                if time.monotonic() > next_look:
+                    self._regions.prune()
+                    next_look = time.monotonic() + LOOK_SECONDS
         finally:
             self._pump.close()
             self._regions.close()

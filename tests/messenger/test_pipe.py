@@ -354,7 +354,6 @@ class TestShared:
             shared.begin(epoch)
             for partition in range(2):
                 check_rows(list(dealer.pipe(job(partition, epoch), sent[partition])), sent[partition], epoch)
-                self.pipe(shared, shared.dealer(), epoch, partition=7)
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)

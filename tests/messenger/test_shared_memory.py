@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,6 +185,13 @@ class TestMappedRegions:
         monkeypatch.setattr(os, "geteuid", lambda: 12345)
         with pytest.raises(UnmappedError, match="not a file of this user"):
             MappedRegions(True).view(region.name, 64, 64)
+
+    def test_a_file_with_a_name_is_never_mapped(self, tmp_path: Path):
+        """Whoever makes up a region's name must not make a worker write to the user's files."""
+        path = tmp_path / "precious"
+        path.write_bytes(b"0123456789abcdef" + bytes(4096))
+        with path.open("r+b") as file, pytest.raises(UnmappedError, match="without a name"):
+            MappedRegions(True).view(f"lotan-{os.getpid()}-{file.fileno()}-0123456789abcdef", 64, 64)
 
     def test_a_result_that_cannot_be_shared_travels_inline(self, region: Region):
         assert MappedRegions(True).space(None) is None
