@@ -316,7 +316,7 @@ class TestShared:
 
     def test_a_partition_that_comes_back_to_this_host_shares_again(self, shared: Network):
         shared.worker("near")
-        dealer = shared.dealer(max_replays=0)
+        dealer = shared.dealer()
         assert self.pipe(shared, dealer) > 0
         shared.worker("remote", shared_bytes=0)
         shared.link.wait_for_workers(2, DEADLINE)
