@@ -18,6 +18,9 @@ Each Spark task pipes its partition through a Dealer, which stays for the life o
     for returned in dealer.pipe(job, outgoing_chunks):       # in order, several in flight; commits after the last one
         ...
 
+Where Dealer and worker share a host, tensors go through shared memory and only headers through the Router
+(`messenger.shared_memory`); `totals.bytes_shared` says how much.
+
 A worker process runs `WorkerLoop(endpoint, handler, name, settings).run()` (messenger.worker_loop), which returns when
 the Router says stop and raises when the Router is lost.
 """
