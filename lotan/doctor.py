@@ -12,12 +12,14 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
 from lotan.errors import GraphError
+from lotan.jar import BUILD, JAR, spark_defaults, spark_home
 from lotan.rooms import check_rooms
 
 Status = Literal["ok", "warning", "error"]
@@ -169,12 +171,26 @@ def find_graphframes_jars() -> list[str]:
     """Jars of the core that a session would find: named by configuration, or among Spark's own."""
     named = os.environ.get("LOTAN_GRAPHFRAMES_JAR")
     jars = [named] if named and Path(named).is_file() else []
-    package = import_module("pyspark")
-    home = Path(os.environ.get("SPARK_HOME") or Path(str(package.__file__)).parent)
-    settings = Path(os.environ.get("SPARK_CONF_DIR") or home / "conf") / "spark-defaults.conf"
-    if settings.is_file():
-        jars += [line.strip() for line in settings.read_text().splitlines() if "graphframes" in line and line[0] != "#"]
-    return jars + [str(jar) for jar in sorted((home / "jars").glob("graphframes*.jar"))]
+    jars += [line for line in spark_defaults() if "graphframes" in line]
+    return jars + [str(jar) for jar in sorted((spark_home() / "jars").glob("graphframes*.jar"))]
+
+
+def check_jar() -> list[Finding]:
+    """The jar of the blocks engine: there, of this version, and right about a tiny job in Spark."""
+    mend = f"Build it: {BUILD} (in a checkout). Until then the other engines are used."
+    if not JAR.is_file():
+        return [Finding("jar", "warning", f"not at {JAR}", "the jar of the blocks engine", mend)]
+    if any(finding.status == "error" for finding in check_java()):
+        return [Finding("jar", "warning", f"{JAR}, not tried", "Java to try it with", "Mend Java first.")]
+    from lotan.engines.blocks.trial import try_jar
+    from lotan.spark_session import first_line, open_spark
+
+    try:
+        with closing(open_spark()) as spark:
+            try_jar(spark.session)
+    except Exception as error:  # whatever Java throws
+        return [Finding("jar", "warning", f"{JAR}: {first_line(error)}", "a tiny job through it in Spark", mend)]
+    return [Finding("jar", "ok", f"{JAR.name} did a tiny job in Spark")]
 
 
 def check_temporary_folder() -> list[Finding]:
@@ -276,4 +292,5 @@ CHECKS: tuple[Callable[[], list[Finding]], ...] = (
     check_machine,
     check_cuda,
     check_data,
+    check_jar,
 )

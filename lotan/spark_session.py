@@ -16,6 +16,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from lotan.errors import ConfigurationError, EngineError
+from lotan.jar import spark_jars
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -116,6 +117,8 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     }
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    if (jars := spark_jars()) is not None:
+        options["spark.jars"] = jars
     if settings.driver_memory is not None:
         options["spark.driver.memory"] = settings.driver_memory
     builder = SparkSession.builder.master(master).appName("lotan")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import lotan
 from lotan import doctor
 from lotan.cli import main
 
@@ -29,11 +30,12 @@ def fake_java(folder, version):
     return folder
 
 
-def test_this_machine_can_train(capsys):
+@pytest.mark.spark
+def test_this_machine_can_train(spark, capsys):
     assert main(["doctor", "--json"]) == 0
     findings = json.loads(capsys.readouterr().out)
     names = [finding["name"] for finding in findings]
-    assert {"Python", "Java", "pyspark", "torch", "CURVE", "loopback", "built-in graph"} <= set(names)
+    assert {"Python", "Java", "pyspark", "torch", "CURVE", "loopback", "built-in graph", "jar"} <= set(names)
     assert not [finding for finding in findings if finding["status"] == "error"]
 
 
@@ -157,3 +159,28 @@ def test_the_graphframes_core_is_found_where_configuration_names_it(monkeypatch,
     (tmp_path / "spark-defaults.conf").write_text(f"# graphframes\n\n{line}\n")
     assert doctor.find_graphframes_jars() == [str(jar), line, *before]
     assert only(doctor.check_graphframes_core()).status == "ok"
+
+
+def test_a_missing_jar_is_a_warning_with_the_command_that_builds_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(doctor, "JAR", tmp_path / "lotan.jar")
+    finding = only(doctor.check_jar())
+    assert finding.status == "warning"
+    assert "make jar" in finding.mend
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not doctor.JAR.is_file(), reason="the jar is not built: make jar")
+def test_the_jar_does_a_tiny_job(spark, monkeypatch):
+    assert only(doctor.check_jar()).status == "ok"
+    monkeypatch.setattr(lotan, "__version__", "9.9.9")
+    finding = only(doctor.check_jar())
+    assert finding.status == "warning"
+    assert "the package is 9.9.9" in finding.found
+
+
+def test_a_jar_is_not_tried_without_java(tmp_path, monkeypatch):
+    jar = tmp_path / "lotan.jar"
+    jar.touch()
+    monkeypatch.setattr(doctor, "JAR", jar)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "not tried" in only(doctor.check_jar()).found

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from lotan.cli import main
 
 
-def test_doctor_is_content_where_the_tests_run(capsys):
+@pytest.mark.spark
+def test_doctor_is_content_where_the_tests_run(spark, capsys):
     assert main(["doctor"]) == 0
     shown = capsys.readouterr().out
     assert "Java" in shown

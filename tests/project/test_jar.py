@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import lotan
-from lotan.engines.blocks import facade
+from lotan import jar
 from tests.conftest import ROOT
 from tests.project.test_set_up import fake_maven
 
@@ -81,7 +81,7 @@ def test_jars_of_other_versions_go(checkout):
     (checkout / "lotan" / "jars").mkdir()
     (checkout / "lotan" / "jars" / "lotan-0.0.1.jar").touch()
     make_jar(checkout)
-    assert [jar.name for jar in (checkout / "lotan" / "jars").iterdir()] == [facade.JAR.name]
+    assert [path.name for path in (checkout / "lotan" / "jars").iterdir()] == [jar.JAR.name]
 
 
 def test_a_build_that_fails_leaves_the_jar_that_was_there(checkout):
@@ -127,4 +127,4 @@ def test_the_wheel_takes_the_jar_and_the_markers_of_types(checkout):
 
 def test_the_jar_that_python_looks_for_is_the_one_that_make_builds():
     done = subprocess.run(["make", "-pn", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert f"JAR := {facade.JAR.relative_to(ROOT)}" in done.stdout.splitlines()
+    assert f"JAR := {jar.JAR.relative_to(ROOT)}" in done.stdout.splitlines()

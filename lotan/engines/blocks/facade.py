@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lotan
 from lotan.errors import EngineError
+from lotan.jar import BUILD, require_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-JAR = Path(lotan.__file__).parent / "jars" / f"lotan-{lotan.__version__}.jar"
-
-BUILD = "make jar"
-"""The command that builds the jar, in a checkout."""
-
 NAMES = frozenset(("close", "column", "force", "load", "persist", "propagate", "release", "table", "version"))
 """What Python may call; a test compares it with what Facade.scala defines."""
-
-
-def require_jar() -> Path:
-    """Where the jar is.
-
-    Raises:
-        EngineError: it has not been built.
-    """
-    if not JAR.is_file():
-        raise EngineError(f"the jar of the blocks engine is not at {JAR}; build it with: {BUILD}")
-    return JAR
 
 
 def facade(spark: SparkSession) -> Any:
@@ -41,12 +25,14 @@ def facade(spark: SparkSession) -> Any:
     try:
         version = found.version()
     except TypeError:  # what py4j makes of a name that is no class: a package, which cannot be called
+        jar = require_jar()
         raise EngineError(
-            f"this Spark session has no lotan jar; make it with .config('spark.jars', '{require_jar()}')"
+            f"this Spark session has no lotan jar; start it, in a fresh process, with .config('spark.jars', '{jar}'), "
+            f"or spark-submit --jars {jar}"
         ) from None
     if version != lotan.__version__:
         raise EngineError(
-            f"this Spark session has the lotan jar of version {version}, the package is {lotan.__version__}; "
-            f"make it with .config('spark.jars', '{require_jar()}')"
+            f"this Spark session has the lotan jar of version {version}, the package is {lotan.__version__}; start it, in a "
+            f"fresh process, with .config('spark.jars', '{require_jar()}'), having built that with: {BUILD}"
         )
     return found

@@ -4,8 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 import lotan
+from lotan import jar
 from lotan.engines.blocks import facade
 from lotan.errors import EngineError
 
@@ -22,9 +24,9 @@ def test_jar_and_package_have_one_version() -> None:
 
 
 def test_a_missing_jar_names_the_command_that_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facade, "JAR", tmp_path / "lotan.jar")
-    with pytest.raises(EngineError, match=re.escape(facade.BUILD)):
-        facade.require_jar()
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    with pytest.raises(EngineError, match=re.escape(jar.BUILD)):
+        jar.require_jar()
 
 
 class Session:
@@ -38,11 +40,19 @@ class Session:
 
 
 def test_a_foreign_jar_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facade, "JAR", tmp_path / "lotan.jar")
-    facade.JAR.touch()
-    with pytest.raises(EngineError, match=r"version 0\.0\.1.*spark\.jars"):
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    jar.JAR.touch()
+    line = re.escape(f".config('spark.jars', '{jar.JAR}')")
+    with pytest.raises(EngineError, match=rf"version 0\.0\.1.*{line}"):
         facade.facade(Session(lambda: "0.0.1"))
-    with pytest.raises(EngineError, match=r"has no lotan jar.*spark\.jars"):
+    with pytest.raises(EngineError, match=rf"has no lotan jar.*{line}"):
         facade.facade(Session("a package is not callable"))
     good = Session(lambda: lotan.__version__)
     assert facade.facade(good) is good
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not jar.JAR.is_file(), reason=f"the jar is not built: {jar.BUILD}")
+def test_a_session_with_the_jar_has_the_facade_and_all_its_names(spark: SparkSession) -> None:
+    found = facade.facade(spark)
+    assert set(dir(found)) >= facade.NAMES
