@@ -2,8 +2,9 @@
 
     python benchmarks/propagate.py [--width 256] [--rounds 7]
 
-The graph is degree-skewed. What Spark is timed for: pack the halo, shuffle it, multiply ("heap": read others' rows where they
-lie, and multiply); the input column is cached, as it is within an epoch. Times are medians, taken in turns, after warm-up rounds.
+The graph is that of `lotan datasets generate`. What Spark is timed for: pack the halo, shuffle it, multiply ("heap": read
+others' rows where they lie, and multiply); the input column is cached, as it is within an epoch. Times are medians, taken in
+turns, after warm-up rounds.
 """
 
 from __future__ import annotations
@@ -15,25 +16,18 @@ import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import psutil
-import pyarrow as pa
-import pyarrow.parquet as pq
 import torch
 from pyspark.sql import DataFrame, SparkSession
 
-from lotan.engines.blocks.facade import facade, require_jar
-
-
-def skewed_edges(vertices: int, edges: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends drawn with a probability that falls as a power of a vertex's rank; ranks are shuffled."""
-    random = np.random.default_rng(seed)
-    share = (np.arange(vertices) + 10.0) ** -0.75
-    cumulative = np.cumsum(share / share.sum())
-    ends = [random.permutation(vertices)[np.searchsorted(cumulative, random.random(edges))] for _ in range(2)]
-    return ends[0].clip(0, vertices - 1), ends[1].clip(0, vertices - 1)
+from lotan.datasets import write_parquet
+from lotan.engines.blocks.facade import facade
+from lotan.jar import require_jar
+from lotan.planted import PlantedGraph
 
 
 def csr(vertices: int, rows: np.ndarray, columns: np.ndarray) -> torch.Tensor:
@@ -67,8 +61,7 @@ def main() -> None:
     parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.cores)
-    src, dst = skewed_edges(arguments.vertices, arguments.edges)
-    x = np.random.default_rng(1).standard_normal((arguments.vertices, arguments.width), dtype=np.float32)
+    graph = PlantedGraph(arguments.vertices, arguments.edges, arguments.width)
     builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.jars", str(require_jar()))
     builder = (
         builder.config("spark.driver.memory", "6g")
@@ -79,25 +72,22 @@ def main() -> None:
         builder = builder.config(*setting.split("=", 1))
     spark = builder.getOrCreate()
     try:
-        measure(spark, arguments, src, dst, x)
+        measure(spark, arguments, graph)
     finally:
         spark.stop()
 
 
-def measure(
-    spark: SparkSession, arguments: argparse.Namespace, src: np.ndarray, dst: np.ndarray, x: np.ndarray
-) -> None:
+def measure(spark: SparkSession, arguments: argparse.Namespace, drawn: PlantedGraph) -> None:
     blocks = facade(spark)
     with tempfile.TemporaryDirectory() as folder:
-        ids = pa.array(np.arange(arguments.vertices))
-        flat = pa.FixedSizeListArray.from_arrays(pa.array(x.reshape(-1)), arguments.width).cast(pa.list_(pa.float32()))
-        pq.write_table(pa.table({"id": ids, "x": flat}), f"{folder}/vertices.parquet", row_group_size=40_000)
-        pq.write_table(pa.table({"src": src, "dst": dst}), f"{folder}/edges.parquet", row_group_size=400_000)
-        vertices, edges = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("vertices", "edges"))
+        write_parquet(drawn, Path(folder) / "graph")
+        vertices, edges = (spark.read.parquet(f"{folder}/graph/{name}.parquet") for name in ("vertices", "edges"))
         start = time.perf_counter()
-        graph = blocks.load(vertices._jdf, edges._jdf, arguments.partitions, ["x"], None)
+        graph = blocks.load(vertices._jdf, edges._jdf, arguments.partitions, ["features"], None)
         print(f"load: {time.perf_counter() - start:.2f} s")
-    column = blocks.column(graph, "x")
+    src, dst = (np.concatenate(ends) for ends in zip(*drawn.edge_blocks(), strict=True))
+    x = np.concatenate([block.features for block in drawn.vertex_blocks()])
+    column = blocks.column(graph, "features")
     dense = torch.from_numpy(x)
     forward, reverse = csr(arguments.vertices, dst, src), csr(arguments.vertices, src, dst)
     check(spark, blocks, graph, column, forward @ dense)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import parquet
 
+from lotan.errors import ConfigurationError
 from lotan.graph import Graph, files
-from lotan.graph.built_in import BUILT_IN, random_split
-
-HOMOPHILY = 0.7  # share of a generated graph's edges whose ends are drawn from one class
-SKEW = 0.8  # a generated vertex of rank r is an edge's end with a chance in proportion to (r + 1) ** -SKEW
+from lotan.graph.built_in import BUILT_IN
+from lotan.planted import EdgeBlock, PlantedGraph, VertexBlock
+from planner.spec import SPLITS
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,7 @@ def _bytes_of(path: Path) -> int:
 def generate(
     vertices: int, edges: int, width: int = 64, classes: int = 8, seed: int = 0, undirected: bool = False
 ) -> Graph:
-    """A random graph with skewed degrees and planted classes, for tests and measurements.
-
-    An edge's destination is drawn by popularity (a power law), its source likewise, with the chance `HOMOPHILY` among
-    the vertices of the destination's class. Features are a point per class plus noise. Parallel edges and self-loops
-    occur.
+    """A `PlantedGraph` in memory.
 
     Args:
         vertices: at least `classes`.
@@ -55,25 +55,84 @@ def generate(
         classes: vertices of each are equally many.
         seed: of everything.
         undirected: see `Graph`.
+
+    Raises:
+        ConfigurationError: fewer vertices than classes.
     """
-    rng = np.random.default_rng(seed)
-    label = rng.permutation(np.arange(vertices) % classes)
-    popularity = (rng.permutation(vertices) + 1.0) ** -SKEW
-    dst = _draw(rng.random(edges), np.arange(vertices), popularity)
-    src = _draw(rng.random(edges), np.arange(vertices), popularity)
-    alike = rng.random(edges) < HOMOPHILY
-    for one in range(classes):
-        members = np.flatnonzero(label == one)
-        chosen = np.flatnonzero(alike & (label[dst] == one))
-        src[chosen] = _draw(rng.random(len(chosen)), members, popularity[members])
-    features = rng.standard_normal((classes, width), dtype=np.float32)[label]
-    features += 2.0 * rng.standard_normal((vertices, width), dtype=np.float32)
-    return Graph.from_arrays(features, src, dst, label, random_split(label, seed), undirected=undirected)
+    drawn, ends = _in_memory(PlantedGraph(vertices, edges, width, classes, seed))
+    return Graph.from_arrays(drawn.features, ends.src, ends.dst, drawn.label, drawn.split, undirected=undirected)
 
 
-def _draw(
-    uniform: npt.NDArray[np.float64], members: npt.NDArray[np.int64], weights: npt.NDArray[np.float64]
-) -> npt.NDArray[np.int64]:
-    """Turn uniform numbers in [0, 1) into members, drawn in proportion to their weights."""
-    bounds = np.cumsum(weights)
-    return members[np.minimum(np.searchsorted(bounds, uniform * bounds[-1], side="right"), len(members) - 1)]
+def _in_memory(graph: PlantedGraph) -> tuple[VertexBlock, EdgeBlock]:
+    vertices = [np.concatenate(column) for column in zip(*graph.vertex_blocks(), strict=True)]
+    edges = [np.concatenate(column) for column in zip(*graph.edge_blocks(), strict=True)]
+    return VertexBlock(*vertices), EdgeBlock(*edges or [np.zeros(0, np.int64)] * 2)
+
+
+def write_parquet(graph: PlantedGraph, directory: Path) -> None:
+    """Write a graph that `Graph.read` reads, a block at a time, each a row group.
+
+    Raises:
+        ConfigurationError: there is something at `directory`.
+    """
+    with _whole(directory) as folder:
+        folder.mkdir()
+        _write(folder / files.VERTICES, map(_vertex_table, graph.vertex_blocks()))
+        nothing = EdgeBlock(np.zeros(0, np.int64), np.zeros(0, np.int64))  # has the columns where there are no edges
+        blocks = graph.edge_blocks() if graph.edges else [nothing]
+        _write(folder / files.EDGES, (pa.table(block._asdict()) for block in blocks))
+
+
+def write_npz(graph: PlantedGraph, file: Path) -> None:
+    """Write a graph that `Graph.read` reads as an archive, for which all of it is held in memory.
+
+    Raises:
+        ConfigurationError: there is something at `file`.
+    """
+    with _whole(file) as partial, partial.open("wb") as archive:
+        vertices, edges = _in_memory(graph)
+        splits = {f"{name}_idx": np.flatnonzero(vertices.split == code) for code, name in enumerate(SPLITS)}
+        arrays = {"x": vertices.features, "y": vertices.label, "edge_src": edges.src, "edge_dst": edges.dst}
+        np.savez(archive, num_nodes=graph.vertices, **arrays, **splits)
+
+
+def _vertex_table(block: VertexBlock) -> pa.Table:
+    width = block.features.shape[1]
+    offsets = pa.array(np.arange(len(block.ids) + 1, dtype=np.int32) * np.int32(width))
+    features = pa.ListArray.from_arrays(offsets, pa.array(block.features.reshape(-1)))
+    split = pa.DictionaryArray.from_arrays(block.split, list(SPLITS)).cast(pa.string())
+    return pa.table({"id": block.ids, "features": features, "label": block.label.astype(np.int32), "split": split})
+
+
+def _write(file: Path, tables: Iterable[pa.Table]) -> None:
+    writer = None
+    try:
+        for table in tables:
+            # random numbers: no dictionary is worth its time
+            writer = writer or parquet.ParquetWriter(file, table.schema, use_dictionary=["split"])
+            writer.write_table(table, row_group_size=max(1, len(table)))
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _whole(place: Path) -> Iterator[Path]:
+    """A place beside `place` to write to, put there when the block ends well and removed when it does not."""
+    if place.exists():
+        raise ConfigurationError(f"{place} exists; name another place, or remove it first")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    partial = place.with_name(f".{place.name}.partial")
+    _remove(partial)
+    try:
+        yield partial
+        partial.rename(place)
+    finally:
+        _remove(partial)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)

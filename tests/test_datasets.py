@@ -40,18 +40,6 @@ def test_available_lists_built_in_and_found_graphs(tmp_path, monkeypatch):
     assert "notes" not in found
 
 
-def test_generated_graphs_are_skewed_planted_and_repeatable():
-    arrays = datasets.generate(2000, 20000, width=8, classes=4, seed=1).arrays()
-    again = datasets.generate(2000, 20000, width=8, classes=4, seed=1).arrays()
-    assert len(arrays.src) == 20000
-    np.testing.assert_array_equal(arrays.src, again.src)
-    np.testing.assert_array_equal(arrays.features, again.features)
-    degrees = np.sort(np.bincount(arrays.dst, minlength=2000))
-    assert degrees[-20:].sum() > 0.1 * degrees.sum()  # the top hundredth
-    assert (arrays.label[arrays.src] == arrays.label[arrays.dst]).mean() > 0.6
-    assert np.bincount(arrays.label).tolist() == [500] * 4
-
-
 @pytest.mark.data
 @pytest.mark.parametrize(
     ("name", "vertices", "edges", "width", "classes", "labelled"),

@@ -24,7 +24,7 @@ COMMANDS = {
     "router": "start a Router by hand, for workers on other hosts",
     "worker": "start a DL worker by hand, connected to a Router",
     "doctor": "say what is here, which versions, what is wrong and how to mend it",
-    "datasets": "list the graphs that go by a name",
+    "datasets": "list the graphs that go by a name, or generate one",
 }
 INTERRUPTED = 130
 

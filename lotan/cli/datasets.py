@@ -3,16 +3,76 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lotan.cli.options import number
+
+if TYPE_CHECKING:
+    from lotan.planted import PlantedGraph
+
+MOST = 1 << 40  # vertices, edges, features: what goes beyond is a slip of the keyboard
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """None."""
+    """None to list; what to draw and where it goes to generate."""
+    actions = parser.add_subparsers(dest="action", metavar="generate")
+    summary = "write a random graph: degrees by a power law, classes that features and edges follow, splits"
+    generate = actions.add_parser(
+        "generate", help=summary, description=summary.capitalize() + ".", formatter_class=argparse.RawTextHelpFormatter
+    )
+    generate.add_argument(
+        "place",
+        metavar="NAME|PATH",
+        help="where it is written, and what --graph takes; a NAME without a slash goes to $LOTAN_DATA, where that is set",
+    )
+    for name, of, default, least in (
+        ("vertices", "vertices", 169_343, 1),
+        ("edges", "directed edges", 2_400_000, 0),
+        ("features", "features of a vertex", 128, 1),
+        ("classes", "classes", 40, 1),
+    ):
+        text = f"number of {of} (default: {default:,})"
+        generate.add_argument(f"--{name}", type=number(int, least, MOST), default=default, metavar="N", help=text)
+    generate.add_argument("--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of it all (default: 0)")
+    generate.add_argument(
+        "--format",
+        choices=("parquet", "npz"),
+        default="parquet",
+        help="parquet: a directory, written in bounded memory; npz: a file, held in memory (default: parquet)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
-    """List what --graph takes by name."""
+    """List what --graph takes by name, or add to it."""
+    if options.action == "generate":
+        return _generate(options)
     from lotan.datasets import available
 
     for dataset in available():
         print(f"{dataset.name:<16}{dataset.size:<20}{dataset.place}")
     return 0
+
+
+def _generate(options: argparse.Namespace) -> int:
+    from lotan.datasets import write_npz, write_parquet
+    from lotan.planted import PlantedGraph
+
+    graph = PlantedGraph(options.vertices, options.edges, options.features, options.classes, options.seed)
+    place = _place(options.place, options.format)
+    (write_npz if options.format == "npz" else write_parquet)(graph, place)
+    print(f"{_words(graph)} written to {place}")
+    return 0
+
+
+def _place(given: str, form: str) -> Path:
+    from lotan.graph.files import data_directories
+
+    place = Path(given if form == "parquet" or given.endswith(".npz") else f"{given}.npz")
+    named = data_directories()[:-1]  # $LOTAN_DATA, without the folder beside the checkout
+    return named[0] / place if named and "/" not in given else place
+
+
+def _words(graph: PlantedGraph) -> str:
+    shape = f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features, {graph.classes:,} classes"
+    return f"{shape}, seed {graph.seed}"

@@ -47,7 +47,7 @@ def test_script_for_spark_submit_is_the_example():
 
 def test_commands_have_the_options_the_readme_gives_them(capsys):
     commands = [shlex.split(line) for line in LINES if line.startswith("lotan ") and "COMMAND" not in line]
-    assert {words[1] for words in commands} == {"train", "explain", "predict", "router", "worker", "doctor"}
+    assert {words[1] for words in commands} == {"train", "explain", "predict", "router", "worker", "doctor", "datasets"}
     for words in commands:
         with pytest.raises(SystemExit) as exited:
             main([*words[1:], "--help"])
