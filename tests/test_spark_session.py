@@ -1,0 +1,42 @@
+"""What a session of our own is started with; how sessions are chosen and closed is in the tests of engines and commands."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from lotan import jar, spark_session
+from lotan.spark_session import SparkSettings
+
+
+class Builder:
+    """Of Spark's, what is called; keeps the options."""
+
+    def __init__(self):
+        self.options = {}
+
+    def config(self, name, value):
+        self.options[name] = value
+        return self
+
+    def master(self, _):
+        return self
+
+    appName = master  # noqa: N815
+
+    def getOrCreate(self):  # noqa: N802
+        quiet = SimpleNamespace(setLogLevel=lambda _: None)
+        return SimpleNamespace(sparkContext=quiet, stop=lambda: None)
+
+
+@pytest.mark.parametrize("built", [True, False])
+def test_the_jar_comes_along_where_it_is_built(built, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    if built:
+        jar.JAR.touch()
+    builder = Builder()
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
+    spark_session._start("local[1]", SparkSettings()).close()
+    assert builder.options.get("spark.jars") == (str(jar.JAR) if built else None)
