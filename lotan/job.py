@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lotan.engines.choice import EngineChoice, choose_engine
+from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine
 from lotan.errors import ModelError
 from lotan.graph import Graph
 from lotan.settings import TrainerConfig
@@ -57,11 +57,12 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
 def plan_for(
     train: Spec, evaluate: Spec, loss: LossSpec, graph: Graph, config: TrainerConfig
 ) -> tuple[EngineChoice, Planned]:
-    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan."""
-    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
+    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan, for local."""
+    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb, abilities=ABILITIES["local"])
     planned = compile_plan(train, evaluate, loss, graph.statistics, options)
     engine = choose_engine(config.engine, graph.origin, planned.plan, graph.statistics)
-    return engine, replace(planned, options=replace(options, engine=engine.name, engine_reason=engine.reason))
+    options = replace(options, abilities=ABILITIES[engine.name], engine=engine.name, engine_reason=engine.reason)
+    return engine, compile_plan(train, evaluate, loss, graph.statistics, options)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:

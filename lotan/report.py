@@ -17,7 +17,7 @@ import psutil
 
 from lotan import __version__
 from lotan.checkpoint import write_atomically
-from planner.physical import CollectStep, PipeStep, PropagateStep, Step
+from planner.physical import CollectStep, EdgeStep, PipeStep, PropagateStep, Step
 
 if TYPE_CHECKING:
     from lotan import __version__
@@ -114,6 +114,9 @@ def _operator(step: Step) -> str:
             return f"Propagate({step.input} -> {step.output.name}, width={step.output.width}, reverse={step.reverse})"
         case CollectStep():
             return f"Collect({', '.join(step.columns)} -> {step.output})"
+        case EdgeStep():
+            name = type(step).__name__.removesuffix("Step")
+            return f"{name}({', '.join(step.columns)} -> {step.output.name}, width={step.output.width})"
     return f"Gather({step.contributions} -> {step.output.name}, width={step.output.width})"
 
 

@@ -21,7 +21,7 @@ from planner.physical import Column, PipeStep, Plan, Step, makes
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
-from planner.spec import LossSpec, Spec, Statistics
+from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
 
 
@@ -32,6 +32,7 @@ class Options:
     plan: Literal["auto", "general"] = "auto"  # "general": the paper's plan without pushdown
     disabled: tuple[str, ...] = ()  # rules by name
     rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
+    abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
 
@@ -68,7 +69,8 @@ def compile_plan(
     disabled = _disabled(options)
     logical = build(train, statistics.weighted)
     _check_output(logical, loss)
-    rewritten, evaluation = optimize(logical, disabled), optimize(build(evaluate, statistics.weighted), disabled)
+    rewritten = optimize(logical, disabled, options.abilities)
+    evaluation = optimize(build(evaluate, statistics.weighted), disabled, options.abilities)
     fuse = fuse_apply.__name__ not in disabled
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)

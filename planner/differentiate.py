@@ -3,6 +3,7 @@
     pipe forward(stage)      ->  pipe backward(stage): the stage's vector-Jacobian product, by autograd in the worker
     propagate over the graph ->  propagate over the reverse graph, under the same vertex placement
     collect                  ->  gather: one summed vector per source vertex
+    steps on edges           ->  see planner.edge_adjoints
 
 A gradient that several readers contribute to is the sum of columns, added by the stage that made the value; a graph
 operator is linear, so it passes each contribution on by itself.
@@ -13,10 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from planner.edge_adjoints import EdgeAdjoint
 from planner.lower import Forward
 from planner.physical import (
     CollectStep,
     Column,
+    EdgeStep,
     GatherStep,
     Gradients,
     Mode,
@@ -40,7 +43,12 @@ class _Backward:
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
     contributions: dict[tuple[str, str], Column] = field(default_factory=dict)  # (collection, column) -> contributions
-    passed: int = 0  # graph operators differentiated so far, to number their outputs
+    passed: int = 0  # columns made by adjoints of graph operators so far, to number them
+
+    def fresh(self, column: str) -> str:
+        """A name for a gradient that has to do with a column."""
+        self.passed += 1
+        return f"d_{column}.{self.passed}"
 
 
 def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
@@ -60,6 +68,8 @@ def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
                 _propagate(step, backward)
             case CollectStep():
                 _collect(step, backward)
+            case EdgeStep():
+                _on_edges(step, backward)
     return (*forward.steps[:-1], *backward.steps)
 
 
@@ -93,8 +103,7 @@ def _propagate(step: PropagateStep, backward: _Backward) -> None:
     for gradient in backward.gradients.get(step.output.name, ()):
         if step.input in CONSTANTS:
             continue
-        backward.passed += 1
-        column = Column(f"d_{step.input}.{backward.passed}", step.output.shape)
+        column = Column(backward.fresh(step.input), step.output.shape)
         backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
         backward.gradients.setdefault(step.input, []).append(column.name)
 
@@ -104,10 +113,23 @@ def _collect(step: CollectStep, backward: _Backward) -> None:
         contributions = backward.contributions.get((step.output, name))
         if contributions is None:
             continue
-        backward.passed += 1
-        column = Column(f"d_{name}.{backward.passed}", contributions.shape)
+        column = Column(backward.fresh(name), contributions.shape)
         backward.steps.append(GatherStep(contributions.name, column, backward.rgb))
         backward.gradients.setdefault(name, []).append(column.name)
+
+
+def _on_edges(step: EdgeStep, backward: _Backward) -> None:
+    """Each contribution to a vertex gradient is passed on by itself; those to an edge column are added first, as is cheap."""
+    parts = backward.gradients.get(step.output.name, [])
+    if not parts:
+        return
+    found = EdgeAdjoint(backward.fresh)
+    for part in [found.summed(parts, step.output)] if step.output.edges is not None else parts:
+        found.of(step, part)
+    backward.steps += found.steps
+    for column, part in found.gradients:
+        if column not in CONSTANTS:
+            backward.gradients.setdefault(column, []).append(part)
 
 
 def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stage, ...]:

@@ -5,24 +5,27 @@ Upper estimates from sizes alone; seconds are not estimated.
 
 from __future__ import annotations
 
-from planner.physical import CollectStep, Column, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, Column, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 from planner.spec import EdgeSet, Statistics
 
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
 CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
+SPARSE = (PropagateStep, CollectStep, EdgeStep)  # steps that run along the edges, one way or the other
 KEPT_PER_CALL = 2  # a call keeps its output for backward, and backward makes a gradient of the same size
 
 
 def step_rows(step: Step, statistics: Statistics) -> int:
-    """Rows that a step hands on: vertices, or edges where neighbourhoods are collected."""
+    """Rows that a step hands on: vertices, or edges where it makes an edge column or neighbourhoods are collected."""
+    if isinstance(step, EdgeStep) and step.output.edges is not None:
+        return statistics.edge_count(step.output.edges)
     return statistics.edge_count(step.edges) if isinstance(step, CollectStep) else statistics.vertices
 
 
 def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
     """Bytes of what a step hands on."""
     match step:
-        case PropagateStep() | GatherStep():
-            return statistics.vertices * row_bytes(step.output)
+        case PropagateStep() | GatherStep() | EdgeStep():
+            return step_rows(step, statistics) * row_bytes(step.output)
         case PipeStep():
             return statistics.vertices * sum(row_bytes(column) for column in step.outputs)
         case CollectStep():
@@ -61,9 +64,11 @@ def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:
             elif call.type.rows == "edge" and call.type.edges is not None:
                 edges = statistics.edge_count(call.type.edges)
                 messages += KEPT_PER_CALL * edges * call.type.width * BYTES[call.type.dtype]
+    edge_columns = [step for step in plan.train if isinstance(step, EdgeStep) and step.output.edges is not None]
+    messages += sum(step_bytes(step, statistics, plan) for step in edge_columns)
     sparse = sum(2 * CSR_BYTES_PER_EDGE * statistics.edge_count(edges) for edges in _edge_sets(plan))
     return statistics.vertices * (static + kept) + messages + sparse
 
 
 def _edge_sets(plan: Plan) -> set[EdgeSet]:
-    return {step.edges for step in (*plan.train, *plan.evaluate) if isinstance(step, (PropagateStep, CollectStep))}
+    return {step.edges for step in (*plan.train, *plan.evaluate) if isinstance(step, SPARSE)}

@@ -13,8 +13,23 @@ from typing import Any, Literal
 from planner.compiler import Planned
 from planner.errors import PlanError
 from planner.estimate import peak_bytes_local, step_bytes, step_rows
+from planner.expressions import text
 from planner.nodes import Node, topological
-from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep, Stage, Step
+from planner.physical import (
+    CollectStep,
+    EdgeDropoutStep,
+    EdgeExpressionStep,
+    EdgeStep,
+    EdgeSumStep,
+    ExtremeGradientStep,
+    ExtremeStep,
+    GatherStep,
+    PipeStep,
+    PropagateStep,
+    ScaledPropagateStep,
+    Stage,
+    Step,
+)
 from planner.printer import WIDTH, aligned, cut, engine, has_line, label, row_inputs, tree
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.spec import Call
@@ -135,6 +150,25 @@ def step_label(step: Step) -> str:
             return f"Collect({', '.join([*step.columns, step.edges])}) -> neighbourhoods"
         case GatherStep():
             return f"Gather({step.contributions}{'' if step.combine else ', naive'}) -> {step.output.name}"
+        case EdgeStep():
+            return _edge_step_label(step)
+
+
+def _edge_step_label(step: EdgeStep) -> str:
+    match step:
+        case EdgeExpressionStep():
+            what = text(step.expression)
+        case EdgeDropoutStep():
+            what = f"{step.input}, p={step.p:g}"
+        case EdgeSumStep():
+            what = f"{step.input}, by {step.end}"
+        case ScaledPropagateStep():
+            what = ", ".join([*step.columns, *["reverse"] * step.reverse])
+        case ExtremeStep() | ExtremeGradientStep():
+            what = ", ".join([step.kind, *step.columns])
+        case _:
+            what = ", ".join(step.columns)
+    return f"{type(step).__name__.removesuffix('Step')}({what}, {step.edges}) -> {step.output.name}"
 
 
 def _yielded(step: PipeStep) -> str:

@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from planner.graph_steps import graph_step
 from planner.nodes import (
-    GRAPH_OPERATORS,
     Aggregate,
     Apply,
     Collect,
     Dropout,
     EdgeSoftmax,
     EdgeWeight,
+    GraphOperator,
     Node,
     NodeArgument,
     Parameter,
-    Propagate,
     Scatter,
     StaticColumn,
     consumers,
@@ -31,7 +31,6 @@ from planner.physical import (
     CollectStep,
     Column,
     PipeStep,
-    PropagateStep,
     Stage,
     StageInput,
     StageOutput,
@@ -84,9 +83,7 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     for index in sorted({*assignment.values(), last}):
         cut.drafts[index] = _draft(index, root if index == last else None, cut)
     numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
-    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | {
-        node.x for node in order if isinstance(node, GRAPH_OPERATORS)
-    }
+    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | _read_by_graph_operators(order)
     stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
               for index, draft in cut.drafts.items()}  # fmt: skip
     return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
@@ -98,15 +95,19 @@ def _piped(order: list[Node], root: Node) -> list[Node]:
     What `repeated_values` names is computed again in each stage that reads it. It gets a stage only where a graph
     operator or the loss reads it.
     """
-    read_as_column = {node.x for node in order if isinstance(node, GRAPH_OPERATORS)} | {root}
+    read_as_column = _read_by_graph_operators(order) | {root}
     repeated = repeated_values(order)
     return [
         node
         for node in order
         if node.output.rows == "vertex"
-        and not isinstance(node, (StaticColumn, *GRAPH_OPERATORS))
+        and not isinstance(node, (StaticColumn, GraphOperator))
         and (node not in repeated or node in read_as_column)
     ]
+
+
+def _read_by_graph_operators(order: list[Node]) -> set[Node]:
+    return {child for node in order if isinstance(node, GraphOperator) for child in node.children}
 
 
 def repeated_values(order: list[Node]) -> set[Node]:
@@ -267,7 +268,11 @@ def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
 
 def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: int) -> tuple[Step, ...]:
     """Every graph operator and stage once, each as soon as what it reads is there."""
-    waiting: list[Step] = [_propagate(node, cut) for node in order if isinstance(node, Propagate)]
+    waiting: list[Step] = [
+        graph_step(node, cut.names)
+        for node in order
+        if isinstance(node, GraphOperator) and not isinstance(node, Collect)
+    ]
     for index in sorted(stages):
         collects = _collects(stages[index])
         waiting += collects
@@ -280,11 +285,6 @@ def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: i
         steps.append(ready)
         made.update(makes(ready))
     return tuple(steps)
-
-
-def _propagate(node: Propagate, cut: _Cut) -> PropagateStep:
-    column = Column(cut.names[node], node.output.shape)
-    return PropagateStep(cut.names[node.x], column, node.edges, node.weighted)
 
 
 def _collects(stage: Stage) -> list[Step]:

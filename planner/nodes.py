@@ -209,11 +209,16 @@ class EdgeSoftmax(Node):
         return self.scores.output
 
 
-# --- operators of the Graph Engine ----------------------------------------------------------------------------------
+# --- operators of the Graph Engine; those on edges are in planner.edge_nodes ------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Propagate(Node):
+class GraphOperator(Node):
+    """What the Graph Engine computes, from columns to a column. Everything else that has rows runs in the DL Engine."""
+
+
+@dataclass(frozen=True, eq=False)
+class Propagate(GraphOperator):
     """The sum over in-edges of [weight times] the source's row: an aggregate that no parameter takes part in."""
 
     x: Node
@@ -227,7 +232,7 @@ class Propagate(Node):
 
 
 @dataclass(frozen=True, eq=False)
-class Collect(Node):
+class Collect(GraphOperator):
     """The rows of a vertex's in-neighbours, brought to where the vertex is; what `Scatter(_, "source")` reads."""
 
     x: Node
@@ -237,10 +242,6 @@ class Collect(Node):
     @property
     def output(self) -> ValueType:
         return self.x.output
-
-
-GRAPH_OPERATORS = (Propagate, Collect)
-"""Boundaries of stages: everything else that has rows runs in the DL Engine."""
 
 
 # --- walks ----------------------------------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from planner.errors import PlanError
 from planner.nodes import Node, topological, transform
-from planner.rules import FORWARD_RULES, ForwardRule
+from planner.rules import FORWARD_RULES, LACKING, ForwardRule
+from planner.spec import Ability
 
 MAX_PASSES = 50
 """A model of depth n settles in a few passes whatever n is; more than this is a rule at odds with another."""
@@ -39,21 +40,27 @@ class Rewritten:
     declined: tuple[Declined, ...]
 
 
-def optimize(root: Node, disabled: Collection[str] = ()) -> Rewritten:
+def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[Ability] = ()) -> Rewritten:
     """Apply the enabled forward rules until nothing changes.
+
+    Args:
+        root: the forward graph.
+        disabled: names of rules to leave out.
+        abilities: of the engine; rules that need others are left out.
 
     Raises:
         PlanError: a rule changed an operator's output type, or the rules undo one another.
     """
+    enabled = [rule for rule in FORWARD_RULES if rule.name not in disabled]
+    able = [rule for rule in enabled if rule.needs is None or rule.needs in abilities]
     firings: list[Firing] = []
     seen = {root}
     for _ in range(MAX_PASSES):
         before = root
-        for rule in FORWARD_RULES:
-            if rule.name not in disabled:
-                root = transform(root, _Recorded(rule, firings))
+        for rule in able:
+            root = transform(root, _Recorded(rule, firings))
         if root is before:
-            return Rewritten(root, tuple(firings), _reasons(root, disabled))
+            return Rewritten(root, tuple(firings), _reasons(root, enabled, able))
         if root in seen:
             break
         seen.add(root)
@@ -76,13 +83,19 @@ class _Recorded:
         return after
 
 
-def _reasons(root: Node, disabled: Collection[str]) -> tuple[Declined, ...]:
+def _reasons(root: Node, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:
     """Why the enabled rules left what they left; the same words once."""
     found = {
         Declined(rule.name, reason): None
-        for rule in FORWARD_RULES
-        if rule.name not in disabled
+        for rule in enabled
         for node in topological(root)
-        if (reason := rule.declined(node)) is not None
+        if (reason := rule.declined(node) if rule in able else _lacking(rule, node)) is not None
     }
     return tuple(found)
+
+
+def _lacking(rule: ForwardRule, node: Node) -> str | None:
+    """What an engine cannot do, where a rule would have fired if it could."""
+    if rule.needs is None or rule.apply(node) is None:
+        return None
+    return f"{LACKING[rule.needs]}; the neighbourhoods of layer {getattr(node, 'layer', '') or '?'} are collected"

@@ -1,8 +1,9 @@
-"""Shapes of sub-plans that more than one rule looks for."""
+"""Shapes of sub-plans that more than one rule looks for, or makes."""
 
 from __future__ import annotations
 
-from planner.nodes import Apply, EdgeWeight, Node
+from planner.nodes import Apply, EdgeWeight, Elementwise, Node, RowWise, Scatter, StaticColumn
+from planner.spec import ValueType
 
 RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.reshape.default"})
 
@@ -23,3 +24,18 @@ def _edge_weight(node: object) -> EdgeWeight | None:
     while isinstance(node, Apply) and node.op in RESHAPES and node.output.width == 1:
         node = node.arguments[0]
     return node if isinstance(node, EdgeWeight) else None
+
+
+def copied_source(message: Node) -> tuple[Node, bool] | None:
+    """(x, weighted) where the message is x of the source, or that times the edge's weight."""
+    product = weighted(message)
+    copy = message if product is None else product[0]
+    return (copy.x, product is not None) if isinstance(copy, Scatter) and copy.end == "source" else None
+
+
+def divided_by_degree(total: Node, layer: str) -> Node:
+    """The mean over in-edges, from the sum over the graph's own edges."""
+    degree: Node = StaticColumn("in_degree", ValueType("vertex", ()))
+    for depth in range(len(total.output.shape)):
+        degree = RowWise("aten.unsqueeze.default", (degree, -1), (), ValueType("vertex", (1,) * (depth + 1)), layer)
+    return Elementwise("aten.div.Tensor", (total, degree), (), total.output, layer)

@@ -1,15 +1,16 @@
 """The physical plan: stages as data and the steps of an epoch over named columns. Engines run it, explain prints it.
 
-A *column* is one vector per vertex, known by name. A *step* makes columns out of columns. Steps stand in execution order;
-every column is made once. A *stage* is a piece of the model between two graph operators, run by the DL Engine chunk by
-chunk; its backward is the vector-Jacobian product of its forward, by autograd.
+A *column* is one vector per vertex, known by name; an *edge column* one per edge of an edge set. A *step* makes columns out
+of columns. Steps stand in execution order; every column is made once. A *stage* is a piece of the model between two graph
+operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward, by autograd.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
+from planner.expressions import Expression, columns
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec
 
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
@@ -19,12 +20,16 @@ outputs to gradients of its inputs. evaluate: the last stage to metrics only. pr
 
 @dataclass(frozen=True)
 class Column:
-    """One vector per vertex. `shape` is that of a row; it travels flat, with `width` = its product."""
+    """One vector per vertex, or with `edges` per edge of that set.
+
+    `shape` is that of a row; it travels flat, with `width` = its product.
+    """
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
     static: bool = False  # a column of the graph, the same in every epoch
+    edges: EdgeSet | None = None
 
     @property
     def width(self) -> int:
@@ -136,7 +141,113 @@ class GatherStep:
     combine: bool = True
 
 
-Step = PipeStep | PropagateStep | CollectStep | GatherStep
+@dataclass(frozen=True)
+class EdgeStep:
+    """A step that reads or makes edge columns, or picks among in-edges; for engines with the ability."""
+
+    output: Column
+    edges: EdgeSet
+
+    READS: ClassVar[tuple[str, ...]] = ("input",)  # the fields that name columns
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return tuple(getattr(self, name) for name in self.READS)
+
+
+@dataclass(frozen=True)
+class EdgeExpressionStep(EdgeStep):
+    """output[e] = an expression over the rows at both ends of e, its weight and other edge columns: planner.expressions."""
+
+    expression: Expression
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns it reads."""
+        return columns(self.expression)
+
+
+@dataclass(frozen=True)
+class SegmentSoftmaxStep(EdgeStep):
+    """output[e] = exp(input[e] - max) / (sum + SOFTMAX_EPSILON), max and sum being over the in-edges of e's destination."""
+
+    input: str
+
+
+@dataclass(frozen=True)
+class SegmentSoftmaxGradientStep(EdgeStep):
+    """output[e] = softmax[e] * (gradient[e] - sum of softmax * gradient over the in-edges of e's destination)."""
+
+    softmax: str
+    gradient: str
+
+    READS = ("softmax", "gradient")
+
+
+@dataclass(frozen=True)
+class EdgeDropoutStep(EdgeStep):
+    """Dropout of an edge column, as `lotan.dropout` of a stage; its own adjoint."""
+
+    input: str
+    p: float
+    key: int
+
+
+@dataclass(frozen=True)
+class EdgeSumStep(EdgeStep):
+    """output[v] = sum of input[e] over the in-edges of v; with end="source", over its out-edges."""
+
+    input: str
+    end: Literal["source", "destination"] = "destination"
+
+
+@dataclass(frozen=True)
+class ScaledPropagateStep(EdgeStep):
+    """output[v] = sum over in-edges e = (u, v) of scales[e] * input[u]; with reverse, over out-edges (v, u) instead.
+
+    A row of `input` is `heads` runs of equally many numbers, each run scaled by its own one of the `heads` in scales[e].
+    """
+
+    input: str
+    scales: str
+    heads: int
+    reverse: bool = False
+
+    READS = ("input", "scales")
+
+
+@dataclass(frozen=True)
+class EdgeDotStep(EdgeStep):
+    """output[e, h] = dot product of run h of source[u] and of destination[v], for e = (u, v); a run for each of output."""
+
+    source: str
+    destination: str
+
+    READS = ("source", "destination")
+
+
+@dataclass(frozen=True)
+class ExtremeStep(EdgeStep):
+    """output[v] = greatest ("max") or least ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
+
+    input: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class ExtremeGradientStep(EdgeStep):
+    """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / how many in-edges of v have that."""
+
+    input: str
+    kind: str
+    extreme: str
+    gradient: str
+
+    READS = ("input", "extreme", "gradient")
+
+
+Step = PipeStep | PropagateStep | CollectStep | GatherStep | EdgeStep
 
 
 def collection_name(edges: EdgeSet, stage: str) -> str:
@@ -158,6 +269,8 @@ def reads(step: Step) -> tuple[str, ...]:
             return step.columns
         case GatherStep():
             return (step.contributions,)
+        case EdgeStep():
+            return tuple(dict.fromkeys(step.columns))
     gradients = [name for gradient in step.gradients for name in gradient.columns]
     return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
 

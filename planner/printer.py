@@ -7,14 +7,16 @@ follows on the next line.
 
 from __future__ import annotations
 
+from planner.edge_nodes import EdgeDropout, EdgeExpression, EdgeSum, Extreme, ScaledPropagate, SegmentSoftmax
+from planner.expressions import renamed, text
 from planner.nodes import (
-    GRAPH_OPERATORS,
     Aggregate,
     Apply,
     Collect,
     Dropout,
     EdgeSoftmax,
     EdgeWeight,
+    GraphOperator,
     Node,
     OnParameters,
     Parameter,
@@ -98,6 +100,16 @@ def _fields(node: Node) -> list[str]:
             return [f"kind={node.kind}", f"edges={node.edges}", *_layer(node.layer)]
         case Propagate():
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
+        case EdgeExpression():
+            return [text(renamed(node.expression, lambda _: "")), *_layer(node.layer)]
+        case EdgeDropout():
+            return [f"p={node.p:g}", f"key={node.key}", *_layer(node.layer)]
+        case SegmentSoftmax() | EdgeSum():
+            return _layer(node.layer)
+        case ScaledPropagate():
+            return ["sum", f"edges={node.edges}", *_layer(node.layer)]
+        case Extreme():
+            return [node.kind, f"edges={node.edges}", *_layer(node.layer)]
         case EdgeSoftmax() | Collect():
             return [f"edges={node.edges}", *_layer(node.layer)]
         case EdgeWeight():
@@ -121,7 +133,7 @@ def _parameters(node: Apply) -> list[str]:
 
 def engine(node: Node) -> str:
     """Which engine an operator needs."""
-    return "graph" if isinstance(node, (*GRAPH_OPERATORS, StaticColumn, EdgeWeight)) else "dl"
+    return "graph" if isinstance(node, (GraphOperator, StaticColumn, EdgeWeight)) else "dl"
 
 
 def shape(node: Node) -> str:

@@ -28,6 +28,9 @@ Rows = Literal["vertex", "edge", "none"]
 EdgeSet = Literal["graph", "self_loops"]
 """Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
 
+Ability = Literal["edge_columns", "extremes"]
+"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges."""
+
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """`in_degree` is float32 and at least 1; `gcn_scale` is (weighted in-degree)^-1/2, 0 where that is not finite."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from lotan.errors import EngineError
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,6 +65,10 @@ class Engine(ABC):
     @abstractmethod
     def gather(self, step: GatherStep, contributions: Handle) -> Handle:
         """The adjoint of collect."""
+
+    def on_edges(self, step: EdgeStep, columns: Mapping[str, Handle]) -> Handle:
+        """Run a step on edges; `columns` holds all that it reads. Only for engines with the ability, see engines.choice."""
+        raise EngineError(f"the {self.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
@@ -158,6 +163,8 @@ class _Walk:
                 self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
+            case EdgeStep():
+                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in reads(step)})
             case PipeStep():
                 self.held.update(engine.pipe(step, {name: self.get(name) for name in reads(step)}))
 

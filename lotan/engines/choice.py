@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psutil
@@ -9,11 +10,15 @@ import psutil
 from planner.estimate import peak_bytes_local
 from planner.explain import size
 from planner.physical import Plan
-from planner.spec import Statistics
+from planner.spec import Ability, Statistics
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
 FEATURE_COPIES = 3  # of the features at once: as read, as arrays, and what a first layer makes of them
 EDGE_BYTES = 48  # of an edge at once: ids as read, positions, and both directions of the sparse matrix
+
+
+ABILITIES: Mapping[str, tuple[Ability, ...]] = {"local": ("edge_columns", "extremes"), "rows": ()}
+"""What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
 
 
 @dataclass(frozen=True)

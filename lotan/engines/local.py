@@ -16,12 +16,13 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.edge_columns import EdgeColumns
 from lotan.engines.topology import Edges, EdgeSets
 from lotan.errors import EngineError, LotanError
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, EdgeBlock, Saved, StageGradients, StageProgram
 from lotan.stages.edges import reduce_edges
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -161,6 +162,11 @@ class LocalEngine(Engine):
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
         matrix = self._loaded.sets[step.edges].matrix(step.weighted, step.reverse)
         return (matrix @ column.reshape(column.shape[0], -1)).view(column.shape)
+
+    def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
+        """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
+        loaded = self._loaded
+        return EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness).run(step, columns)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """The columns as they are, with the edges to read them by."""

@@ -52,9 +52,14 @@ class Edges:
 
     @cached_property
     def _reverse(self) -> tuple[Tensor, Tensor]:
-        # A stable sort by source keeps destinations in order: sums run in one order at every run.
-        order = np.argsort(self.src, kind="stable")
+        order = self.reverse_order.numpy()
         return self._matrices(self.src[order], self.dst[order], order)
+
+    @cached_property
+    def reverse_order(self) -> Tensor:
+        """The edges by source: positions in their own order. int64 [edges]."""
+        # A stable sort keeps destinations in order: sums run in one order at every run.
+        return torch.from_numpy(np.argsort(self.src, kind="stable"))
 
     def _matrices(self, rows: Positions, columns: Positions, order: Positions | slice) -> tuple[Tensor, Tensor]:
         """Unweighted and weighted, in CSR form."""

@@ -10,7 +10,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from planner.nodes import Node
-from planner.rules import drop_dead_gradients, drop_unit_weight, fuse_apply, lift_message, push_down
+from planner.rules import (
+    drop_dead_gradients,
+    drop_unit_weight,
+    fuse_apply,
+    lift_message,
+    push_down,
+    push_down_edges,
+    push_down_extremes,
+)
+from planner.spec import Ability
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,7 @@ class ForwardRule:
 
     apply: Callable[[Node], Node | None]
     declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
+    needs: Ability | None = None  # of the engine, without which the rule is left out
 
     @property
     def name(self) -> str:
@@ -33,7 +43,16 @@ FORWARD_RULES = (
     ForwardRule(lift_message.lift_message, lift_message.declined),
     # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
     ForwardRule(push_down.push_down, push_down.declined),
+    # After lifting too, which leaves a few numbers for each edge, and beside push_down, which needs no edge columns.
+    ForwardRule(push_down_edges.push_down_edges, push_down_edges.declined, needs="edge_columns"),
+    ForwardRule(push_down_extremes.push_down_extremes, push_down_extremes.declined, needs="extremes"),
 )
+
+LACKING: dict[Ability, str] = {
+    "edge_columns": "this engine holds no values of edges",
+    "extremes": "this engine takes no max or min",
+}
+"""Why a rule was left out that would have fired."""
 
 RULES: tuple[str, ...] = (
     *(rule.name for rule in FORWARD_RULES),
@@ -46,11 +65,13 @@ RULES: tuple[str, ...] = (
 IDLE = {
     "drop_unit_weight": "no message reads an edge's weight",
     "lift_message": "no message computes anything from one end of an edge alone",
-    "push_down": "the model aggregates nothing over edges",
+    "push_down": "the model sums no plain rows over edges",
+    "push_down_edges": "no message computes anything from both ends of an edge or from its weight",
+    "push_down_extremes": "the model takes no max or min over edges",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "drop_dead_gradients": "every gradient leads to a parameter",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""
 
-GENERAL_PLAN_WITHOUT = ("lift_message", "push_down")
+GENERAL_PLAN_WITHOUT = ("lift_message", "push_down", "push_down_edges", "push_down_extremes")
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

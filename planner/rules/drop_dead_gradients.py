@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from planner.physical import GatherStep, PipeStep, PropagateStep, Stage, Step, gradient_name
+from planner.physical import PipeStep, Stage, Step, gradient_name, makes, reads
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
@@ -16,28 +16,29 @@ def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple
         stages: its stages; what leads to one of their trainable parameters is kept.
     """
     by_name = {stage.name: stage for stage in stages}
+    turn = _turn(steps)
     read: set[str] = set()
     kept: list[Step] = []
-    for step in reversed(steps):
+    for step in reversed(steps[turn:]):
         live = _live_pipe(step, by_name[step.stage], read) if isinstance(step, PipeStep) else _live(step, read)
         if live is not None:
             kept.append(live)
             read |= _gradients_read(live)
-    return tuple(reversed(kept))
+    return (*steps[:turn], *reversed(kept))
 
 
 def _live(step: Step, read: set[str]) -> Step | None:
-    """A graph operator's gradient that somebody reads, or None; forward steps stay as they are."""
-    match step:
-        case GatherStep(output=output) | PropagateStep(reverse=True, output=output):
-            return step if output.name in read else None
-    return step
+    """A graph operator's gradient that somebody reads, or None."""
+    return step if read.intersection(makes(step)) else None
+
+
+def _turn(steps: Sequence[Step]) -> int:
+    """Where backward begins: before it, nothing makes a gradient."""
+    return next(index for index, step in enumerate(steps) if isinstance(step, PipeStep) and step.mode == "turn")
 
 
 def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
     """A stage's backward with what somebody reads, or None."""
-    if step.mode not in ("turn", "backward"):
-        return step
     outputs = tuple(column for column in step.outputs if column.name in read)
     names = {column.name for column in outputs}
     sinks = {value.value for value in stage.inputs if gradient_name(value.value, stage.name) in names}
@@ -61,11 +62,7 @@ def _sources(stage: Stage) -> dict[str, frozenset[str]]:
 
 
 def _gradients_read(step: Step) -> set[str]:
-    match step:
-        case GatherStep():
-            return {step.contributions}
-        case PropagateStep(reverse=True):
-            return {step.input}
-        case PipeStep(mode="backward"):
-            return {column for gradient in step.gradients for column in gradient.columns}
-    return set()
+    """What a step of backward reads, less the columns that only a stage reads again."""
+    if isinstance(step, PipeStep):
+        return {column for gradient in step.gradients for column in gradient.columns}
+    return set(reads(step))

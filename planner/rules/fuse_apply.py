@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.nodes import GRAPH_OPERATORS, Node, StaticColumn
+from planner.nodes import GraphOperator, Node, StaticColumn
 
 TIMES_MOVED = 2  # a column of its own would be written once and read once
 
@@ -14,9 +14,9 @@ def fuse_apply(
 ) -> dict[Node, int]:
     """g(f(x)) in one round trip: rows are piped once between two graph operators, not once per operator.
 
-    The stage of an operator becomes the number of graph operators on its longest path from the inputs. An operator that
-    reads nothing but columns the Graph Engine holds anyway, and not many more numbers than it yields, moves down to its
-    first reader: what it yields then needs no column of its own.
+    The stage of an operator becomes the number of graph operators with vertex rows on its longest path from the inputs.
+    An operator that reads nothing but columns the Graph Engine holds anyway, and not many more numbers than it yields,
+    moves down to its first reader: what it yields then needs no column of its own.
 
     Args:
         stages: the stage of every operator of the DL Engine on vertex rows, one each.
@@ -26,7 +26,7 @@ def fuse_apply(
     level: dict[Node, int] = {}
     movable: set[Node] = set()
     for node in order:
-        level[node] = max((level[child] for child in node.children), default=0) + isinstance(node, GRAPH_OPERATORS)
+        level[node] = max((level[child] for child in node.children), default=0) + _is_boundary(node)
         if node in stages and _reads_columns(node, movable, readers):
             movable.add(node)
     for node in reversed(order):
@@ -37,16 +37,21 @@ def fuse_apply(
 
 def _latest(reader: Node, level: Mapping[Node, int]) -> int:
     """The last level at which an input of the reader can be computed."""
-    return level[reader] - isinstance(reader, GRAPH_OPERATORS)
+    return level[reader] - _is_boundary(reader)
+
+
+def _is_boundary(node: Node) -> bool:
+    """Whether what reads a node waits for neighbours; arithmetic on edges is done before the next stage in any case."""
+    return isinstance(node, GraphOperator) and node.output.rows == "vertex"
 
 
 def _reads_columns(node: Node, movable: set[Node], readers: Mapping[Node, Sequence[Node]]) -> bool:
     """Whether all rows an operator reads are columns anyway: static, made by a graph operator, or read by one."""
     inputs = [child for child in node.children if child.output.rows != "none"]
     held = [
-        isinstance(child, (StaticColumn, *GRAPH_OPERATORS))
+        isinstance(child, (StaticColumn, GraphOperator))
         or child in movable
-        or any(isinstance(reader, GRAPH_OPERATORS) for reader in readers[child])
+        or any(isinstance(reader, GraphOperator) for reader in readers[child])
         for child in inputs
     ]
     fresh = sum(child.output.width for child in dict.fromkeys(inputs) if not isinstance(child, StaticColumn))

@@ -100,6 +100,65 @@ class PlainDifference(torch.nn.Module):
         return total / count * torch.sigmoid(x[:, :OUT])
 
 
+class Kernel(nn.MessagePassing):
+    """Arithmetic of both ends without parameters: the mean of W x_j times a function of place_j - place_i and the weight."""
+
+    def __init__(self) -> None:
+        super().__init__("mean")
+        self.project, self.place = torch.nn.Linear(WIDTH, OUT), torch.nn.Linear(WIDTH, 1)
+
+    def forward(self, x, graph):
+        return self.propagate(graph, x)
+
+    def message(self, x_j, x_i, edge_weight):
+        return self.project(x_j) * nearness(self.place(x_j) - self.place(x_i)) * edge_weight.unsqueeze(-1)
+
+
+class Contrast(nn.MessagePassing):
+    """A narrow message that is summed as it is: tanh(W x_j - W x_i) / (1 + exp(W x_i))."""
+
+    def __init__(self) -> None:
+        super().__init__("sum")
+        self.project = torch.nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, graph):
+        return self.propagate(graph, x)
+
+    def message(self, x_j, x_i):
+        return contrast(self.project(x_j), self.project(x_i))
+
+
+class OnEdges(torch.nn.Module):
+    """Both, with a parameter of its own behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel, self.contrast, self.scale = Kernel(), Contrast(), torch.nn.Parameter(torch.full((OUT,), 0.5))
+
+    def forward(self, x, graph):
+        return self.kernel(x, graph) + self.scale * self.contrast(x, graph)
+
+
+class PlainOnEdges(OnEdges):
+    """`OnEdges` in plain torch."""
+
+    def forward(self, x, edge_index, weight):
+        (src, dst), place, project = edge_index, self.kernel.place(x), self.kernel.project(x)
+        near = nearness(place[src] - place[dst]) * weight.unsqueeze(-1)
+        total = x.new_zeros(len(x), OUT).index_add(0, dst, project[src] * near)
+        mean = total / torch.bincount(dst, minlength=len(x)).clamp(min=1).unsqueeze(-1)
+        h = self.contrast.project(x)
+        return mean + self.scale * x.new_zeros(len(x), OUT).index_add(0, dst, contrast(h[src], h[dst]))
+
+
+def nearness(distance: Tensor) -> Tensor:
+    return torch.exp(-(distance * distance)) / (torch.relu(distance) + 1.0) + torch.sigmoid(distance) * 0.5
+
+
+def contrast(a: Tensor, b: Tensor) -> Tensor:
+    return torch.tanh(a - b) / (torch.exp(b) + 1.0)
+
+
 @dataclass(frozen=True)
 class Case:
     """A model in both forms. `weights` says whether the independent form takes edge weights."""
@@ -131,18 +190,31 @@ CASES: Mapping[str, Case] = {
     "own layer": Case(Difference, PlainDifference, weights=True),
 }
 
+EDGE_CASES: Mapping[str, Case] = {
+    "GAT, one head": _stock("GAT", heads=1),
+    "GAT, four heads": _stock("GAT", heads=4, hidden_channels=8),
+    "GAT, four heads, averaged": Case(
+        lambda: nn.GATConv(WIDTH, OUT, heads=4, concat=False, add_self_loops=False, residual=True),
+        lambda: pyg.GATConv(WIDTH, OUT, heads=4, concat=False, add_self_loops=False, residual=True),
+    ),
+    "arithmetic on edges": Case(OnEdges, PlainOnEdges, weights=True),
+}
+"""More models whose messages need both ends of an edge, but no parameter there."""
+
+EVERY = {**CASES, **EDGE_CASES}
+
 
 @cache
 def specs(name: str) -> tuple[Spec, Spec]:
     """The traced model in training and in evaluation mode; what is traced does not depend on weights or graph."""
-    model = CASES[name].ours()
+    model = EVERY[name].ours()
     return trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
 
 
 def models(name: str, seed: int) -> tuple[torch.nn.Module, torch.nn.Module]:
     """Both forms with the same weights."""
     torch.manual_seed(seed)
-    ours, truth = CASES[name].ours(), CASES[name].truth()
+    ours, truth = EVERY[name].ours(), EVERY[name].truth()
     truth.load_state_dict(ours.state_dict())
     return ours, truth
 
@@ -210,7 +282,7 @@ def train_truth(
     for _ in range(STEPS):
         optimizer.zero_grad()
         arguments = (x,) if name == "MLP" else (x, edge_index)
-        out = model(*arguments, weight) if CASES[name].weights else model(*arguments)
+        out = model(*arguments, weight) if EVERY[name].weights else model(*arguments)
         loss = functional.cross_entropy(out[rows], drawn.label[rows])
         loss.backward()
         losses.append(loss.item())

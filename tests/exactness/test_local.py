@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache, partial
 
 import pytest
@@ -10,12 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotan import nn
+from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.physical import CollectStep
 from planner.spec import LossSpec, Spec
-from tests.exactness.cases import CASES, OUT, WIDTH, Sample, models, sample
+from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, WIDTH, Sample, models, sample
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, train
+
+LOCAL = {
+    **{name: replace(options, abilities=ABILITIES["local"]) for name, options in OPTIONS.items()},
+    **{f"no {rule}": Options(disabled=(rule,), abilities=ABILITIES["local"])
+       for rule in ("push_down_edges", "push_down_extremes")},
+    "auto, collecting": OPTIONS["auto"],
+}  # fmt: skip
+"""Plans for the local engine, and for one that can do less."""
 
 
 def check(name: str, options: Options, drawn: Sample, seed: int) -> None:
@@ -27,13 +38,24 @@ def check(name: str, options: Options, drawn: Sample, seed: int) -> None:
         engine.close()
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("options", OPTIONS)
+EDGES_OFF = ("no push_down_edges", "no push_down_extremes", "auto, collecting")
+PAIRS = [
+    *((name, options) for name in CASES for options in LOCAL if options not in EDGES_OFF),
+    *(
+        (name, options)
+        for name in EDGE_CASES
+        for options in ("auto", "naive backward", "no lift_message", "no fuse_apply")
+    ),
+    *((name, options) for name in ("GAT", "GraphSAGE, max", "branches", *EDGE_CASES) for options in EDGES_OFF),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), PAIRS)
 def test_equals_autograd(name, options):
-    check(name, OPTIONS[options], sample(seed=3, weighted=CASES[name].weights), seed=3)
+    check(name, LOCAL[options], sample(seed=3, weighted=EVERY[name].weights), seed=3)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", EVERY)
 @settings(max_examples=8, deadline=None)
 @given(
     seed=st.integers(0, 10_000),
@@ -41,18 +63,30 @@ def test_equals_autograd(name, options):
     edges=st.integers(0, 80),
     weighted=st.booleans(),
     directed=st.booleans(),
-    options=st.sampled_from(sorted(OPTIONS)),
+    options=st.sampled_from(sorted(LOCAL)),
 )
 def test_equals_autograd_on_random_graphs(name, seed, vertices, edges, weighted, directed, options):
     vertices = max(vertices, 8) if edges >= 8 else vertices
-    weighted = weighted and CASES[name].weights
-    check(name, OPTIONS[options], sample(seed, vertices, edges, weighted, directed), seed)
+    weighted = weighted and EVERY[name].weights
+    check(name, LOCAL[options], sample(seed, vertices, edges, weighted, directed), seed)
 
 
 DROPPING = {
     "GCN": partial(nn.GCN, WIDTH, 6, 2, OUT, dropout=0.5),
     "GAT": partial(nn.GAT, WIDTH, 6, 2, OUT, dropout=0.5, heads=2),
+    "GAT, four heads": partial(nn.GAT, WIDTH, 8, 2, OUT, dropout=0.5, heads=4),
 }
+
+
+COLLECTING = ("own layer",)
+"""What collects whatever the engine can: its message has a parameter on edges."""
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_nothing_is_collected_without_parameters_on_edges(name):
+    drawn = sample(seed=3, weighted=EVERY[name].weights)
+    steps = plan_of(name, drawn, LOCAL["auto"]).plan.train
+    assert any(isinstance(step, CollectStep) for step in steps) == (name in COLLECTING)
 
 
 @lru_cache
@@ -60,14 +94,14 @@ def dropping(name: str) -> tuple[Spec, Spec]:
     return trace(DROPPING[name](), WIDTH, training=True), trace(DROPPING[name](), WIDTH, training=False)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", LOCAL)
 @pytest.mark.parametrize("name", DROPPING)
 def test_dropout_draws_the_same_numbers_under_every_plan(name, options):
     """No independent truth has our random numbers; but all plans share them, and differ from epoch to epoch."""
     drawn = sample(seed=5)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
     results = []
-    for chosen in (Options(), OPTIONS[options]):
+    for chosen in (Options(), LOCAL[options]):
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, chosen)
         torch.manual_seed(0)
         results.append(train(LocalEngine(), planned, DROPPING[name](), drawn))

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from planner import Options, PlanError
+from planner import RULES, Options, PlanError
 from planner.explain import explain
-from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
+from planner.physical import (
+    CollectStep,
+    EdgeExpressionStep,
+    GatherStep,
+    PipeStep,
+    PropagateStep,
+    SegmentSoftmaxGradientStep,
+    SegmentSoftmaxStep,
+)
 from planner.spec import LossSpec, Ref, ValueType
 from planner.validate import validate
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
@@ -24,6 +32,7 @@ MODELS = {
 }
 OPTIONS = {
     "auto": Options(engine_reason="the graph fits in memory"),
+    "edges": Options(abilities=("edge_columns", "extremes")),
     "general": Options(plan="general", rgb=False),
     "bare": Options(disabled=("push_down", "lift_message", "fuse_apply", "drop_dead_gradients")),
 }
@@ -44,13 +53,7 @@ def test_explain_is_what_it_was(model, options):
 
 def test_explain_says_the_same_as_data():
     data = json.loads(explain(planned(*MODELS["gcn"]), format="json"))
-    assert [rule["name"] for rule in data["rules"]] == [
-        "drop_unit_weight",
-        "lift_message",
-        "push_down",
-        "fuse_apply",
-        "drop_dead_gradients",
-    ]
+    assert [rule["name"] for rule in data["rules"]] == list(RULES)
     assert data["epoch"][1]["operator"] == "Propagate(mul_1, self_loops) -> propagate_1"
     assert data["epoch"][1]["bytes"] == 100 * 16 * 4
 
@@ -97,6 +100,28 @@ def test_backward_mirrors_forward(model, options):
     made = {column.name for step in plan.train if isinstance(step, PipeStep) for column in step.outputs}
     assert all(step.contributions in made for step in plan.train if isinstance(step, GatherStep))
     assert all(step.combine is OPTIONS[options].rgb for step in reverse)
+
+
+def test_attention_on_an_engine_with_edge_columns_collects_nothing():
+    steps = planned(*MODELS["attention"], options=OPTIONS["edges"]).plan.train
+    assert not any(isinstance(step, (CollectStep, GatherStep)) for step in steps)
+    assert len([step for step in steps if isinstance(step, PipeStep)]) == 3  # scores, the turn, and back
+
+
+def test_a_column_of_edges_read_twice_gets_the_sum_of_its_gradients():
+    """One softmax scales two propagates: its gradients are added before they pass it, in one pass over the edges."""
+    w = SpecWriter(width=3)
+    score = w.edge("sub.Tensor", w.scatter(FEATURES, "source", 3), w.scatter(FEATURES, "destination", 3), width=3)
+    share = w.call("lotan.edge_softmax", score, "graph", type=ValueType("edge", (3,), edges="graph"))
+    first = w.aggregate(w.edge("mul.Tensor", share, w.scatter(FEATURES, "source", 3), width=3), 3)
+    h = w.linear(first, "lin", 3, 3)
+    second = w.aggregate(w.edge("mul.Tensor", share, w.scatter(h, "source", 3), width=3), 3)
+    options = Options(abilities=("edge_columns",), disabled=("drop_dead_gradients",))
+    steps = planned(w.spec(second), options=options).plan.train
+    assert sum(isinstance(step, SegmentSoftmaxStep) for step in steps) == 1
+    assert sum(isinstance(step, SegmentSoftmaxGradientStep) for step in steps) == 1
+    sums = [step for step in steps if isinstance(step, EdgeExpressionStep) and step.expression[0] == "add"]
+    assert len(sums) == 1
 
 
 def test_a_value_read_twice_gets_the_sum_of_its_gradients():

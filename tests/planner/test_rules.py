@@ -6,6 +6,9 @@ import pytest
 
 from planner import RULES, Options, PlanError
 from planner.build import build
+from planner.edge_nodes import EdgeExpression, Extreme, ScaledPropagate
+from planner.edge_values import OPERATIONS_AT_ONCE
+from planner.expressions import operations, renamed, text
 from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, topological
 from planner.optimizer import optimize
 from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
@@ -92,7 +95,7 @@ def test_push_down_leaves_max_alone():
     w = SpecWriter(width=3, layer="conv")
     rewritten = optimize(build(w.spec(w.aggregate(w.scatter(FEATURES, "source", 3), 3, "max"))))
     assert isinstance(rewritten.root, Aggregate)
-    assert "max of layer conv" in rewritten.declined[0].reason
+    assert not any(firing.rule == "push_down" for firing in rewritten.firings)
 
 
 def test_push_down_needs_a_weight_that_scales_whole_rows():
@@ -104,6 +107,151 @@ def test_push_down_needs_a_weight_that_scales_whole_rows():
         return w.edge("mul.Tensor", x_j, wide, width=3)
 
     assert isinstance(optimize(build(message_spec(factor))).root, Aggregate)
+
+
+# --- push_down_edges and push_down_extremes ------------------------------------------------------------------------
+
+
+def rewritten_with(write, abilities=("edge_columns", "extremes"), kind="sum", edges="graph", disabled=()):
+    w = SpecWriter(width=3, layer="conv")
+    x_j, x_i = w.scatter(FEATURES, "source", 3, edges), w.scatter(FEATURES, "destination", 3, edges)
+    return optimize(build(w.spec(w.aggregate(write(w, x_j, x_i), 3, kind, edges))), disabled, abilities)
+
+
+def reasons(rewritten, rule):
+    return [entry.reason for entry in rewritten.declined if entry.rule == rule]
+
+
+def test_push_down_edges_takes_attention_out_of_the_dl_engine():
+    root = optimize(build(attention(dropout=True)), (), ("edge_columns",)).root
+    on_edges = [type(node).__name__ for node in topological(root) if node.output.rows == "edge"]
+    assert on_edges == ["EdgeExpression", "SegmentSoftmax", "EdgeDropout"]
+    assert isinstance(root, ScaledPropagate)
+    assert root.scales.output.width == 1
+
+
+def test_push_down_edges_sums_a_narrow_message_as_it_is():
+    root = rewritten_with(lambda w, x_j, x_i: w.edge("sub.Tensor", x_j, x_i, width=3)).root
+    assert kinds(root) == ["StaticColumn", "EdgeExpression", "EdgeSum"]
+
+
+def test_push_down_edges_divides_a_mean_by_the_in_degree():
+    root = rewritten_with(lambda w, x_j, x_i: w.edge("sub.Tensor", x_j, x_i, width=3), kind="mean").root
+    assert isinstance(root, Elementwise)
+    assert root.op == "aten.div.Tensor"
+
+
+def test_push_down_edges_scales_each_head_by_its_own_number():
+    """Two heads of three channels: the factor of shape (2, 1) becomes an edge column of width 2."""
+    w = SpecWriter(width=6, layer="conv")
+    heads, one = ValueType("edge", (2, 3), edges="graph"), ValueType("edge", (2, 1), edges="graph")
+    x = w.call("aten.reshape.default", FEATURES, (-1, 2, 3), type=ValueType("vertex", (2, 3)))
+    score = w.vertex("sum.dim_IntList", x, (-1,), width=2)
+    ends = (w.scatter(score, "source", 2), w.scatter(score, "destination", 2))
+    shares = w.call("aten.unsqueeze.default", w.edge("add.Tensor", *ends, width=2), -1, type=one)
+    x_j = w.call("lotan.scatter", x, "source", "graph", type=heads)
+    message = w.call("aten.mul.Tensor", x_j, shares, type=heads)
+    total = w.call("lotan.aggregate", message, "sum", "graph", type=ValueType("vertex", (2, 3)))
+    root = optimize(build(w.spec(total)), (), ("edge_columns",)).root
+    assert isinstance(root, ScaledPropagate)
+    assert root.scales.output.shape == (2,)
+    assert root.output.shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("write", "reason"),
+    [
+        (lambda w, x_j, x_i: w.edge("linear.default", w.edge("add.Tensor", x_j, x_i, width=3),
+                                    w.parameter("theta", 3, 3), width=3), "uses parameter theta"),
+        (lambda w, x_j, x_i: w.edge("erf.default", w.edge("add.Tensor", x_j, x_i, width=3), width=3), "computes erf"),
+        (lambda w, x_j, x_i: w.edge("sub.Tensor", x_j, x_i, width=17), "combines 3 with 17 numbers"),
+        (lambda w, x_j, x_i: w.edge("sub.Tensor", w.edge("cat.default", (x_j,) * 6, -1, width=18),
+                                    w.edge("cat.default", (x_i,) * 6, -1, width=18), width=18), "is 18 numbers wide"),
+    ],
+)  # fmt: skip
+def test_push_down_edges_says_what_stopped_it(write, reason):
+    rewritten = rewritten_with(write)
+    assert isinstance(rewritten.root, Aggregate)
+    (declined,) = reasons(rewritten, "push_down_edges")
+    assert reason in declined
+    assert "conv" in declined
+
+
+def test_push_down_edges_leaves_plain_copies_to_push_down():
+    """So that the plan without push_down collects, and shows what the rule is worth."""
+    rewritten = rewritten_with(lambda w, x_j, x_i: x_j, disabled=("push_down",))
+    assert isinstance(rewritten.root, Aggregate)
+
+
+def test_push_down_edges_must_not_make_a_column_of_positions():
+    w = SpecWriter(width=3, layer="conv")
+    best = w.call("aten.argmax.default", FEATURES, 1, True, type=ValueType("vertex", (1,), "int64"))
+    ends = [w.call("lotan.scatter", best, end, "graph", type=ValueType("edge", (1,), "int64", "graph"))
+            for end in ("source", "destination")]  # fmt: skip
+    rewritten = optimize(build(w.spec(w.aggregate(w.edge("sub.Tensor", *ends, width=1), 1))), (), ("edge_columns",))
+    assert isinstance(rewritten.root, Aggregate)
+    assert "holds int64" in reasons(rewritten, "push_down_edges")[0]
+
+
+def test_push_down_edges_must_not_average_over_added_self_loops():
+    def difference(w, x_j, x_i):
+        return w.edge("sub.Tensor", x_j, x_i, width=3, edges="self_loops")
+
+    rewritten = rewritten_with(difference, kind="mean", edges="self_loops")
+    assert isinstance(rewritten.root, Aggregate)
+    assert "added self-loops" in reasons(rewritten, "push_down_edges")[0]
+
+
+def test_push_down_edges_must_not_drop_a_constant_factor():
+    """2 * x_j * (x_j . x_i): a product with a number is no product of values, and stays whole."""
+
+    def scaled(w, x_j, x_i):
+        twice = w.edge("mul.Tensor", w.edge("sub.Tensor", x_j, x_i, width=3), 2.0, width=3)
+        return w.edge("mul.Tensor", x_j, twice, width=3)
+
+    root = rewritten_with(scaled).root
+    assert isinstance(root, ScaledPropagate)
+    assert "* 2" in text(renamed(root.scales.expression, lambda _: "x"))
+
+
+def test_an_expression_that_reads_itself_twice_is_cut():
+    def doubling(w, x_j, x_i):
+        x = w.edge("sub.Tensor", x_j, x_i, width=3)
+        for _ in range(40):
+            x = w.edge("add.Tensor", x, x, width=3)
+        return x
+
+    root = rewritten_with(doubling).root
+    found = [node for node in topological(root) if isinstance(node, EdgeExpression)]
+    assert max(operations(node.expression) for node in found) <= 2 * OPERATIONS_AT_ONCE + 1
+    assert len(found) > 2
+
+
+@pytest.mark.parametrize("kind", ["max", "min"])
+def test_push_down_extremes_takes_a_plain_max_or_min(kind):
+    root = rewritten_with(lambda w, x_j, x_i: x_j, kind=kind).root
+    assert isinstance(root, Extreme)
+    assert root.kind == kind
+
+
+def test_push_down_extremes_must_not_fire_on_a_message_of_both_ends():
+    rewritten = rewritten_with(lambda w, x_j, x_i: w.edge("sub.Tensor", x_j, x_i, width=3), kind="max")
+    assert isinstance(rewritten.root, Aggregate)
+    assert "max of layer conv" in reasons(rewritten, "push_down_extremes")[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "rule", "reason"),
+    [("sum", "push_down_edges", "holds no values of edges"), ("max", "push_down_extremes", "takes no max or min")],
+)
+def test_explain_says_what_the_engine_lacks(kind, rule, reason):
+    def write(w, x_j, x_i):
+        return x_j if kind == "max" else w.edge("sub.Tensor", x_j, x_i, width=3)
+
+    rewritten = rewritten_with(write, abilities=(), kind=kind)
+    assert isinstance(rewritten.root, Aggregate)
+    assert reason in reasons(rewritten, rule)[0]
+    assert "conv" in reasons(rewritten, rule)[0]
 
 
 # --- lift_message ---------------------------------------------------------------------------------------------------

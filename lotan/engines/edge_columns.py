@@ -1,0 +1,202 @@
+"""Columns of edges in memory: the steps of `planner.physical.EdgeStep` as torch operators.
+
+An edge column is a tensor [edges, heads] in the order of `Edges`: by destination, then by source. What is wider than that
+is made a run of edges at a time, and sums run in the order of the edges, so that results have the same bits at every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lotan.engines.topology import Edges
+from lotan.errors import EngineError
+from lotan.randomness import Randomness, dropout
+from lotan.stages.chunk import sparse_rows
+from lotan.stages.edges import reduce_edges
+from planner.expressions import Expression
+from planner.physical import (
+    EdgeDotStep,
+    EdgeDropoutStep,
+    EdgeExpressionStep,
+    EdgeStep,
+    EdgeSumStep,
+    ExtremeGradientStep,
+    ExtremeStep,
+    ScaledPropagateStep,
+    SegmentSoftmaxGradientStep,
+    SegmentSoftmaxStep,
+)
+from planner.spec import SOFTMAX_EPSILON
+
+RUN_BYTES = 1 << 20
+"""Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""
+
+OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
+    "add": torch.add,
+    "sub": torch.sub,
+    "mul": torch.mul,
+    "div": torch.div,
+    "neg": torch.neg,
+    "exp": torch.exp,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "leaky_relu": torch.nn.functional.leaky_relu,
+    "leaky_relu_slope": lambda x, slope: torch.where(x > 0, 1.0, slope),
+}
+
+
+@dataclass(frozen=True)
+class EdgeColumns:
+    """Runs the steps over one edge set."""
+
+    edges: Edges
+    keys: Tensor  # int64 [vertices], row keys
+    randomness: Randomness
+
+    def run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
+        """What a step makes: [vertices, *shape], or for an edge column [edges, heads].
+
+        Args:
+            step: the step.
+            columns: what it reads, by name.
+
+        Raises:
+            EngineError: a step that is none of `planner.physical`'s.
+        """
+        flat = {name: column.flatten(1) if column.dim() > 1 else column[:, None] for name, column in columns.items()}
+        found = self._run(step, flat)
+        return found if step.output.edges is not None else found.view(-1, *step.output.shape)
+
+    def _run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
+        match step:
+            case EdgeExpressionStep():
+                return self._expression(step, columns)
+            case SegmentSoftmaxStep():
+                return self._softmax(columns[step.input])
+            case SegmentSoftmaxGradientStep():
+                return self._softmax_gradient(columns[step.softmax], columns[step.gradient])
+            case EdgeDropoutStep():
+                keys = self.edges.keyed_block(self.keys.numpy()).keys
+                assert keys is not None  # a keyed block has them
+                return dropout(columns[step.input], step.p, self.randomness, step.key, keys)
+            case EdgeSumStep():
+                block = self.edges.block
+                by_end = block.by_source(block.rows) if step.end == "source" else block.by_destination
+                return reduce_edges(by_end, columns[step.input])
+            case ScaledPropagateStep():
+                return self._scaled(columns[step.input], columns[step.scales], step.reverse)
+            case EdgeDotStep():
+                return self._dots(columns[step.source], columns[step.destination], step.output.width)
+            case ExtremeStep():
+                matrix = self.edges.matrix(weighted=False, reverse=False)
+                return reduce_edges(matrix, columns[step.input], f"a{step.kind}")
+            case ExtremeGradientStep():
+                return self._shares(columns[step.input], columns[step.extreme], columns[step.gradient])
+        raise EngineError(f"the local engine has no step {type(step).__name__}")
+
+    def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
+        out = torch.empty(self.edges.block.edges, step.output.width)
+        for run in self._runs(step.output.width):
+            out[run] = self._evaluated(step.expression, columns, run)
+        return out
+
+    def _evaluated(self, expression: Expression, columns: Mapping[str, Tensor], run: slice) -> Tensor:
+        """An expression on a run of edges. [run, heads], or what broadcasts to that."""
+        block = self.edges.block
+        match expression:
+            case ("source", name):
+                return columns[name].index_select(0, block.positions[run])
+            case ("destination", name):
+                return columns[name].index_select(0, block.destinations[run])
+            case ("edge", name):
+                return columns[name][run]
+            case ("weight",):
+                return torch.ones(1) if block.weight is None else block.weight[run].unsqueeze(1)
+            case ("constant", value):
+                return torch.tensor([value])
+        values = [self._evaluated(part, columns, run) if isinstance(part, tuple) else part for part in expression[1:]]
+        return OPERATIONS[expression[0]](*values)
+
+    def _softmax(self, scores: Tensor) -> Tensor:
+        block = self.edges.block
+        greatest = reduce_edges(block.by_destination, scores, "amax")  # [vertices, heads]
+        out = torch.empty_like(scores)
+        for run in self._runs(scores.shape[1]):
+            torch.sub(scores[run], greatest.index_select(0, block.destinations[run]), out=out[run]).exp_()
+        total = reduce_edges(block.by_destination, out).add_(SOFTMAX_EPSILON)
+        for run in self._runs(scores.shape[1]):
+            out[run] /= total.index_select(0, block.destinations[run])
+        return out
+
+    def _softmax_gradient(self, softmax: Tensor, gradient: Tensor) -> Tensor:
+        block = self.edges.block
+        out = softmax * gradient
+        mean = reduce_edges(block.by_destination, out)  # [vertices, heads]
+        for run in self._runs(softmax.shape[1]):
+            out[run] -= softmax[run] * mean.index_select(0, block.destinations[run])
+        return out
+
+    def _scaled(self, x: Tensor, scales: Tensor, reverse: bool) -> Tensor:
+        """One sparse product for each head, whose matrix has that head's scales. [vertices, width]."""
+        matrix = self.edges.matrix(weighted=False, reverse=reverse)
+        scales = scales[self.edges.reverse_order] if reverse else scales
+        heads = scales.shape[1]
+        rows = x.view(x.shape[0], heads, -1)  # [vertices, heads, channels]
+        out = torch.empty_like(rows)
+        for head in range(heads):
+            values = scales[:, head].contiguous()
+            scaled = sparse_rows(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1], values)
+            out[:, head] = scaled @ rows[:, head].contiguous()
+        return out.view(x.shape)
+
+    def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
+        block = self.edges.block
+        out = torch.empty(block.edges, heads)
+        for run in self._runs(source.shape[1]):
+            product = source.index_select(0, block.positions[run])
+            product *= destination.index_select(0, block.destinations[run])
+            torch.sum(product.view(len(product), heads, -1), dim=-1, out=out[run])
+        return out
+
+    def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor) -> Tensor:
+        """Each gradient in equal shares to the sources that have the extreme. [vertices, width]."""
+        forward, reverse = (self.edges.matrix(weighted=False, reverse=back) for back in (False, True))
+        counts = torch.zeros_like(x)
+        for run, rows, columns in _edge_rows(forward, self._runs(x.shape[1])):
+            winners = x.index_select(0, columns) == extreme.index_select(0, rows)
+            _add_runs(counts, winners.float(), forward, run)
+        share = gradient / counts.clamp_(min=1)
+        out = torch.zeros_like(x)
+        for run, rows, columns in _edge_rows(reverse, self._runs(x.shape[1])):
+            winners = x.index_select(0, rows) == extreme.index_select(0, columns)
+            _add_runs(out, share.index_select(0, columns).mul_(winners), reverse, run)
+        return out
+
+    def _runs(self, width: int) -> Iterator[slice]:
+        """All edges, so many at a time that their rows of that width stay in the cache."""
+        size, edges = max(1, RUN_BYTES // (4 * max(1, width))), self.edges.block.edges
+        for start in range(0, edges, size):
+            yield slice(start, min(start + size, edges))
+
+
+def _edge_rows(matrix: Tensor, runs: Iterator[slice]) -> Iterator[tuple[slice, Tensor, Tensor]]:
+    """Each run of a CSR matrix's entries with their rows and columns."""
+    lengths = matrix.crow_indices().diff()
+    rows = torch.repeat_interleave(torch.arange(matrix.shape[0]), lengths, output_size=matrix.col_indices().numel())
+    for run in runs:
+        yield run, rows[run], matrix.col_indices()[run]
+
+
+def _add_runs(out: Tensor, values: Tensor, matrix: Tensor, run: slice) -> None:
+    """Add to each row of `out` the values [run, width] of its entries in the run, in their order."""
+    indptr = matrix.crow_indices().clamp(run.start, run.stop) - run.start
+    inside = (matrix.crow_indices()[1:] > run.start) & (matrix.crow_indices()[:-1] < run.stop)
+    touched = inside.nonzero()
+    if len(touched):
+        rows = slice(int(touched[0]), int(touched[-1]) + 1)
+        ones = sparse_rows(indptr[rows.start : rows.stop + 1], torch.arange(len(values)).to(indptr.dtype), len(values))
+        out[rows] += reduce_edges(ones, values)

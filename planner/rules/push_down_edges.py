@@ -1,0 +1,97 @@
+"""Rule: unparameterised arithmetic on edges belongs to the Graph Engine, even where both ends take part in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from planner.edge_nodes import EdgeSum, ScaledPropagate
+from planner.edge_values import EdgeValues, ObstacleError, column, unshaped
+from planner.nodes import Aggregate, Apply, Node, Scatter
+from planner.patterns import copied_source, divided_by_degree
+from planner.spec import ValueType
+
+
+def push_down_edges(node: Node) -> Node | None:
+    """The sum over in-edges of f(both ends, weight) * x[source], f without parameters, needs edge columns and no collection.
+
+    f becomes expressions, edge softmax and dropout over edge columns; the sum becomes a propagate that these scale, one
+    number for each head. A narrow message without such an x is itself an edge column, summed. Plain copies, and those times
+    the edge's weight, are left to `push_down`.
+
+    >>> from planner.nodes import EdgeSoftmax, Elementwise, StaticColumn
+    >>> x, score = (StaticColumn(name, ValueType("vertex", (width,))) for name, width in (("features", 4), ("label", 1)))
+    >>> scores, ends = ValueType("edge", (1,), edges="graph"), ("source", "destination")
+    >>> both = Elementwise("aten.add.Tensor", tuple(Scatter(score, end, "graph") for end in ends), (), scores)
+    >>> copy = Scatter(x, "source", "graph")
+    >>> message = Elementwise("aten.mul.Tensor", (EdgeSoftmax(both, "graph"), copy), (), copy.output)
+    >>> pushed = push_down_edges(Aggregate(message, "sum", "graph"))
+    >>> [type(part).__name__ for part in (pushed, pushed.scales, pushed.scales.scores)]
+    ['ScaledPropagate', 'SegmentSoftmax', 'EdgeExpression']
+    """
+    if not isinstance(node, Aggregate) or not _is_of_concern(node):
+        return None
+    try:
+        total = _pushed(node)
+    except ObstacleError:
+        return None
+    return total if node.kind == "sum" else divided_by_degree(total, node.layer)
+
+
+def declined(node: Node) -> str | None:
+    """Why an aggregate stayed in the DL Engine."""
+    if not isinstance(node, Aggregate) or not _is_of_concern(node):
+        return None
+    try:
+        _pushed(node)
+    except ObstacleError as obstacle:
+        return f"the message of layer {node.layer or '?'} {obstacle}; its neighbourhoods are collected"
+    return None
+
+
+def _is_of_concern(node: Aggregate) -> bool:
+    return node.kind in ("sum", "mean") and copied_source(node.message) is None
+
+
+def _pushed(node: Aggregate) -> Node:
+    if node.kind == "mean" and node.edges != "graph":
+        raise ObstacleError("is averaged over added self-loops; write that as a sum over a scaled x")
+    message, values = unshaped(node.message), EdgeValues()
+    return _scaled(node, message, values) or EdgeSum(values.column(message), node.output, node.layer)
+
+
+def _scaled(node: Aggregate, message: Node, values: EdgeValues) -> Node | None:
+    """A propagate, where the message is the source's row times something of each edge and head; else None."""
+    factors = list(_factors(message))
+    copies = [f for f in factors if isinstance(f, Scatter) and f.end == "source" and f.output == message.output]
+    if len(copies) != 1 or len(factors) < 2:
+        return None
+    factors.remove(copies[0])
+    runs = [_heads(factor, message) for factor in factors]
+    heads = max(run or 0 for run in runs)
+    if any(run not in (1, heads) for run in runs):
+        return None
+    product, *others = (values.operand(factor, heads) for factor in factors)
+    for other in others:
+        product = ("mul", product, other)
+    scales = column(product, ValueType("edge", (heads,), edges=node.edges), node.layer)
+    return ScaledPropagate(copies[0].x, scales, node.edges, node.output, node.layer)
+
+
+def _factors(node: Node) -> Iterator[Node]:
+    """What a product multiplies; a value that is no product of values is its only factor."""
+    if isinstance(node, Apply) and node.op == "aten.mul.Tensor" and all(isinstance(f, Node) for f in node.arguments):
+        for factor in node.arguments:
+            yield from _factors(factor)
+    else:
+        yield node
+
+
+def _heads(factor: Node, message: Node) -> int | None:
+    """How many runs of numbers of a message a factor multiplies, one number for each; None if it is not of that form."""
+    full, given = message.output.shape, factor.output.shape
+    padded = (1,) * (len(full) - len(given)) + given
+    for split in range(len(full) + 1):
+        if padded == full[:split] + (1,) * (len(full) - split):
+            return prod(full[:split])
+    return None

@@ -1,0 +1,35 @@
+"""Rule: the greatest or least of unchanged neighbours belongs to the Graph Engine."""
+
+from __future__ import annotations
+
+from planner.edge_nodes import Extreme
+from planner.nodes import Aggregate, Node, Scatter
+
+
+def push_down_extremes(node: Node) -> Node | None:
+    """The max (min) over in-edges of x[source] is Extreme(x): nothing is collected.
+
+    Its gradient goes to the sources that have the extreme, in equal shares.
+
+    >>> from planner.nodes import StaticColumn
+    >>> from planner.spec import ValueType
+    >>> x = StaticColumn("features", ValueType("vertex", (4,)))
+    >>> push_down_extremes(Aggregate(Scatter(x, "source", "graph"), "max", "graph")) is Extreme(x, "max", "graph")
+    True
+    """
+    if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
+        return None
+    message = node.message
+    if not isinstance(message, Scatter) or message.end != "source" or message.output.dtype != "float32":
+        return None
+    return Extreme(message.x, node.kind, node.edges, node.layer)
+
+
+def declined(node: Node) -> str | None:
+    """Why a max or min stayed in the DL Engine, and what to write instead."""
+    if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
+        return None
+    return (
+        f"the {node.kind} of layer {node.layer or '?'} is not over plain rows of sources; its neighbourhoods are collected: "
+        "write the message as a function of x_j alone"
+    )
