@@ -54,6 +54,9 @@ final class Edges(val forward: Csr, val reverse: Csr, val loops: Option[Array[Fl
 
   /** `forward` with the loops among its entries. Built on first use; Propagate does without. */
   @transient lazy val withLoops: Csr = loops.fold(forward)(forward.withDiagonal)
+
+  /** The order of edge columns. Built on first use. */
+  @transient lazy val order: EdgeOrder = new EdgeOrder(withLoops, reverse.rows)
 }
 
 object Edges {

@@ -42,7 +42,7 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
 
   /** Without the edges on the diagonal; this very matrix if it has none. */
   def withoutDiagonal: Csr = {
-    val rowOf = rowIndices
+    val rowOf = rowOfEach
     val kept = columns.indices.iterator.filter(edge => columns(edge) != rowOf(edge)).toArray
     if (kept.length == edges) this
     else new Csr(Csr.prefixSums(Csr.counts(kept.map(rowOf), rows)), kept.map(columns), weights.map(kept.map(_)))
@@ -54,10 +54,10 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     *   `[rows]`; dropped if this matrix has no weights
     */
   def withDiagonal(diagonal: Array[Float]): Csr =
-    Csr(rows, rowIndices ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
+    Csr(rows, rowOfEach ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
 
   /** The row of each entry. */
-  private def rowIndices: Array[Int] = {
+  private[lotan] def rowOfEach: Array[Int] = {
     val found = new Array[Int](edges)
     for (row <- 0 until rows) java.util.Arrays.fill(found, indptr(row), indptr(row + 1), row)
     found

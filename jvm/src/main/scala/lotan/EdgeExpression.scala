@@ -1,0 +1,118 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+
+import EdgeFunction._
+
+/** An edge column from both ends of each edge, its weight and other edge columns.
+  *
+  * @param edges
+  *   which edges
+  * @param function
+  *   what is computed for each of them
+  * @param width
+  *   numbers per edge; every column that is read has as many
+  */
+final case class EdgeExpression(edges: EdgeSet, function: EdgeFunction, width: Int) {
+  require(width > 0, s"a width of $width; expected at least 1")
+
+  /** `[edges x width]`. The caller persists `sources`, which several tasks read.
+    *
+    * @param sources
+    *   columns of vertices that are read at the source
+    * @param destinations
+    *   columns of vertices that are read at the destination
+    * @param columns
+    *   edge columns
+    */
+  def apply(
+      blocks: RDD[Block],
+      sources: Seq[RDD[Rows]],
+      destinations: Seq[RDD[Rows]],
+      columns: Seq[RDD[Rows]],
+      shared: Boolean
+  ): RDD[Rows] = {
+    val start = Zipped(blocks, destinations ++ columns).map { case (block, rows) =>
+      (block, rows, Seq.empty[SourceRows])
+    }
+    val seen = sources.map(SourceRows(blocks, _, shared)).foldLeft(start) { (zipped, column) =>
+      zipped.zipPartitions(column) { (left, right) =>
+        val (block, rows, found) = left.next()
+        Iterator.single((block, rows, found :+ right.next()))
+      }
+    }
+    seen.map { case (block, rows, found) =>
+      val (atDestination, ofEdges) = rows.splitAt(destinations.size)
+      evaluate(new EdgeView(block.edges(edges).order, width, found, atDestination, ofEdges))
+    }
+  }
+
+  private def evaluate(view: EdgeView): Rows = {
+    val out = Rows.zeros(view.order.edges, width)
+    for (from <- 0 until view.order.edges by EdgeExpression.AtOnce) {
+      val until = math.min(from + EdgeExpression.AtOnce, view.order.edges)
+      System.arraycopy(value(function, view, from, until), 0, out.values, from * width, (until - from) * width)
+    }
+    out
+  }
+
+  /** The numbers of a run of edges, in an array of the caller's own. */
+  private def value(function: EdgeFunction, view: EdgeView, from: Int, until: Int): Array[Float] = function match {
+    case Source(index) => view.source(index, from, until)
+    case Destination(index) => view.destination(index, from, until)
+    case Edge(index) => view.edge(index, from, until)
+    case Weight => view.weight(from, until)
+    case Constant(number) => Array.fill((until - from) * width)(number)
+    case Two(name, a, b) =>
+      val found = value(a, view, from, until)
+      Binary(name)(found, value(b, view, from, until), found.length)
+      found
+    case One(name, a, slope) =>
+      val found = value(a, view, from, until)
+      Unary(name)(found, slope, found.length)
+      found
+  }
+}
+
+private object EdgeExpression {
+  val AtOnce = 1024 // edges: arrays that stay in the cache
+}
+
+/** What the edges of a partition see. */
+final private class EdgeView(
+    val order: EdgeOrder,
+    width: Int,
+    sources: Seq[SourceRows],
+    destinations: Seq[Rows],
+    columns: Seq[Rows]
+) {
+  columns.foreach(order.check)
+  for (found <- sources.map(_.width) ++ (destinations ++ columns).filter(_.count > 0).map(_.width))
+    require(found == width, s"a column of width $found in an expression of width $width")
+
+  def source(index: Int, from: Int, until: Int): Array[Float] = {
+    val out = new Array[Float]((until - from) * width)
+    for (edge <- from until until) {
+      val source = order.matrix.columns(edge)
+      val rows = sources(index)
+      System.arraycopy(rows.array(source), rows.offset(source), out, (edge - from) * width, width)
+    }
+    out
+  }
+
+  def destination(index: Int, from: Int, until: Int): Array[Float] = {
+    val out = new Array[Float]((until - from) * width)
+    val rows = destinations(index).values
+    for (edge <- from until until)
+      System.arraycopy(rows, order.destinations(edge) * width, out, (edge - from) * width, width)
+    out
+  }
+
+  def edge(index: Int, from: Int, until: Int): Array[Float] =
+    java.util.Arrays.copyOfRange(columns(index).values, from * width, until * width)
+
+  def weight(from: Int, until: Int): Array[Float] = {
+    val weights = order.matrix.weights
+    Array.tabulate((until - from) * width)(i => weights.fold(1f)(_(from + i / width)))
+  }
+}

@@ -1,0 +1,111 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+
+/** Sums along edges, each scaled by its numbers in an edge column: output[v] = sum over in-edges e = (u, v) of
+  * scales[e] * input[u]; reverse: over out-edges (v, u).
+  *
+  * A row is `heads` runs of equally many numbers, each run scaled by its own number.
+  *
+  * @param edges
+  *   which edges
+  * @param heads
+  *   width of the edge column
+  * @param reverse
+  *   against the edges' direction: the adjoint of forward
+  */
+final case class ScaledPropagate(edges: EdgeSet, heads: Int, reverse: Boolean) {
+  require(heads > 0, s"$heads heads; expected at least 1")
+
+  /** The sums for every vertex. What several tasks read, the caller persists: `column`, and in reverse `scales`.
+    *
+    * @param width
+    *   of the column
+    * @param shared
+    *   whether all partitions are in one JVM, so that rows need not travel
+    */
+  def apply(blocks: RDD[Block], column: RDD[Rows], scales: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] = {
+    require(width % heads == 0, s"rows of width $width are no $heads heads of one size")
+    if (reverse)
+      SourceSums(width)((block, rows, out, from, until) => overOut(block, rows.head, rows.last, out, from, until))
+        .apply(blocks, Seq(column, scales), shared)
+    else
+      blocks.zipPartitions(SourceRows(blocks, column, shared), scales) { (ofBlock, ofSources, ofScales) =>
+        Iterator.single(overIn(ofBlock.next(), ofSources.next(), ofScales.next()))
+      }
+  }
+
+  private def overIn(block: Block, sources: SourceRows, scales: Rows): Rows = {
+    val order = block.edges(edges).order
+    check(order, scales)
+    val out = Rows.zeros(block.count, sources.width)
+    val sum = new HeadSum(sources.width, scales)
+    for (row <- 0 until block.count) {
+      var edge = order.matrix.indptr(row)
+      while (edge < order.matrix.indptr(row + 1)) {
+        val source = order.matrix.columns(edge)
+        sum.add(out.values, row * out.width, sources.array(source), sources.offset(source), edge)
+        edge += 1
+      }
+      sum.flush(out.values, row * out.width)
+    }
+    out
+  }
+
+  private def overOut(block: Block, rows: Rows, scales: Rows, out: Array[Float], from: Int, until: Int): Unit = {
+    val order = block.edges(edges).order
+    Propagate.check(block, rows)
+    check(order, scales)
+    val sum = new HeadSum(rows.width, scales)
+    for (source <- from until until) {
+      var i = order.starts(source)
+      while (i < order.starts(source + 1)) {
+        val edge = order.bySource(i)
+        sum.add(out, (source - from) * rows.width, rows.values, order.destinations(edge) * rows.width, edge)
+        i += 1
+      }
+      sum.flush(out, (source - from) * rows.width)
+    }
+  }
+
+  private def check(order: EdgeOrder, scales: Rows): Unit = {
+    order.check(scales)
+    require(scales.width == heads || scales.count == 0, s"an edge column of width ${scales.width} for $heads heads")
+  }
+
+  /** Adds scaled rows to a target, a few at a time: see AddRows. */
+  final private class HeadSum(width: Int, scales: Rows) {
+    private val channels = width / heads
+    private val arrays = new Array[Array[Float]](AddRows.AtOnce)
+    private val offsets = new Array[Int](AddRows.AtOnce)
+    private val places = new Array[Int](AddRows.AtOnce)
+    private val runs = new Array[Int](AddRows.AtOnce)
+    private val factors = new Array[Float](AddRows.AtOnce)
+    private var held = 0
+
+    /** Takes one more row for the target at `at`; all rows until `flush` must be for the same. */
+    def add(out: Array[Float], at: Int, array: Array[Float], offset: Int, edge: Int): Unit = {
+      arrays(held) = array
+      offsets(held) = offset
+      places(held) = edge * heads
+      held += 1
+      if (held == AddRows.AtOnce) flush(out, at)
+    }
+
+    /** Adds what is held. */
+    def flush(out: Array[Float], at: Int): Unit = {
+      var head = 0
+      while (head < heads && held > 0) {
+        var i = 0
+        while (i < held) {
+          runs(i) = offsets(i) + head * channels
+          factors(i) = scales.values(places(i) + head)
+          i += 1
+        }
+        AddRows.scaled(out, at + head * channels, arrays, runs, factors, held, channels)
+        head += 1
+      }
+      held = 0
+    }
+  }
+}

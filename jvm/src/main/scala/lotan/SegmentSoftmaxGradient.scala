@@ -1,0 +1,44 @@
+package lotan
+
+import org.apache.spark.rdd.RDD
+
+/** The adjoint of SegmentSoftmax: softmax * (gradient - sum of softmax * gradient over the destination's in-edges).
+  *
+  * @param edges
+  *   whose edges
+  */
+final case class SegmentSoftmaxGradient(edges: EdgeSet) {
+
+  /** The gradient of every score.
+    *
+    * @param softmax
+    *   what SegmentSoftmax returned
+    * @param gradient
+    *   of that
+    */
+  def apply(blocks: RDD[Block], softmax: RDD[Rows], gradient: RDD[Rows]): RDD[Rows] =
+    Zipped(blocks, Seq(softmax, gradient)).map { case (block, rows) =>
+      pulled(block.edges(edges).order, rows.head, rows.last)
+    }
+
+  private def pulled(order: EdgeOrder, softmax: Rows, gradient: Rows): Rows = {
+    order.check(softmax)
+    order.check(gradient)
+    require(softmax.width == gradient.width, s"a gradient of width ${gradient.width} for one of ${softmax.width}")
+    val width = softmax.width
+    val out = Rows.zeros(order.edges, width)
+    for (i <- out.values.indices) out.values(i) = softmax.values(i) * gradient.values(i)
+    val means = EdgeSum.overInEdges(order, out).values
+    var edge = 0
+    while (edge < order.edges) {
+      val mean = order.destinations(edge) * width
+      var at = edge * width
+      for (head <- 0 until width) {
+        out.values(at) -= softmax.values(at) * means(mean + head)
+        at += 1
+      }
+      edge += 1
+    }
+    out
+  }
+}

@@ -1,0 +1,59 @@
+package lotan
+
+import org.scalatest.funsuite.AnyFunSuite
+
+import EdgeSamples.Heads
+
+class EdgeDropoutSuite extends AnyFunSuite with LocalSpark {
+
+  test("keys and numbers are those that Python computes") {
+    import spark.implicits._
+    val vertices = Seq(5L, 7L, 1000003L).toDF("id")
+    val edges = Seq((5L, 1000003L, 1f), (7L, 5L, 2f), (7L, 5L, 1f)).toDF("src", "dst", "weight")
+    val (a, b, c) = (-3058209885058201948L, -7950324554079108497L, 540501209970256762L)
+    val kept = 65536f / (65536 - 19661)
+    val expected = Map(
+      a -> Seq(0f, kept, kept, kept, kept, kept),
+      b -> Seq(0f, kept, kept, kept, kept, kept),
+      c -> Seq(kept, kept, kept, kept, 0f, kept)
+    )
+    for (partitions <- Seq(1, 2, 3)) {
+      val loaded = Load(partitions, Nil, Some("weight"))(vertices, edges)
+      try
+        for (shared <- Seq(false, true)) {
+          val keys = EdgeKeys(EdgeSet.Graph)(loaded.blocks, shared)
+          val ones = keys.map(found => new Rows(6, Array.fill(found.length * 6)(1f)))
+          val dropped = EdgeDropout(-8022091035763811183L, 19661)(keys, ones)
+          val found =
+            keys.zip(dropped).collect().flatMap { case (ids, rows) => ids.zip(rows.values.grouped(6).map(_.toSeq)) }
+          assert(found.toMap == expected)
+        }
+      finally loaded.close()
+    }
+  }
+
+  test("a key for every edge, that of a self-loop once, whatever the partitions and the form") {
+    EdgeSamples.each(spark) { samples =>
+      val found =
+        for (shared <- Seq(false, true)) yield EdgeKeys(samples.set)(samples.blocks, shared).collect().map(_.toSeq)
+      assert(found.head.toSeq == found.last.toSeq)
+      assert(found.head.flatten.distinct.length == samples.edges.map(_.size).sum)
+    }
+  }
+
+  test("it is its own adjoint, and drops a share that is the probability") {
+    EdgeSamples.each(spark) { samples =>
+      val keys = EdgeKeys(samples.set)(samples.blocks, shared = true)
+      val dropout = EdgeDropout(12345L, 1 << 15)
+      val (x, y) = (
+        samples.edgeColumn(Heads)(EdgeSamples.numbers(_, Heads)),
+        samples.edgeColumn(Heads)(e => Array.fill(Heads)(e._3))
+      )
+      def rows(column: org.apache.spark.rdd.RDD[Rows]) = column.collect().map(_.values).toSeq
+      assert(EdgeSamples.inner(rows(dropout(keys, x)), rows(y)) == EdgeSamples.inner(rows(x), rows(dropout(keys, y))))
+      val ones = rows(dropout(keys, samples.edgeColumn(Heads)(_ => Array.fill(Heads)(1f)))).flatten
+      assert(ones.toSet == Set(0f, 2f))
+      assert(math.abs(ones.sum / ones.size - 1) < 0.3)
+    }
+  }
+}
