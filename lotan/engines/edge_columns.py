@@ -168,12 +168,12 @@ class EdgeColumns:
         counts = torch.zeros_like(x)
         for run, rows, columns in _edge_rows(forward, self._runs(x.shape[1])):
             winners = x.index_select(0, columns) == extreme.index_select(0, rows)
-            _add_runs(counts, winners.float(), forward, run)
+            _add_runs(counts, winners.float(), forward, run, rows)
         share = gradient / counts.clamp_(min=1)
         out = torch.zeros_like(x)
         for run, rows, columns in _edge_rows(reverse, self._runs(x.shape[1])):
             winners = x.index_select(0, rows) == extreme.index_select(0, columns)
-            _add_runs(out, share.index_select(0, columns).mul_(winners), reverse, run)
+            _add_runs(out, share.index_select(0, columns).mul_(winners), reverse, run, rows)
         return out
 
     def _runs(self, width: int) -> Iterator[slice]:
@@ -191,12 +191,9 @@ def _edge_rows(matrix: Tensor, runs: Iterator[slice]) -> Iterator[tuple[slice, T
         yield run, rows[run], matrix.col_indices()[run]
 
 
-def _add_runs(out: Tensor, values: Tensor, matrix: Tensor, run: slice) -> None:
+def _add_runs(out: Tensor, values: Tensor, matrix: Tensor, run: slice, rows: Tensor) -> None:
     """Add to each row of `out` the values [run, width] of its entries in the run, in their order."""
-    indptr = matrix.crow_indices().clamp(run.start, run.stop) - run.start
-    inside = (matrix.crow_indices()[1:] > run.start) & (matrix.crow_indices()[:-1] < run.stop)
-    touched = inside.nonzero()
-    if len(touched):
-        rows = slice(int(touched[0]), int(touched[-1]) + 1)
-        ones = sparse_rows(indptr[rows.start : rows.stop + 1], torch.arange(len(values)).to(indptr.dtype), len(values))
-        out[rows] += reduce_edges(ones, values)
+    first, last = int(rows[0]), int(rows[-1])
+    indptr = matrix.crow_indices()[first : last + 2].clamp(run.start, run.stop) - run.start
+    ones = sparse_rows(indptr, torch.arange(len(values), dtype=indptr.dtype), len(values))
+    out[first : last + 1] += reduce_edges(ones, values)
