@@ -11,7 +11,22 @@ from lotan.jar import BUILD, require_jar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES = frozenset(("close", "column", "force", "load", "persist", "propagate", "release", "table", "version"))
+NAMES = frozenset(
+    (
+        "close",
+        "column",
+        "disconnect",
+        "endpoint",
+        "force",
+        "load",
+        "messengerSettings",
+        "persist",
+        "propagate",
+        "release",
+        "table",
+        "version",
+    )
+)
 """What Python may call; a test compares it with what Facade.scala defines."""
 
 

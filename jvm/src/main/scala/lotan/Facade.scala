@@ -8,6 +8,8 @@ import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.storage.StorageLevel
 
+import lotan.messenger.{Dealers, Endpoint, Settings}
+
 /** All that the Python side may call. Its other half is `lotan/engines/blocks/facade.py`; a test compares the two name lists. */
 object Facade {
 
@@ -61,6 +63,16 @@ object Facade {
 
   /** Frees a persisted column. */
   def release(column: RDD[Rows]): Unit = { val _ = column.unpersist(blocking = false) }
+
+  /** Where the messenger's Router is, for `messenger.Dealers`; the keys are null where it asks for none. */
+  def endpoint(address: String, server: String, public: String, secret: String): Endpoint =
+    Endpoint.of(address, server, public, secret)
+
+  /** The messenger's settings, by their names in Python. */
+  def messengerSettings(values: util.Map[String, _]): Settings = Settings.of(values)
+
+  /** Closes this JVM's connections to Routers. */
+  def disconnect(): Unit = Dealers.closeAll()
 
   /** Frees a graph's blocks and columns. */
   def close(graph: LoadedGraph): Unit = graph.close()

@@ -1,0 +1,39 @@
+package lotan.messenger
+
+/** Rows for a worker. Tensors must not change until the chunk has come back and its group is closed.
+  *
+  * `static` and `epochKept` name tensors that the worker may still have from an earlier chunk with this run, partition and index
+  * under the same tensor name: these are offered by checksum first and sent when the worker asks. A kept tensor is replaced when
+  * one of other content is offered under its name, so both sets are safe for anything; they differ in when the worker lets go:
+  * `epochKept` ones at the first sign of the next epoch.
+  *
+  * @param index
+  *   in the partition, ascending
+  * @param digest
+  *   of the vertex ids in order, see `Digest`; comes back with the result and is compared
+  * @param resultBytes
+  *   room that the result will take in shared memory; 0 where it is not known
+  */
+final case class OutgoingChunk(
+    index: Int,
+    firstRow: Int,
+    rows: Int,
+    digest: Long,
+    tensors: Seq[(String, Tensor)],
+    static: Set[String] = Set.empty,
+    epochKept: Set[String] = Set.empty,
+    resultBytes: Long = 0
+) {
+
+  /** The tensor of that name. */
+  def tensor(name: String): Option[Tensor] = tensors.collectFirst { case (`name`, tensor) => tensor }
+}
+
+/** What a worker made of a chunk. Its tensors are valid until the iterator that gave it is asked for the next one. */
+final class ReturnedChunk(
+    val index: Int,
+    val firstRow: Int,
+    val rows: Int,
+    val digest: Long,
+    val tensors: Map[String, Received]
+)

@@ -1,0 +1,162 @@
+package lotan.messenger
+
+import java.nio.{ByteBuffer, ByteOrder}
+
+/** Numbers that travel: little endian, in C order. Its values must not change while it is under way. */
+sealed abstract class Tensor {
+
+  /** Such as float32; one of `Dtype.Sizes`. */
+  def dtype: String
+
+  def shape: Array[Int]
+
+  /** Writes its bytes at the buffer's position, which moves on. */
+  final def writeTo(target: ByteBuffer): Unit = write(target.order(ByteOrder.LITTLE_ENDIAN))
+
+  /** XXH64 of its bytes, computed once: hold on to a tensor that is offered every epoch. */
+  lazy val checksum: Long = hash(new Xxh64).value
+
+  final def bytes: Int = Math.toIntExact(shape.foldLeft(Dtype.size(dtype).toLong)(_ * _))
+
+  private[messenger] final def toBytes: Array[Byte] = {
+    val array = new Array[Byte](bytes)
+    writeTo(ByteBuffer.wrap(array))
+    array
+  }
+
+  /** Has its bytes hashed. */
+  private[messenger] def hash(state: Xxh64): Xxh64 = state.update(toBytes)
+
+  protected def write(target: ByteBuffer): Unit
+}
+
+/** Consecutive rows of an array: float32 `[rows x width]`. Nothing is copied before it is written.
+  *
+  * @param offset
+  *   of the first row's first number
+  */
+final class Floats(values: Array[Float], offset: Int, rows: Int, width: Int) extends Tensor {
+  override def dtype: String = "float32"
+  override def shape: Array[Int] = Array(rows, width)
+
+  override private[messenger] def hash(state: Xxh64): Xxh64 = state.update(values, offset, rows * width)
+
+  override protected def write(target: ByteBuffer): Unit = Floats.put(target, values, offset, rows * width)
+}
+
+object Floats {
+  private[messenger] def put(target: ByteBuffer, values: Array[Float], offset: Int, length: Int): Unit = {
+    val _ = target.asFloatBuffer().put(values, offset, length)
+    val _ = target.position(target.position() + 4 * length)
+  }
+}
+
+/** Rows picked from several arrays: float32 `[rows x width]`. Nothing is copied before it is written.
+  *
+  * @param arrays
+  *   rows, array after array
+  * @param starts
+  *   `[arrays + 1]`: the number of each array's first row
+  * @param rows
+  *   which rows, ascending
+  */
+final class PickedFloats(arrays: Array[Array[Float]], starts: Array[Int], rows: Array[Int], width: Int) extends Tensor {
+  require(starts.length == arrays.length + 1, s"${arrays.length} arrays and ${starts.length} starts")
+
+  override def dtype: String = "float32"
+  override def shape: Array[Int] = Array(rows.length, width)
+
+  override private[messenger] def hash(state: Xxh64): Xxh64 = {
+    each((array, at) => { val _ = state.update(array, at, width) })
+    state
+  }
+
+  private def each(action: (Array[Float], Int) => Unit): Unit = {
+    var array = 0
+    var i = 0
+    while (i < rows.length) {
+      while (rows(i) >= starts(array + 1)) array += 1
+      action(arrays(array), (rows(i) - starts(array)) * width)
+      i += 1
+    }
+  }
+
+  override protected def write(target: ByteBuffer): Unit = {
+    val floats = target.asFloatBuffer()
+    each((array, at) => { val _ = floats.put(array, at, width) })
+    val _ = target.position(target.position() + 4 * rows.length * width)
+  }
+}
+
+/** Float64 of any shape. */
+final class Doubles(values: Array[Double], override val shape: Array[Int]) extends Tensor {
+  override def dtype: String = "float64"
+
+  override protected def write(target: ByteBuffer): Unit = {
+    val _ = target.asDoubleBuffer().put(values)
+    val _ = target.position(target.position() + 8 * values.length)
+  }
+}
+
+/** Consecutive int64: `[length]`. */
+final class Longs(values: Array[Long], offset: Int, length: Int) extends Tensor {
+  override def dtype: String = "int64"
+  override def shape: Array[Int] = Array(length)
+
+  override protected def write(target: ByteBuffer): Unit = {
+    val _ = target.asLongBuffer().put(values, offset, length)
+    val _ = target.position(target.position() + 8 * length)
+  }
+}
+
+/** Consecutive int32: `[length]`. */
+final class Ints(values: Array[Int], offset: Int, length: Int) extends Tensor {
+  override def dtype: String = "int32"
+  override def shape: Array[Int] = Array(length)
+
+  override protected def write(target: ByteBuffer): Unit = {
+    val _ = target.asIntBuffer().put(values, offset, length)
+    val _ = target.position(target.position() + 4 * length)
+  }
+}
+
+/** Consecutive elements of one byte: `[length]`.
+  *
+  * @param dtype
+  *   int8, uint8 or bool
+  */
+final class Bytes(override val dtype: String, values: Array[Byte], offset: Int, length: Int) extends Tensor {
+  require(Dtype.Sizes.get(dtype).contains(1), s"bytes cannot be $dtype")
+
+  override def shape: Array[Int] = Array(length)
+
+  override protected def write(target: ByteBuffer): Unit = { val _ = target.put(values, offset, length) }
+}
+
+/** A tensor that came, as a view of the frame that brought it. */
+final class Received(override val dtype: String, override val shape: Array[Int], frame: ByteBuffer) extends Tensor {
+  private val content = frame.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN)
+
+  override private[messenger] def hash(state: Xxh64): Xxh64 = state.update(content)
+
+  /** Elements. */
+  def size: Int = content.limit() / Dtype.size(dtype)
+
+  /** Copies all numbers, which are float32, to consecutive places. */
+  def copyTo(into: Array[Float], at: Int): Unit = {
+    require(dtype == "float32", s"a tensor of $dtype was read as float32")
+    val _ = content.asFloatBuffer().get(into, at, size)
+  }
+
+  /** All elements as float64. */
+  def toDoubles: Array[Double] = dtype match {
+    case "float64" => { val all = new Array[Double](size); content.asDoubleBuffer().get(all); all }
+    case "float32" => Array.tabulate(size)(i => content.getFloat(4 * i).toDouble)
+    case "int64" => Array.tabulate(size)(i => content.getLong(8 * i).toDouble)
+    case "int32" => Array.tabulate(size)(i => content.getInt(4 * i).toDouble)
+    case "int8" => Array.tabulate(size)(content.get(_).toDouble)
+    case _ => Array.tabulate(size)(i => (content.get(i) & 0xff).toDouble)
+  }
+
+  override protected def write(target: ByteBuffer): Unit = { val _ = target.put(content.duplicate()) }
+}
