@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from zlib import crc32
 
@@ -28,7 +29,7 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _WORD = (1 << 64) - 1
 _DRAWS = 4  # 16-bit draws in one hash
-_LEVELS = 1 << 16
+LEVELS = 1 << 16  # that a draw can have
 _BLOCK = 1 << 14  # hashes drawn at a time: 128 KiB, which stays in the cache through all passes over them
 
 
@@ -41,11 +42,16 @@ class Randomness:
 
     def operator(self, key: int | str) -> int:
         """The 64-bit state of one operator, from which its rows draw."""
-        number = crc32(key.encode()) if isinstance(key, str) else key
-        state = 0
-        for part in (self.seed, self.epoch, number):
-            state = _mix((state ^ (part & _WORD)) + _GAMMA)
-        return state
+        return _operator(self.seed, self.epoch, key)
+
+
+@lru_cache(maxsize=1024)  # asked for once a chunk
+def _operator(seed: int, epoch: int, key: int | str) -> int:
+    number = crc32(key.encode()) if isinstance(key, str) else key
+    state = 0
+    for part in (seed, epoch, number):
+        state = _mix((state ^ (part & _WORD)) + _GAMMA)
+    return state
 
 
 def _mix(state: int) -> int:
@@ -110,7 +116,7 @@ class Mask:
     @property
     def scale(self) -> float:
         """The inverse of the probability to be kept, exactly."""
-        return _LEVELS / (_LEVELS - self.threshold)
+        return LEVELS / (LEVELS - self.threshold)
 
     def apply(self, x: Tensor, out: Tensor) -> Tensor:
         """Zero what is dropped and scale what is kept: float32 [rows, columns], both; `out` may be `x`."""
@@ -124,7 +130,7 @@ class Mask:
 
 def threshold_of(p: float) -> int:
     """How many of the 65536 draws are dropped for a probability `p`: the nearest."""
-    return round(p * _LEVELS)
+    return round(p * LEVELS)
 
 
 class _Dropout(Function):
@@ -166,6 +172,6 @@ def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_key
         raise ValueError(f"dropout over {x.shape[0]} rows was given {row_keys.numel()} row keys")
     if threshold == 0:
         return x
-    if threshold == _LEVELS:
+    if threshold == LEVELS:
         return x * 0
     return _Dropout.apply(x, Mask(randomness.operator(key), threshold, row_keys))

@@ -116,7 +116,7 @@ class StageHandler:
         with self._saved.measured() as size:
             rows, saved = program.forward(chunk, run.parameters, run.randomness, keep=True)
         if saved is not None:
-            self._saved.put(key, saved, size.bytes)
+            self._saved.put(key, saved, size.bytes + saved.bytes)
         return _outputs(rows)
 
     def _backward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk, tensors: Tensors) -> Tensors:

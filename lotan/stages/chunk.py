@@ -12,6 +12,13 @@ from torch import Tensor
 
 from planner.spec import EdgeSet
 
+Parameters = Mapping[str, Tensor]
+
+Places = Mapping[str, Tensor]
+"""Memory to write to, by name; what has no place gets memory of its own."""
+
+NOWHERE: Places = {}
+
 
 @dataclass(eq=False)
 class EdgeBlock:
@@ -93,12 +100,13 @@ class Chunk:
         return self.keys.numel()
 
 
-@dataclass(eq=False)
 class Saved:
-    """The autograd graph of a forward run, kept for its backward. Good for one backward."""
+    """What a forward run keeps for its backward. Good for one backward."""
 
-    leaves: Mapping[str, Tensor]  # inputs and parameters that receive gradients
-    outputs: Mapping[str, Tensor]
+    @property
+    def bytes(self) -> int:
+        """Memory held, beside that of an autograd graph."""
+        return 0
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, get_args
 from lotan.errors import StageError
 from lotan.row_wise import DTYPES
 from lotan.stages.operators import compile_call
-from lotan.stages.program import names_read
+from lotan.stages.recorded import names_read
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Task, ValueType
 

@@ -1,0 +1,319 @@
+"""Runs a stage of known calls as a flat list of kernels over memory that is used again for the next chunk.
+
+A chunk of some hundred rows stays in the processor's cache from the first kernel to the last; no autograd graph is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from threading import local
+
+import torch
+from torch import Tensor
+
+from lotan.errors import StageError
+from lotan.randomness import Mask, Randomness
+from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.kernels import Kernel
+from lotan.stages.known import Translation
+from planner.physical import Stage
+
+Rows = dict[str, Tensor]
+
+_NOTHING = torch.empty(0)
+
+
+@dataclass(eq=False)
+class SavedValues(Saved):
+    """What backward reads of a forward run. Its memory is taken over by a later run once it was used."""
+
+    values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
+
+    @property
+    def bytes(self) -> int:
+        """Memory held."""
+        return sum(value.nbytes for value in self.values.values())
+
+
+class _Scratch(local):
+    """Buffers of one thread, by use and width, as high as the highest chunk so far."""
+
+    def __init__(self) -> None:
+        self._buffers: dict[tuple[str, int, int], Tensor] = {}
+
+    def get(self, use: str, number: int, rows: int, width: int) -> Tensor:
+        """Memory [rows, width] that the next caller with this use, number and width gets too."""
+        key = use, number, width
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.shape[0] < rows:
+            buffer = self._buffers[key] = torch.empty(rows, width)
+        return buffer if buffer.shape[0] == rows else buffer[:rows]
+
+
+_scratch = _Scratch()
+
+
+class FlatStage:
+    """A stage whose calls are all known.
+
+    Args:
+        stage: the stage.
+
+    Raises:
+        Unknown: the stage has a call that is not.
+    """
+
+    def __init__(self, stage: Stage) -> None:
+        translated = Translation(stage)
+        slot = translated.slot
+        self.name = stage.name
+        self.kernels, self.widths = translated.kernels, translated.widths
+        self.shifts = translated.shifts
+        self.inputs = [(slot[i.value], i.value, i.shape, i.needs_gradient) for i in stage.inputs]
+        self.parameters = [(slot[p.name], p.name, p.trainable) for p in stage.parameters]
+        self.outputs = [(slot[o.value], o.value, o.shape) for o in stage.outputs]
+        self.wanted = self._wanted()
+        needed = {slot for kernel in self.kernels for slot in kernel.needs(self.wanted)}
+        given = {number for number, *_ in self.inputs}
+        self.rereads = frozenset(
+            name for number, name, *_ in self.inputs if number in needed or not self.wanted[number]
+        )
+        self.region = self._regions(needed | given)
+        last = {region: slot for slot, region in self.region.items()}  # no slot is kept or put out but the last
+        self.kept = {region: slot for region, slot in last.items() if slot in needed}
+        outputs = {number: name for number, name, _ in self.outputs}
+        self.put_out = {
+            region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
+        }
+        self.forerunners = self._leading_to(needed)
+        self._free: dict[int, list[Tensor]] = {region: [] for region in self.kept}
+
+    def _wanted(self) -> list[bool]:
+        """Of which slots backward needs the gradient."""
+        wanted = [False] * len(self.widths)
+        for number, _, _, gradient in self.inputs:
+            wanted[number] = gradient
+        for number, _, trainable in self.parameters:
+            wanted[number] = trainable
+        for kernel in self.kernels:
+            wanted[kernel.out] = any(wanted[number] for number in (*kernel.inputs, *kernel.parameters))
+        return wanted
+
+    def _regions(self, fixed: set[int]) -> dict[int, int]:
+        """Which slots share memory: a kernel writes over its first input where nobody reads that afterwards."""
+        fixed = fixed | {number for number, *_ in self.outputs}
+        last = {number: position for position, kernel in enumerate(self.kernels) for number in kernel.inputs}
+        region: dict[int, int] = {}
+        for position, kernel in enumerate(self.kernels):
+            x = kernel.inputs[0] if kernel.in_place else -1
+            over = x in region and x not in fixed and last[x] == position and self.widths[x] == self.widths[kernel.out]
+            region[kernel.out] = region[x] if over else len(region)
+        return region
+
+    def _leading_to(self, needed: set[int]) -> list[Kernel]:
+        """The kernels that a rerun for backward has to run."""
+        read, found = set(needed), []
+        for kernel in reversed(self.kernels):
+            if kernel.out in read:
+                read.update(kernel.inputs)
+                found.append(kernel)
+        return found[::-1]
+
+    def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
+        """The outputs, [rows, *shape]."""
+        with torch.no_grad():
+            return _Run(self, chunk, parameters, randomness).forward(into)
+
+    def record(
+        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
+    ) -> tuple[Rows, SavedValues]:
+        """The outputs, and what `pull` reads of this run."""
+        saved = SavedValues({region: self._memory(region, chunk.rows) for region in self.kept})
+        with torch.no_grad():
+            return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
+
+    def _memory(self, region: int, rows: int) -> Tensor:
+        """Memory for a value that is kept: that of a run that is done with, if there is one."""
+        free = self._free[region]
+        try:
+            found = free.pop()
+        except IndexError:
+            found = None
+        if found is None or found.shape[0] < rows:
+            found = torch.empty(rows, self.widths[self.kept[region]])
+        return found
+
+    def pull(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        gradients: Mapping[str, Tensor],
+        saved: Saved | None,
+        into: Places,
+        sums: Places | None,
+    ) -> StageGradients:
+        """The vector-Jacobian product; runs forward first if nothing was saved."""
+        saved = saved if isinstance(saved, SavedValues) else None
+        with torch.no_grad():
+            run = _Run(self, chunk, parameters, randomness, saved)
+            if saved is None:
+                run.prepare()
+            found = run.backward(gradients, into, sums)
+        for region, memory in saved.values.items() if saved else ():
+            self._free[region].append(memory)
+        if saved:
+            saved.values = {}
+        return found
+
+    def turn(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        loss: Callable[[Tensor], Tensor],
+        into: Places,
+        sums: Places | None,
+    ) -> StageGradients:
+        """Forward, `loss` from the one output to its gradient, and backward."""
+        with torch.no_grad():
+            run = _Run(self, chunk, parameters, randomness)
+            ((name, rows),) = run.forward(NOWHERE).items()
+            return run.backward({name: loss(rows)}, into, sums)
+
+
+class _Run:
+    """One chunk's way through the kernels. See `lotan.stages.kernels.Running`."""
+
+    def __init__(
+        self,
+        stage: FlatStage,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        saved: SavedValues | None = None,
+    ) -> None:
+        self._stage, self._chunk, self._randomness = stage, chunk, randomness
+        self._rows = chunk.rows
+        self._memory: dict[int, Tensor] = {}  # by region
+        self._into: Places = NOWHERE
+        self._gradients: dict[int, tuple[Tensor, bool]] = {}
+        self._sums: Mapping[int, Tensor] = {}
+        self._taken = 0  # pieces of scratch memory
+        self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
+        for number, name, _ in stage.parameters:
+            self.values[number] = _find(parameters, name, stage)
+        for number, name, *_ in stage.inputs:
+            if saved is None or name in chunk.values:
+                self.values[number] = _find(chunk.values, name, stage).reshape(self._rows, stage.widths[number])
+        for shift in stage.shifts:
+            self.values[shift.out] = self.values[shift.parameter] + shift.number
+        for region, memory in saved.values.items() if saved else ():
+            self._memory[region] = self.values[stage.kept[region]] = _first(memory, self._rows)
+
+    def forward(self, into: Places) -> Rows:
+        """Run all kernels, to the outputs."""
+        self._into = into
+        for kernel in self._stage.kernels:
+            kernel.forward(self)
+        return {name: self._put_out(number, name, shape) for number, name, shape in self._stage.outputs}
+
+    def prepare(self) -> None:
+        """Run the kernels that lead to what backward reads."""
+        for kernel in self._stage.forerunners:
+            kernel.forward(self)
+
+    def _put_out(self, number: int, name: str, shape: tuple[int, ...]) -> Tensor:
+        value = self.values[number]
+        if self._stage.put_out.get(self._stage.region.get(number, -1)) == name:
+            return value.view(self._rows, *shape)
+        if name in self._into:  # kept for backward, or an input: not to be handed out itself
+            return self._into[name].copy_(value.view(self._rows, *shape))
+        return value.clone().view(self._rows, *shape)
+
+    def backward(self, gradients: Mapping[str, Tensor], into: Places, sums: Places | None) -> StageGradients:
+        """Run all adjoints, the last kernel's first."""
+        stage = self._stage
+        totals = {name: self._total(number, name, sums) for number, name, wanted in stage.parameters if wanted}
+        self._sums = {number: totals[name] for number, name, wanted in stage.parameters if wanted}
+        for number, name, _ in stage.outputs:
+            if name in gradients:
+                self.give(number, gradients[name].reshape(self._rows, stage.widths[number]), False)
+        for kernel in reversed(stage.kernels):
+            if kernel.out in self._gradients:
+                kernel.backward(self)
+        inputs = {
+            name: self._gradient(number, name, shape, into) for number, name, shape, wanted in stage.inputs if wanted
+        }
+        return StageGradients(inputs, totals)
+
+    def _total(self, number: int, name: str, sums: Places | None) -> Tensor:
+        return torch.zeros(self.values[number].shape) if sums is None else sums[name]
+
+    def _gradient(self, number: int, name: str, shape: tuple[int, ...], into: Places) -> Tensor:
+        found = self._gradients.get(number)
+        to = into[name] if name in into else torch.empty(self._rows, *shape)
+        return to.zero_() if found is None else to.copy_(found[0].reshape(to.shape))
+
+    def target(self, slot: int) -> Tensor:
+        """Where the value of a slot is to be written."""
+        stage = self._stage
+        region, width = stage.region[slot], stage.widths[slot]
+        memory = self._memory.get(region)
+        if memory is None:
+            name = stage.put_out.get(region)
+            if name is None:
+                memory = _scratch.get("forward", region, self._rows, width)
+            elif name in self._into:
+                memory = self._into[name].view(self._rows, width)
+            else:
+                memory = torch.empty(self._rows, width)
+            self._memory[region] = memory
+        self.values[slot] = memory
+        return memory
+
+    def taken(self, slot: int) -> tuple[Tensor, bool]:
+        """The gradient of a slot, and whether it may be overwritten."""
+        return self._gradients[slot]
+
+    def give(self, slot: int, gradient: Tensor, own: bool) -> None:
+        """Add to the gradient of a slot."""
+        if not self._stage.wanted[slot]:
+            return
+        before = self._gradients.get(slot)
+        if before is None:
+            self._gradients[slot] = gradient, own
+        elif before[1]:
+            before[0].add_(gradient)
+        else:
+            to = gradient if own else self.scratch(gradient.shape[1])
+            self._gradients[slot] = torch.add(before[0], gradient, out=to), True
+
+    def scratch(self, width: int) -> Tensor:
+        """Memory for a gradient, [rows, width]."""
+        self._taken += 1
+        return _scratch.get("backward", self._taken, self._rows, width)
+
+    def wants(self, slot: int) -> bool:
+        """Whether the gradient of a slot is asked for."""
+        return self._stage.wanted[slot]
+
+    def sum_of(self, slot: int) -> Tensor:
+        """Where the gradient of a parameter is summed."""
+        return self._sums[slot]
+
+    def mask(self, key: int | str, threshold: int) -> Mask:
+        """What a dropout keeps of the chunk's rows."""
+        return Mask(self._randomness.operator(key), threshold, self._chunk.keys)
+
+
+def _find(values: Mapping[str, Tensor], name: str, stage: FlatStage) -> Tensor:
+    try:
+        return values[name]
+    except KeyError as missing:
+        raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
+
+
+def _first(memory: Tensor, rows: int) -> Tensor:
+    return memory if memory.shape[0] == rows else memory[:rows]

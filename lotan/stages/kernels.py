@@ -1,0 +1,338 @@
+"""The known calls of a stage, as kernels: out-variant calls of torch forward, and their adjoints by hand.
+
+A kernel reads and writes *slots* of a `Run`: values are float32 [rows, width], whatever shape a row has in the stage.
+Forward writes into a buffer that the run provides, which may be that of its input. Backward takes the gradient of its
+output and gives gradients to its inputs, in place where the gradient is the run's own to overwrite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from lotan.randomness import Mask
+
+_aten = torch.ops.aten
+
+
+class Running(Protocol):
+    """What a kernel sees of a run over one chunk."""
+
+    values: list[Tensor]  # by slot; rows' values [rows, width], parameters as they are
+
+    def target(self, slot: int) -> Tensor:
+        """Where the value of a slot is to be written."""
+
+    def taken(self, slot: int) -> tuple[Tensor, bool]:
+        """The gradient of a slot, and whether it may be overwritten. Asked for once."""
+
+    def give(self, slot: int, gradient: Tensor, own: bool) -> None:
+        """Add to the gradient of a slot; `own`: nobody else reads this tensor."""
+
+    def scratch(self, width: int) -> Tensor:
+        """Memory for a gradient, [rows, width]."""
+
+    def wants(self, slot: int) -> bool:
+        """Whether the gradient of a slot is asked for."""
+
+    def sum_of(self, slot: int) -> Tensor:
+        """Where the gradient of a parameter is summed."""
+
+    def mask(self, key: int | str, threshold: int) -> Mask:
+        """What a dropout keeps of the chunk's rows."""
+
+
+class Kernel:
+    """One known call."""
+
+    out: int
+    inputs: tuple[int, ...]  # slots of rows that it reads
+    parameters: tuple[int, ...] = ()  # slots that gradients of parameters belong to
+    in_place = True  # whether the output may lie where the first input does
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The values that backward reads, given of which slots a gradient is asked for."""
+        return set()
+
+    def forward(self, run: Running) -> None:
+        """Compute the output."""
+        raise NotImplementedError
+
+    def backward(self, run: Running) -> None:
+        """Hand the output's gradient on."""
+        raise NotImplementedError
+
+
+def _writable(run: Running, gradient: Tensor, own: bool) -> Tensor:
+    """Where to write what is made of a gradient of the same width."""
+    return gradient if own else run.scratch(gradient.shape[1])
+
+
+@dataclass(eq=False)
+class Linear(Kernel):
+    """x W^T + b. Source: torch.nn.functional.linear."""
+
+    out: int
+    x: int
+    weight: int
+    bias: int | None
+    in_place = False
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,)
+        self.parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The input, for the weight's gradient."""
+        return {self.x} if wanted[self.weight] else set()
+
+    def forward(self, run: Running) -> None:
+        """[rows, k] -> [rows, width]."""
+        values, out = run.values, run.target(self.out)
+        if self.bias is None:
+            torch.mm(values[self.x], values[self.weight].t(), out=out)
+        else:
+            torch.addmm(values[self.bias], values[self.x], values[self.weight].t(), out=out)
+
+    def backward(self, run: Running) -> None:
+        """To the input, the weight and the bias."""
+        gradient, _ = run.taken(self.out)
+        if run.wants(self.weight):
+            run.sum_of(self.weight).addmm_(gradient.t(), run.values[self.x])
+        if self.bias is not None and run.wants(self.bias):
+            run.sum_of(self.bias).add_(gradient.sum(0))
+        if run.wants(self.x):
+            weight = run.values[self.weight]
+            run.give(self.x, torch.mm(gradient, weight, out=run.scratch(weight.shape[1])), True)
+
+
+@dataclass(eq=False)
+class Bias(Kernel):
+    """x + b, one number per column."""
+
+    out: int
+    x: int
+    bias: int
+
+    def __post_init__(self) -> None:
+        self.inputs, self.parameters = (self.x,), (self.bias,)
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        torch.add(run.values[self.x], run.values[self.bias].reshape(-1), out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input and the bias."""
+        gradient, own = run.taken(self.out)
+        if run.wants(self.bias):
+            total = run.sum_of(self.bias)
+            total.add_(gradient.sum(0).view_as(total))
+        run.give(self.x, gradient, own)
+
+
+@dataclass(eq=False)
+class Scale(Kernel):
+    """x * c or x / c: c is a static column, a number for each row, or one number for all."""
+
+    out: int
+    x: int
+    column: int | None
+    number: float
+    divides: bool
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,) if self.column is None else (self.x, self.column)
+
+    def _scaled(self, run: Running, x: Tensor, out: Tensor) -> Tensor:
+        by = self.number if self.column is None else run.values[self.column]
+        return torch.div(x, by, out=out) if self.divides else torch.mul(x, by, out=out)
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        self._scaled(run, run.values[self.x], run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input."""
+        gradient, own = run.taken(self.out)
+        if run.wants(self.x):
+            run.give(self.x, self._scaled(run, gradient, _writable(run, gradient, own)), True)
+
+
+@dataclass(eq=False)
+class Gain(Kernel):
+    """g x, g being one number that is trained."""
+
+    out: int
+    x: int
+    gain: int  # the slot of its value
+    parameter: int  # the slot that its gradient belongs to: the value may be the parameter plus a constant
+
+    def __post_init__(self) -> None:
+        self.inputs, self.parameters = (self.x,), (self.parameter,)
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The input, for the gain's gradient."""
+        return {self.x} if wanted[self.parameter] else set()
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        torch.mul(run.values[self.x], run.values[self.gain].reshape(1), out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input and the gain."""
+        gradient, own = run.taken(self.out)
+        if run.wants(self.parameter):
+            total = run.sum_of(self.parameter)
+            total.add_((gradient * run.values[self.x]).sum())
+        if run.wants(self.x):
+            gain = run.values[self.gain].reshape(1)
+            run.give(self.x, torch.mul(gradient, gain, out=_writable(run, gradient, own)), True)
+
+
+@dataclass(eq=False)
+class Add(Kernel):
+    """x + y, rows of one width."""
+
+    out: int
+    x: int
+    y: int
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x, self.y)
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] twice -> [rows, width]."""
+        torch.add(run.values[self.x], run.values[self.y], out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To both; only one of them may have it to itself."""
+        gradient, own = run.taken(self.out)
+        both = run.wants(self.x) and run.wants(self.y)
+        for slot in (self.x, self.y):
+            if run.wants(slot):
+                run.give(slot, gradient, own and not both)
+
+
+@dataclass(eq=False)
+class Cat(Kernel):
+    """Rows side by side."""
+
+    out: int
+    parts: tuple[int, ...]
+    widths: tuple[int, ...]
+    in_place = False
+
+    def __post_init__(self) -> None:
+        self.inputs = self.parts
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] each -> [rows, sum of widths]."""
+        torch.cat([run.values[part] for part in self.parts], 1, out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To each its columns."""
+        gradient, own = run.taken(self.out)
+        for part, columns in zip(self.parts, gradient.split(self.widths, 1), strict=True):
+            run.give(part, columns, own)
+
+
+@dataclass(eq=False)
+class Activation(Kernel):
+    """relu, leaky_relu, elu, sigmoid or tanh; their gradients can be told from their outputs."""
+
+    out: int
+    x: int
+    kind: str
+    numbers: tuple[float, ...] = ()  # leaky_relu: slope; elu: alpha, scale, input_scale
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,)
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The output."""
+        return {self.out} if wanted[self.x] else set()
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        x, out = run.values[self.x], run.target(self.out)
+        match self.kind:
+            case "relu":
+                torch.clamp_min(x, 0, out=out)
+            case "leaky_relu":
+                _aten.leaky_relu.out(x, *self.numbers, out=out)
+            case "elu":
+                _aten.elu.out(x, *self.numbers, out=out)
+            case "sigmoid":
+                torch.sigmoid(x, out=out)
+            case "tanh":
+                torch.tanh(x, out=out)
+
+    def backward(self, run: Running) -> None:
+        """To the input."""
+        gradient, own = run.taken(self.out)
+        if not run.wants(self.x):
+            return
+        y, to = run.values[self.out], _writable(run, gradient, own)
+        match self.kind:
+            case "relu":
+                _aten.threshold_backward.grad_input(gradient, y, 0, grad_input=to)
+            case "leaky_relu":
+                _aten.leaky_relu_backward.grad_input(gradient, y, *self.numbers, True, grad_input=to)
+            case "elu":
+                _aten.elu_backward.grad_input(gradient, *self.numbers, True, y, grad_input=to)
+            case "sigmoid":
+                _aten.sigmoid_backward.grad_input(gradient, y, grad_input=to)
+            case "tanh":
+                _aten.tanh_backward.grad_input(gradient, y, grad_input=to)
+        run.give(self.x, to, True)
+
+
+@dataclass(eq=False)
+class Dropout(Kernel):
+    """See `lotan.randomness`; what was dropped is drawn again in backward."""
+
+    out: int
+    x: int
+    key: int | str
+    threshold: int
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,)
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        run.mask(self.key, self.threshold).apply(run.values[self.x], run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input."""
+        gradient, own = run.taken(self.out)
+        if run.wants(self.x):
+            mask = run.mask(self.key, self.threshold)
+            run.give(self.x, mask.apply(gradient, _writable(run, gradient, own)), True)
+
+
+@dataclass(eq=False)
+class ReluDropout(Dropout):
+    """Dropout of a ReLU: the output is positive just where both let the gradient pass."""
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The output."""
+        return {self.out} if wanted[self.x] else set()
+
+    def forward(self, run: Running) -> None:
+        """[rows, width] -> [rows, width]."""
+        out = run.target(self.out)
+        torch.clamp_min(run.values[self.x], 0, out=out)
+        run.mask(self.key, self.threshold).apply(out, out)
+
+    def backward(self, run: Running) -> None:
+        """To the input."""
+        gradient, own = run.taken(self.out)
+        if run.wants(self.x):
+            to = _writable(run, gradient, own)
+            _aten.threshold_backward.grad_input(gradient, run.values[self.out], 0, grad_input=to)
+            run.give(self.x, to.mul_(run.mask(self.key, self.threshold).scale), True)
