@@ -1,133 +1,66 @@
 """The local engine: one process, torch, no Spark. For graphs that fit, and the oracle of every test.
 
-A column is a tensor of all vertices, sorted by id; a stage runs on one chunk of all rows; propagate is a sparse product.
+A column is a tensor of all vertices, sorted by id. A stage runs chunk by chunk, on one thread for each core; the sums of a
+propagate that one stage alone reads are made chunk by chunk too, as that stage comes to them, and never lie in memory as
+a column. A stage that reads edges itself runs on all vertices at once.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-import numpy as np
 import pandas as pd
-import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.columns import Columns
+from lotan.engines.crew import Crew
 from lotan.engines.edge_columns import EdgeColumns
-from lotan.engines.topology import Edges, EdgeSets
+from lotan.engines.local_graph import Collection, Contributions, LoadedGraph, Sums
+from lotan.engines.local_pass import LocalPass, StageRun
 from lotan.errors import EngineError, LotanError
-from lotan.randomness import Randomness
-from lotan.stages import Chunk, EdgeBlock, Saved, StageGradients, StageProgram
 from lotan.stages.edges import reduce_edges
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
-from planner.spec import EdgeSet
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
 if TYPE_CHECKING:
-    from lotan.graph import Graph, GraphArrays
+    from lotan.graph import Graph
 
-ALIGNMENT = 64  # bytes: a cache line, as torch's own allocator has it
-
-
-@dataclass(frozen=True)
-class Collection:
-    """The neighbourhoods of all vertices: nothing is copied, for all sources are here."""
-
-    edges: EdgeSet
-    columns: Mapping[str, Tensor]  # by column name, [vertices, *shape]
-
-
-@dataclass(frozen=True)
-class Contributions:
-    """What a stage returned for its sources: a row per vertex, or per edge."""
-
-    rows: Tensor
-    edges: EdgeSet
-    per_edge: bool
-
-
-class _Loaded:
-    """A graph in memory, and the programs of a plan over it."""
-
-    def __init__(self, arrays: GraphArrays, plan: Plan) -> None:
-        self.sets = EdgeSets(Edges(len(arrays.ids), arrays.src, arrays.dst, arrays.weight))
-        self.ids = arrays.ids
-        self.keys = torch.from_numpy(arrays.keys)
-        self.static = {column.name: self._column(column.name, arrays) for column in plan.static_columns}
-        self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
-        self.per_edge = plan.source_gradients == "per_edge"
-
-    def _column(self, name: str, arrays: GraphArrays) -> Tensor:
-        match name.split("@"):
-            case ["features" | "label" | "split"]:
-                return _aligned(getattr(arrays, name))
-            case ["in_degree"]:
-                return self.sets["graph"].in_degree()
-            case ["gcn_scale", "graph" | "self_loops" as edges]:
-                return self.sets[cast(EdgeSet, edges)].gcn_scale()
-        raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
-
-    def block(self, stage: Stage, name: EdgeSet) -> EdgeBlock:
-        """The in-edges of all vertices, with row keys if the stage draws random numbers on edges."""
-        edges = self.sets[name]
-        draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
-        return edges.keyed_block(self.keys.numpy()) if draws else edges.block
-
-
-def _aligned(array: np.ndarray) -> Tensor:
-    """The array, or a copy if it lies askew: the last bit of a matrix product depends on how its operands are aligned."""
-    if array.ctypes.data % ALIGNMENT:
-        return torch.tensor(array)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # no stage writes to inputs
-        return torch.from_numpy(array)
-
-
-class _Running:
-    """What a pass gathers beside columns."""
-
-    def __init__(self, steps: Sequence[Step], a_pass: Pass) -> None:
-        self.parameters = a_pass.parameters
-        self.randomness = Randomness(a_pass.seed, a_pass.epoch)
-        # The stages that run backward in this pass keep the autograd graph of their forward run until then.
-        self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
-        self.saved: dict[str, Saved] = {}
-        self.gradients: dict[str, Tensor] = {}
-        self.statistics: np.ndarray | None = None
-
-    def commit(self, gradients: Mapping[str, Tensor]) -> None:
-        """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
-        for name, gradient in gradients.items():
-            earlier = self.gradients.get(name)
-            self.gradients[name] = gradient if earlier is None else earlier + gradient
+CHUNK_ROWS = 1024  # vertices: what a stage makes of them stays in the cache
 
 
 class LocalEngine(Engine):
-    """Runs plans in this process."""
+    """Runs plans in this process.
+
+    Args:
+        chunk_rows: vertices that a stage runs on at a time. It changes no random number; sums are the same but for rounding.
+        threads: that share the work, None: as many as torch would use. Their number changes no bit of a result.
+    """
 
     name = "local"
 
-    def __init__(self) -> None:
-        self._graph: _Loaded | None = None
-        self._pass: _Running | None = None
+    def __init__(self, chunk_rows: int = CHUNK_ROWS, threads: int | None = None) -> None:
+        self._chunk_rows = chunk_rows
+        self._crew = Crew(threads)
+        self._columns = Columns()
+        self._graph: LoadedGraph | None = None
+        self._pass: LocalPass | None = None
 
     @property
-    def _loaded(self) -> _Loaded:
+    def _loaded(self) -> LoadedGraph:
         if self._graph is None:
             raise EngineError("the local engine has no graph: call load first")
         return self._graph
 
     @property
-    def _running(self) -> _Running:
+    def _running(self) -> LocalPass:
         if self._pass is None:
             raise EngineError("the local engine is not in a pass: call begin first")
         return self._pass
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
-        self._graph = _Loaded(graph.arrays(), plan)
+        self._graph = LoadedGraph(graph.arrays(), plan, self._chunk_rows)
 
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
@@ -140,28 +73,49 @@ class LocalEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Start a pass."""
-        self._pass = _Running(steps, a_pass)
+        self._pass = LocalPass(steps, a_pass, self._loaded.programs)
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
         """The gradients and statistics of the pass."""
+        columns = {name: self._columns.hand_over(self._whole(handle)) for name, handle in kept.items()}
         done, self._pass = self._running, None
-        return Outcome(done.gradients, done.statistics, kept)
+        return Outcome(done.gradients, done.statistics, columns)
 
     def abort(self) -> None:
         """Drop what the pass has gathered."""
         self._pass = None
+        self._columns.forget()
 
     def release(self, handle: Handle) -> None:
-        """Nothing: a tensor is freed with its last reference."""
+        """One reader fewer of a column."""
+        if isinstance(handle, Sums):
+            self._columns.release(handle.column)
+        elif isinstance(handle, Tensor):
+            self._columns.release(handle)
 
     def close(self) -> None:
         """Forget the graph."""
         self._graph = self._pass = None
+        self._columns = Columns()
+        self._crew.close()
 
-    def propagate(self, step: PropagateStep, column: Tensor) -> Tensor:
+    def propagate(self, step: PropagateStep, column: Handle) -> Handle:
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
-        matrix = self._loaded.sets[step.edges].matrix(step.weighted, step.reverse)
-        return (matrix @ column.reshape(column.shape[0], -1)).view(column.shape)
+        sums = Sums(self._loaded.product(step), self._columns.share(self._whole(column)))
+        if step.output.name in self._running.lazy:
+            return sums
+        found = self._whole(sums)
+        self._columns.release(sums.column)
+        return found
+
+    def _whole(self, handle: Handle) -> Tensor:
+        """A column as a tensor of all rows."""
+        if not isinstance(handle, Sums):
+            return handle
+        column, chunks = handle.column, self._loaded.chunks
+        found = self._columns.new(chunks.rows, column.shape[1:])
+        self._crew.run(len(chunks), lambda number: found[chunks[number]].copy_(handle.rows(number)))
+        return found
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
@@ -180,67 +134,12 @@ class LocalEngine(Engine):
         return reduce_edges(block.by_source(block.rows), contributions.rows)
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """Run a stage on all vertices at once."""
+        """Run a stage."""
         program = self._loaded.programs[step.stage]
+        stage = StageRun(self._loaded, self._running, self._crew, self._columns, program, step)
         try:
-            return self._run(step, program, self._chunk(program.stage, step, values), values)
+            return stage.whole(values) if program.stage.edge_sets else stage.in_chunks(values)
         except LotanError:
             raise
         except (RuntimeError, ValueError, KeyError) as error:
             raise EngineError(f"stage {step.stage} ({step.mode}) failed: {error}") from error
-
-    def _run(
-        self, step: PipeStep, program: StageProgram, chunk: Chunk, values: Mapping[str, Handle]
-    ) -> Mapping[str, Handle]:
-        running = self._running
-        parameters, randomness = running.parameters, running.randomness
-        match step.mode:
-            case "forward":
-                rows, saved = program.forward(chunk, parameters, randomness, step.stage in running.keeping)
-                if saved is not None:
-                    running.saved[step.stage] = saved
-                return _named(step, list(rows.values()))
-            case "backward":
-                given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
-                saved = running.saved.pop(step.stage, None)
-                return self._commit(step, program, program.backward(chunk, parameters, randomness, given, saved))
-            case "turn":
-                running.statistics, found = program.turn(chunk, parameters, randomness)
-                return self._commit(step, program, found)
-            case "evaluate":
-                running.statistics = program.evaluate(chunk, parameters)
-                return {}
-        return _named(step, list(program.predict(chunk, parameters).values()))
-
-    def _chunk(self, stage: Stage, step: PipeStep, values: Mapping[str, Handle]) -> Chunk:
-        """All vertices as one chunk."""
-        collected = {values[name].edges: values[name].columns for name in step.collections}
-        rows = {}
-        for value in stage.inputs:
-            columns = values if value.role == "vertex" else collected[value.edges]
-            rows[value.value] = columns[value.column].view(-1, *value.shape)
-        edges = {name: self._loaded.block(stage, name) for name in stage.edge_sets}
-        return Chunk(self._loaded.keys, rows, edges, values.get("label"), values.get("split"))
-
-    def _commit(self, step: PipeStep, program: StageProgram, found: StageGradients) -> Mapping[str, Handle]:
-        """Add up the gradients of parameters, and name those of inputs."""
-        self._running.commit(found.parameters)
-        edges = {i.value: i.edges for i in program.stage.inputs}
-        named = _named(step, list(found.inputs.values()))
-        for name, value in zip(list(named), found.inputs, strict=True):
-            if name in step.contributions:
-                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._loaded.per_edge)
-        return named
-
-
-def _named(step: PipeStep, rows: Sequence[Tensor]) -> dict[str, Handle]:
-    """A stage's results, in its own order, under the names of the step's columns."""
-    return {column.name: row for column, row in zip(step.outputs, rows, strict=True)}
-
-
-def sum_columns(columns: Sequence[Tensor]) -> Tensor:
-    """The sum of columns of one shape, in their order."""
-    total = columns[0]
-    for column in columns[1:]:
-        total = total + column.view_as(total)
-    return total

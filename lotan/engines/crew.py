@@ -1,0 +1,79 @@
+"""Threads that share the work on a column: torch and numpy leave Python's lock while they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import count
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+
+class Crew:
+    """As many threads as cores, each of which runs torch's operators alone: chunks are too small to be shared.
+
+    Args:
+        threads: how many, the calling one among them; None: as many as torch would use in this thread.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self.threads = threads or torch.get_num_threads()
+        self._others: ThreadPoolExecutor | None = None
+
+    def run(self, tasks: int, work: Callable[[int], T]) -> list[T]:
+        """`work` on each number below `tasks`, whoever comes first; results in the order of numbers.
+
+        Raises:
+            BaseException: what the work raised, if several did that with the smallest number.
+        """
+        results: dict[int, T] = {}
+        failures: dict[int, BaseException] = {}
+        numbers = count()
+
+        def toil() -> None:
+            while (number := next(numbers)) < tasks and not failures:
+                try:
+                    results[number] = work(number)
+                except BaseException as failure:
+                    failures[number] = failure
+
+        with one_thread():
+            helpers = [self._pool.submit(toil) for _ in range(min(self.threads, tasks) - 1)]
+            toil()
+            for helper in helpers:
+                helper.result()
+        if failures:
+            raise failures[min(failures)]
+        return [results[number] for number in range(tasks)]
+
+    @property
+    def _pool(self) -> ThreadPoolExecutor:
+        if self._others is None:
+            self._others = ThreadPoolExecutor(
+                max(1, self.threads - 1), "lotan-local", initializer=torch.set_num_threads, initargs=(1,)
+            )
+        return self._others
+
+    def close(self) -> None:
+        """Let the threads end."""
+        if self._others is not None:
+            self._others.shutdown()
+            self._others = None
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Has torch use one thread for the calling thread's operators."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

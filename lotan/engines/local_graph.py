@@ -1,0 +1,102 @@
+"""A graph in the memory of this process, the programs of a plan over it, and what lies there beside columns."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.engines.products import Chunks, Product
+from lotan.engines.topology import Edges, EdgeSets
+from lotan.errors import EngineError
+from lotan.stages import EdgeBlock, StageProgram
+from planner.physical import Plan, PropagateStep, Stage
+from planner.spec import EdgeSet
+
+if TYPE_CHECKING:
+    from lotan.graph import GraphArrays
+
+ALIGNMENT = 64  # bytes: a cache line, as torch's own allocator has it
+
+
+@dataclass(frozen=True)
+class Collection:
+    """The neighbourhoods of all vertices: nothing is copied, for all sources are here."""
+
+    edges: EdgeSet
+    columns: Mapping[str, Tensor]  # by column name, [vertices, *shape]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """A propagate whose rows are computed when they are read."""
+
+    product: Product
+    column: Tensor  # [vertices, *shape]
+
+    def rows(self, number: int) -> Tensor:
+        """Those of a chunk. [rows, *shape]."""
+        summed = self.product(number, self.column.view(self.column.shape[0], -1))
+        return summed.view(-1, *self.column.shape[1:])
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """What a stage returned for its sources: a row per vertex, or per edge."""
+
+    rows: Tensor
+    edges: EdgeSet
+    per_edge: bool
+
+
+class LoadedGraph:
+    """A graph in memory, and the programs of a plan over it."""
+
+    def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int) -> None:
+        self.sets = EdgeSets(Edges(len(arrays.ids), arrays.src, arrays.dst, arrays.weight))
+        self.chunks = Chunks(len(arrays.ids), chunk_rows)
+        self.ids = arrays.ids
+        self.keys = torch.from_numpy(arrays.keys)
+        self.static = {column.name: self._column(column.name, arrays) for column in plan.static_columns}
+        self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
+        self.per_edge = plan.source_gradients == "per_edge"
+        self._products: dict[tuple[EdgeSet, bool, bool], Product] = {}
+
+    def product(self, step: PropagateStep) -> Product:
+        """The matrix of a propagate, in chunks; made on first use."""
+        key = step.edges, step.weighted, step.reverse
+        if key not in self._products:
+            edges = self.sets[step.edges]
+            weighted = step.weighted and edges.weight is not None
+            self._products[key] = Product(edges.matrix(step.weighted, step.reverse), weighted, self.chunks)
+        return self._products[key]
+
+    def _column(self, name: str, arrays: GraphArrays) -> Tensor:
+        match name.split("@"):
+            case ["features" | "label" | "split"]:
+                return _aligned(getattr(arrays, name))
+            case ["in_degree"]:
+                return self.sets["graph"].in_degree()
+            case ["gcn_scale", "graph" | "self_loops" as edges]:
+                return self.sets[cast(EdgeSet, edges)].gcn_scale()
+        raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
+
+    def block(self, stage: Stage, name: EdgeSet) -> EdgeBlock:
+        """The in-edges of all vertices, with row keys if the stage draws random numbers on edges."""
+        edges = self.sets[name]
+        draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
+        return edges.keyed_block(self.keys.numpy()) if draws else edges.block
+
+
+def _aligned(array: np.ndarray) -> Tensor:
+    """The array, or a copy if it lies askew: the last bit of a matrix product depends on how its operands are aligned."""
+    if array.ctypes.data % ALIGNMENT:
+        return torch.tensor(array)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # no stage writes to inputs
+        return torch.from_numpy(array)

@@ -1,0 +1,236 @@
+"""A pass on the local engine: what it gathers, and how it runs a stage, in chunks or on all vertices at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.engines.base import Handle, Pass
+from lotan.engines.columns import Columns
+from lotan.engines.crew import Crew
+from lotan.engines.local_graph import Contributions, LoadedGraph, Sums
+from lotan.randomness import Randomness
+from lotan.stages import Chunk, Saved, StageGradients, StageProgram
+from planner.physical import PipeStep, PropagateStep, Step, reads
+from planner.spec import EdgeSet
+
+T = TypeVar("T")
+
+
+class LocalPass:
+    """What a pass gathers beside columns."""
+
+    def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, StageProgram]) -> None:
+        self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
+        self.randomness = Randomness(a_pass.seed, a_pass.epoch)
+        # The stages that run backward in this pass keep what backward reads of their forward run until then.
+        self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
+        self.lazy = read_once(steps, programs)
+        self.saved: dict[str, list[Saved | None]] = {}  # by stage, one for each chunk
+        self.gradients: dict[str, Tensor] = {}
+        self.statistics: np.ndarray | None = None
+
+    def commit(self, gradients: Mapping[str, Tensor]) -> None:
+        """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
+        for name, gradient in gradients.items():
+            earlier = self.gradients.get(name)
+            self.gradients[name] = gradient if earlier is None else earlier + gradient
+
+
+def read_once(steps: Sequence[Step], programs: Mapping[str, StageProgram]) -> frozenset[str]:
+    """The outputs of propagates whose rows are computed just once if nobody computes them before they are read.
+
+    All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one.
+    """
+    kept = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
+    read: Counter[str] = Counter()
+    for step in steps:
+        if not isinstance(step, PipeStep) or programs[step.stage].stage.edge_sets:
+            read.update(dict.fromkeys(reads(step), 2))
+        elif step.mode == "backward" and step.stage in kept:
+            read.update(name for gradient in step.gradients for name in gradient.columns)
+            rereads = programs[step.stage].rereads
+            read.update(i.column for i in programs[step.stage].stage.inputs if i.value in rereads)
+        else:
+            read.update(reads(step))
+    made = {step.output.name for step in steps if isinstance(step, PropagateStep)}
+    return frozenset(name for name in made if read[name] == 1)
+
+
+class StageRun:
+    """One step's run of a stage over all vertices."""
+
+    def __init__(
+        self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: StageProgram, step: PipeStep
+    ) -> None:
+        self._graph, self._pass, self._crew, self._columns = graph, a_pass, crew, columns
+        self._program, self._step = program, step
+
+    def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """Threads share the chunks."""
+        match self._step.mode:
+            case "forward" | "predict":
+                return self._forward(values)
+            case "backward":
+                return self._backward(values)
+            case "turn":
+                return self._turn(values)
+        program, a_pass = self._program, self._pass
+        found = self._each(lambda number: program.evaluate(self._chunk(number, values), a_pass.parameters))
+        a_pass.statistics = np.sum(found, axis=0)
+        return {}
+
+    def _forward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        program, a_pass, step = self._program, self._pass, self._step
+        outputs = {o.value: self._columns.new(self._graph.chunks.rows, o.shape) for o in program.stage.outputs}
+        keep = step.mode == "forward" and step.stage in a_pass.keeping
+
+        def work(number: int) -> Saved | None:
+            chunk, into = self._chunk(number, values), self._places(number, outputs)
+            if step.mode == "predict":
+                program.predict(chunk, a_pass.parameters, into)
+                return None
+            return program.forward(chunk, a_pass.parameters, a_pass.randomness, keep, into)[1]
+
+        saved = self._each(work)
+        if keep:
+            a_pass.saved[step.stage] = saved
+        return self._named(list(outputs.values()))
+
+    def _backward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        program, a_pass, step = self._program, self._pass, self._step
+        saved = a_pass.saved.pop(step.stage)
+        found = self._gradient_columns()
+
+        def work(number: int, sums: Mapping[str, Tensor]) -> None:
+            chunk, into = self._chunk(number, values, program.rereads), self._places(number, found)
+            given = {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients}
+            program.backward(chunk, a_pass.parameters, a_pass.randomness, given, saved[number], into, sums)
+
+        self._by_group(work)
+        return self._named(list(found.values()))
+
+    def _turn(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        program, a_pass = self._program, self._pass
+        found = self._gradient_columns()
+
+        def work(number: int, sums: Mapping[str, Tensor]) -> np.ndarray:
+            chunk, into = self._chunk(number, values), self._places(number, found)
+            return program.turn(chunk, a_pass.parameters, a_pass.randomness, into, sums)[0]
+
+        a_pass.statistics = np.sum(self._by_group(work), axis=0)
+        return self._named(list(found.values()))
+
+    def _each(self, work: Callable[[int], T]) -> list[T]:
+        return self._crew.run(len(self._graph.chunks), work)
+
+    def _by_group(self, work: Callable[[int, Mapping[str, Tensor]], T]) -> list[T]:
+        """Run chunks, adding up the gradients of parameters: in float32 within a group, then in float64."""
+        groups = self._graph.chunks.groups()
+        shapes = {p.name: p.shape for p in self._program.stage.parameters if p.trainable}
+
+        def toil(number: int) -> tuple[Mapping[str, Tensor], list[T]]:
+            sums = {name: torch.zeros(shape) for name, shape in shapes.items()}
+            return sums, [work(chunk, sums) for chunk in groups[number]]
+
+        done = self._crew.run(len(groups), toil)
+        self._pass.commit({name: add_up([sums[name] for sums, _ in done]) for name in shapes})
+        return [result for _, results in done for result in results]
+
+    def _gradient_columns(self) -> dict[str, Tensor]:
+        rows = self._graph.chunks.rows
+        return {i.value: self._columns.new(rows, i.shape) for i in self._program.stage.inputs if i.needs_gradient}
+
+    def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        rows = self._graph.chunks[number]
+        return {name: column[rows] for name, column in columns.items()}
+
+    def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
+        """A chunk with all inputs, or `only` those."""
+        rows = self._graph.chunks[number]
+        given = {
+            i.value: self._rows(values[i.column], number).view(-1, *i.shape)
+            for i in self._program.stage.inputs
+            if only is None or i.value in only
+        }
+        label, split = values.get("label"), values.get("split")
+        return Chunk(
+            self._graph.keys[rows],
+            given,
+            label=None if label is None else label[rows],
+            split=None if split is None else split[rows],
+        )
+
+    def _rows(self, handle: Handle, number: int) -> Tensor:
+        return handle.rows(number) if isinstance(handle, Sums) else handle[self._graph.chunks[number]]
+
+    def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
+        return sum_columns([self._rows(handle, number) for handle in handles])
+
+    def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """All vertices as one chunk, torch sharing each operator among its threads: for stages that read edges."""
+        program, a_pass, step = self._program, self._pass, self._step
+        chunk, parameters, randomness = self._all(values), a_pass.parameters, a_pass.randomness
+        match step.mode:
+            case "forward":
+                rows, saved = program.forward(chunk, parameters, randomness, step.stage in a_pass.keeping)
+                a_pass.saved[step.stage] = [saved]
+                return self._named(list(rows.values()))
+            case "backward":
+                given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+                (saved,) = a_pass.saved.pop(step.stage, [None])
+                return self._commit(program.backward(chunk, parameters, randomness, given, saved))
+            case "turn":
+                a_pass.statistics, found = program.turn(chunk, parameters, randomness)
+                return self._commit(found)
+            case "evaluate":
+                a_pass.statistics = program.evaluate(chunk, parameters)
+                return {}
+        return self._named(list(program.predict(chunk, parameters).values()))
+
+    def _all(self, values: Mapping[str, Handle]) -> Chunk:
+        stage = self._program.stage
+        collected = {values[name].edges: values[name].columns for name in self._step.collections}
+        rows = {}
+        for i in stage.inputs:
+            columns = values if i.role == "vertex" else collected[cast(EdgeSet, i.edges)]
+            rows[i.value] = columns[i.column].view(-1, *i.shape)
+        edges = {name: self._graph.block(stage, name) for name in stage.edge_sets}
+        return Chunk(self._graph.keys, rows, edges, values.get("label"), values.get("split"))
+
+    def _commit(self, found: StageGradients) -> Mapping[str, Handle]:
+        """Add up the gradients of parameters, and name those of inputs."""
+        self._pass.commit(found.parameters)
+        edges = {i.value: i.edges for i in self._program.stage.inputs}
+        named = self._named(list(found.inputs.values()))
+        for name, value in zip(list(named), found.inputs, strict=True):
+            if name in self._step.contributions:
+                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)
+        return named
+
+    def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:
+        """A stage's results, in its own order, under the names of the step's columns."""
+        return {column.name: row for column, row in zip(self._step.outputs, rows, strict=True)}
+
+
+def add_up(parts: Sequence[Tensor]) -> Tensor:
+    """The sum of float32 tensors, in their order, computed in float64."""
+    if len(parts) == 1:
+        return parts[0]
+    total = parts[0].double()
+    for part in parts[1:]:
+        total.add_(part)
+    return total.float()
+
+
+def sum_columns(columns: Sequence[Tensor]) -> Tensor:
+    """The sum of columns of one shape, in their order."""
+    total = columns[0]
+    for column in columns[1:]:
+        total = total + column.view_as(total)
+    return total

@@ -1,0 +1,65 @@
+"""The sums of propagate, chunk by chunk: a thread makes the rows that the next stage reads while they are in the cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MOST_IN_A_GROUP = 8  # chunks: a few thousand rows
+LEAST_GROUPS = 16  # that threads can share
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """The rows of a column in runs of equal length but for the last."""
+
+    rows: int
+    length: int
+
+    def __len__(self) -> int:
+        return -(-self.rows // self.length)
+
+    def __getitem__(self, number: int) -> slice:
+        if number >= len(self):
+            raise IndexError(number)
+        start = number * self.length
+        return slice(start, min(start + self.length, self.rows))
+
+    def groups(self) -> list[range]:
+        """Chunks whose gradients of parameters are summed in float32; the sums of groups are added in float64.
+
+        How many depends on the number of chunks alone, so that sums do not depend on how many threads share the work.
+        """
+        size = max(1, min(MOST_IN_A_GROUP, len(self) // LEAST_GROUPS))
+        return [range(start, min(start + size, len(self))) for start in range(0, len(self), size)]
+
+
+class Product:
+    """A sparse matrix [rows, vertices] with its rows in chunks.
+
+    torch's `embedding_bag` sums rows of a column by position: with vector instructions and prefetching, several times as
+    fast as a product of a CSR tensor, in the order of the edges, and so to the same bits.
+
+    Args:
+        matrix: in CSR form.
+        weighted: whether its values are not all 1.
+        chunks: of its rows.
+    """
+
+    def __init__(self, matrix: Tensor, weighted: bool, chunks: Chunks) -> None:
+        ends, positions = matrix.crow_indices(), matrix.col_indices()
+        self._bags: list[tuple[Tensor, Tensor, Tensor | None]] = []  # ends, positions and weights of each chunk
+        for rows in chunks:
+            of_rows = ends[rows.start : rows.stop + 1]
+            some = slice(int(of_rows[0]), int(of_rows[-1]))
+            weights = matrix.values()[some] if weighted else None
+            self._bags.append((of_rows - of_rows[0], positions[some], weights))
+
+    def __call__(self, number: int, column: Tensor) -> Tensor:
+        """The sums of one chunk's rows. [vertices, width] -> [rows, width], memory of its own."""
+        offsets, positions, weights = self._bags[number]
+        if not positions.numel():
+            return torch.zeros(offsets.numel() - 1, column.shape[1])
+        return torch.embedding_bag(column, positions, offsets, False, 0, False, weights, True)[0]
