@@ -43,7 +43,7 @@ class TrainerConfig:
     plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
-    chunk_rows: int = 4096  # vertices a micro-batch
+    chunk_rows: int = 1024  # vertices that a stage runs on at a time: a micro-batch, small enough for the cache
     propagate: Literal["join", "messages"] = (
         "join"  # on rows; "messages": GraphFrames' aggregateMessages, if its core is there
     )

@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from lotan.engines.base import Handle, Pass
 from lotan.engines.columns import Columns
 from lotan.engines.crew import Crew
+from lotan.engines.group_sums import GroupSums
 from lotan.engines.local_graph import Contributions, LoadedGraph, Sums
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, Saved, StageGradients, StageProgram
@@ -132,15 +132,17 @@ class StageRun:
     def _by_group(self, work: Callable[[int, Mapping[str, Tensor]], T]) -> list[T]:
         """Run chunks, adding up the gradients of parameters: in float32 within a group, then in float64."""
         groups = self._graph.chunks.groups()
-        shapes = {p.name: p.shape for p in self._program.stage.parameters if p.trainable}
+        total = GroupSums({p.name: p.shape for p in self._program.stage.parameters if p.trainable})
 
-        def toil(number: int) -> tuple[Mapping[str, Tensor], list[T]]:
-            sums = {name: torch.zeros(shape) for name, shape in shapes.items()}
-            return sums, [work(chunk, sums) for chunk in groups[number]]
+        def toil(number: int) -> list[T]:
+            sums = total.new()
+            results = [work(chunk, sums) for chunk in groups[number]]
+            total.take(number, sums)
+            return results
 
         done = self._crew.run(len(groups), toil)
-        self._pass.commit({name: add_up([sums[name] for sums, _ in done]) for name in shapes})
-        return [result for _, results in done for result in results]
+        self._pass.commit(total.result())
+        return [result for results in done for result in results]
 
     def _gradient_columns(self) -> dict[str, Tensor]:
         rows = self._graph.chunks.rows
@@ -216,16 +218,6 @@ class StageRun:
     def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:
         """A stage's results, in its own order, under the names of the step's columns."""
         return {column.name: row for column, row in zip(self._step.outputs, rows, strict=True)}
-
-
-def add_up(parts: Sequence[Tensor]) -> Tensor:
-    """The sum of float32 tensors, in their order, computed in float64."""
-    if len(parts) == 1:
-        return parts[0]
-    total = parts[0].double()
-    for part in parts[1:]:
-        total.add_(part)
-    return total.float()
 
 
 def sum_columns(columns: Sequence[Tensor]) -> Tensor:

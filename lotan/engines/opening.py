@@ -20,7 +20,7 @@ def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
         return _open_rows(graph, config)
     from lotan.engines.local import LocalEngine
 
-    return LocalEngine()
+    return LocalEngine(config.chunk_rows)
 
 
 def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -11,21 +9,23 @@ MOST_IN_A_GROUP = 8  # chunks: a few thousand rows
 LEAST_GROUPS = 16  # that threads can share
 
 
-@dataclass(frozen=True)
 class Chunks:
-    """The rows of a column in runs of equal length but for the last."""
+    """The rows of a column in runs of equal length, but for the last.
 
-    rows: int
-    length: int
+    Args:
+        rows: of the column.
+        length: rows of a chunk.
+    """
+
+    def __init__(self, rows: int, length: int) -> None:
+        self.rows = rows
+        self._runs = [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
     def __len__(self) -> int:
-        return -(-self.rows // self.length)
+        return len(self._runs)
 
     def __getitem__(self, number: int) -> slice:
-        if number >= len(self):
-            raise IndexError(number)
-        start = number * self.length
-        return slice(start, min(start + self.length, self.rows))
+        return self._runs[number]
 
     def groups(self) -> list[range]:
         """Chunks whose gradients of parameters are summed in float32; the sums of groups are added in float64.

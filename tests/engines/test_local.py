@@ -18,6 +18,7 @@ from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.metrics import metrics
 from planner import Options, Planned, compile_plan
+from planner.physical import PropagateStep
 from planner.spec import LossSpec
 from tests.engines.models import MODELS, OUT, WIDTH, Model, PlainGraph, gcn_forward, gcn_spec
 
@@ -238,3 +239,58 @@ def test_other_tasks(task: str) -> None:
     assert metrics(setup.loss, outcome.statistics)["train"]["loss"] == pytest.approx(loss.item(), rel=1e-5)
     for name, leaf in leaves.items():
         torch.testing.assert_close(outcome.gradients[name], leaf.grad, rtol=1e-5, atol=1e-6)
+
+
+def gcn_with_dropout(seed: int, engine: LocalEngine) -> Setup:
+    graph, _, _ = random_arrays(seed, edges=60)
+    return Setup(dropout_gcn(0.5), graph, engine=engine)
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_the_number_of_threads_changes_no_bit(threads: int) -> None:
+    one, several = (gcn_with_dropout(8, LocalEngine(chunk_rows=1, threads=n)) for n in (1, threads))
+    for epoch in range(3):
+        first, second = one.train(epoch), several.train(epoch)
+        assert np.array_equal(first.statistics, second.statistics)
+        assert all(torch.equal(gradient, second.gradients[name]) for name, gradient in first.gradients.items())
+    several.engine.close()
+
+
+@pytest.mark.parametrize("chunk_rows", [1, 5, ROWS, 1000])
+@pytest.mark.parametrize("options", ["auto", "general"])
+def test_the_size_of_chunks_changes_sums_by_rounding_only(chunk_rows: int, options: str) -> None:
+    graph, _, _ = random_arrays(9)
+    reference = Setup(dropout_gcn(0.5), graph, OPTIONS[options], engine=LocalEngine(chunk_rows=7, threads=1))
+    setup = Setup(dropout_gcn(0.5), graph, OPTIONS[options], engine=LocalEngine(chunk_rows=chunk_rows))
+    for epoch in range(2):
+        expected, found = reference.train(epoch), setup.train(epoch)
+        np.testing.assert_allclose(found.statistics, expected.statistics, rtol=1e-5)
+        for name, gradient in expected.gradients.items():
+            torch.testing.assert_close(found.gradients[name], gradient, rtol=1e-5, atol=1e-6)
+
+
+def test_columns_handed_out_are_not_written_to_by_later_passes() -> None:
+    graph, _, _ = random_arrays(10)
+    setup = Setup(MODELS[0], graph)
+    plan, a_pass = setup.planned.plan, Pass(0, setup.parameters)
+    output = run(setup.engine, plan, plan.predict, a_pass, keep=("output",)).columns["output"]
+    before = output.clone()
+    setup.parameters = {name: p + 1 for name, p in setup.parameters.items()}
+    setup.train()
+    run(setup.engine, plan, plan.predict, Pass(0, setup.parameters), keep=("output",))
+    assert torch.equal(output, before)
+
+
+def test_a_propagate_may_be_asked_for_itself() -> None:
+    """Its rows are made when they are read; as a column, too."""
+    graph, plain, _ = random_arrays(11)
+    setup = Setup(MODELS[0], graph)
+    plan = setup.planned.plan
+    step = next(step for step in plan.predict if isinstance(step, PropagateStep))
+    found = run(
+        setup.engine, plan, plan.predict, Pass(0, setup.parameters), keep=(step.input, step.output.name)
+    ).columns
+    matrix = torch.zeros(ROWS, ROWS).index_put_((plain.dst, plain.src), torch.ones(len(plain.src)), accumulate=True)
+    if step.edges == "self_loops":
+        matrix.fill_diagonal_(1)
+    torch.testing.assert_close(found[step.output.name], matrix @ found[step.input])

@@ -1,0 +1,62 @@
+"""The sums of propagate in chunks against dense products."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lotan.engines.products import MOST_IN_A_GROUP, Chunks, Product
+from lotan.stages.chunk import prefix_sum, sparse_rows
+
+
+def drawn(rows: int, edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A CSR matrix [rows, rows] with parallel edges, a hub and empty rows, and the same dense."""
+    generator = torch.Generator().manual_seed(seed)
+    row = torch.randint(0, rows, (edges,), generator=generator) // 2
+    row[: edges // 2] = rows // 3
+    row = row.sort().values
+    column = torch.randint(0, rows, (edges,), generator=generator)
+    values = torch.rand(edges, generator=generator) + 0.5
+    indptr = prefix_sum(torch.bincount(row, minlength=rows)).to(torch.int32)
+    dense = torch.zeros(2, rows, rows)
+    dense[0].index_put_((row, column), torch.ones(edges), accumulate=True)
+    dense[1].index_put_((row, column), values, accumulate=True)
+    return sparse_rows(indptr, column.to(torch.int32), rows, values), dense
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 30),
+    edges=st.integers(0, 80),
+    width=st.sampled_from([1, 3, 16, 100]),
+    length=st.integers(1, 40),
+    weighted=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_chunks_of_a_product(rows: int, edges: int, width: int, length: int, weighted: bool, seed: int) -> None:
+    matrix, dense = drawn(rows, edges, seed)
+    chunks = Chunks(rows, length)
+    product, column = Product(matrix, weighted, chunks), torch.randn(rows, width)
+    found = torch.cat([product(number, column) for number in range(len(chunks))])
+    torch.testing.assert_close(found, dense[int(weighted)] @ column, rtol=1e-5, atol=1e-5)
+
+
+def test_the_bits_do_not_depend_on_the_chunks() -> None:
+    matrix, _ = drawn(200, 5000, seed=1)
+    column = torch.randn(200, 33)
+    results = []
+    for length in (1, 7, 64, 500):
+        chunks = Chunks(200, length)
+        results.append(torch.cat([Product(matrix, True, chunks)(number, column) for number in range(len(chunks))]))
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("rows", [1, 10, 16, 33, 1000])
+def test_groups_hold_every_chunk_once_in_order(rows: int) -> None:
+    chunks = Chunks(rows, 3)
+    groups = chunks.groups()
+    assert [number for group in groups for number in group] == list(range(len(chunks)))
+    assert max(map(len, groups)) <= MOST_IN_A_GROUP
+    assert [row for run in chunks for row in range(rows)[run]] == list(range(rows))
