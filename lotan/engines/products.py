@@ -7,6 +7,8 @@ from torch import Tensor
 
 MOST_IN_A_GROUP = 8  # chunks: a few thousand rows
 LEAST_GROUPS = 16  # that threads can share
+FEW = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
+ALIGNED = 16  # rows: chunks of any width begin at a cache line then
 
 
 class Chunks:
@@ -14,11 +16,16 @@ class Chunks:
 
     Args:
         rows: of the column.
-        length: rows of a chunk.
+        most: rows of a chunk. Where chunks are few they are smaller, so that threads have equally much to do.
     """
 
-    def __init__(self, rows: int, length: int) -> None:
+    def __init__(self, rows: int, most: int) -> None:
         self.rows = rows
+        count = -(-rows // most)
+        if 1 < count < LEAST_GROUPS:
+            count = -(-count // FEW) * FEW
+        even = -(-rows // max(1, count))
+        length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
         self._runs = [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
 
     def __len__(self) -> int:

@@ -60,3 +60,13 @@ def test_groups_hold_every_chunk_once_in_order(rows: int) -> None:
     assert [number for group in groups for number in group] == list(range(len(chunks)))
     assert max(map(len, groups)) <= MOST_IN_A_GROUP
     assert [row for run in chunks for row in range(rows)[run]] == list(range(rows))
+
+
+@pytest.mark.parametrize(
+    ("rows", "most", "count"), [(1000, 1024, 1), (1025, 1024, 4), (2708, 1024, 4), (5000, 1024, 8)]
+)
+def test_few_chunks_are_shared_evenly(rows: int, most: int, count: int) -> None:
+    lengths = [run.stop - run.start for run in Chunks(rows, most)]
+    assert len(lengths) == count
+    assert max(lengths) <= most
+    assert max(lengths) - min(lengths) <= 16 * count
