@@ -101,7 +101,7 @@ class LocalEngine(Engine):
 
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
-        sums = Sums(self._loaded.product(step), self._columns.share(self._whole(column)))
+        sums = Sums(self._loaded.product(step), self._columns.share(self._whole(column).contiguous()))
         if step.output.name in self._running.lazy:
             return sums
         found = self._whole(sums)

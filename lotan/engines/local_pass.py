@@ -156,7 +156,7 @@ class StageRun:
         """A chunk with all inputs, or `only` those."""
         rows = self._graph.chunks[number]
         given = {
-            i.value: self._rows(values[i.column], number).view(-1, *i.shape)
+            i.value: self._rows(values[i.column], number).reshape(-1, *i.shape)
             for i in self._program.stage.inputs
             if only is None or i.value in only
         }
