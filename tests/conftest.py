@@ -26,7 +26,7 @@ spark.ui.enabled                 false
 """
 """Of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's own and
 Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
-`tests/examples/test_spark_submit.py` runs a job without these."""
+`tests/engines/test_clusters.py` runs a job without these."""
 
 # A shell that starts a suite in the background has it ignore SIGINT, and so would every process that tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,7 +27,6 @@ ROOT = Path(__file__).resolve().parents[1]
 EPOCHS = 12
 EPOCHS_ON_ROWS = 2
 MARK = "LOTAN_TEST_MARK"
-QUICK_JVM = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}  # see conftest
 
 TRAIN = """
 import sys
@@ -161,7 +160,7 @@ def train_disturbed(folder: str) -> None:
 def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder in which `train_disturbed` was killed."""
     folder, mark = tmp_path_factory.mktemp("disturbed"), uuid4().hex
-    done = run(DISTURBED, str(folder), TMPDIR=str(folder), **QUICK_JVM, **{MARK: mark})
+    done = run(DISTURBED, str(folder), TMPDIR=str(folder), **{MARK: mark})
     assert done.returncode == -signal.SIGKILL, done.stderr
     _, alive = psutil.wait_procs(marked(mark), timeout=20)
     assert alive == [], "Spark, the Router and the workers end with a driver that was killed"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -17,7 +16,6 @@ import lotan
 from lotan.cli import main
 
 SECONDS = 240  # for a training; far more than it takes
-QUICK_JVM = {"PYSPARK_SUBMIT_ARGS": "--driver-java-options -XX:TieredStopAtLevel=1 pyspark-shell"}  # see conftest
 
 
 @contextmanager
@@ -25,7 +23,6 @@ def started(*words: str) -> Iterator[subprocess.Popen[str]]:
     """A command in a process of its own, killed if the test fails before it has ended."""
     process = subprocess.Popen(
         [sys.executable, "-m", "lotan", *words],
-        env=os.environ | QUICK_JVM,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
