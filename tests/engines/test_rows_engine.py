@@ -250,6 +250,17 @@ def test_twice_is_the_same_bits(spark: SparkSession, workers: Session, undisturb
         assert three_epochs(job, engine) == undisturbed
 
 
+def test_engines_on_one_graph_hold_tables_of_their_own(spark: SparkSession, workers: Session) -> None:
+    """Spark keeps one copy of frames with equal plans, and drops it for all who hold it."""
+    job, persisted = Job(BY_NAME["gcn"], Options()), spark.sparkContext._jsc.getPersistentRDDs
+    before = len(persisted())
+    with closing(on_rows(job, spark, workers)):
+        held = len(persisted()) - before
+        with closing(on_rows(job, spark, workers)):
+            assert len(persisted()) == before + 2 * held
+        assert len(persisted()) == before + held > before
+
+
 PLACES = (("train.0", "forward"), ("train.2", "turn"), ("train.1", "backward"), ("train.0", "backward"))
 
 

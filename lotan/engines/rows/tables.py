@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from uuid import uuid4
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
@@ -103,16 +104,25 @@ def load_tables(
     for name in sorted(needs.reverse):
         tables.reverse[name] = _hold(loader.placed(name, "dpart", ("spart", "src", "dst")))
     for name in sorted(needs.topology):
-        tables.topology[name] = loader.topology(name, tables).persist(LEVEL)
+        tables.topology[name] = _persisted(loader.topology(name, tables))
         tables.sources[name] = _hold(loader.sources(tables.topology[name]))
     return tables
 
 
 def _hold(frame: DataFrame) -> DataFrame:
     """Persist, and compute now: what is wrong with a table shows while it is loaded."""
-    held = frame.persist(LEVEL)
+    held = _persisted(frame)
     held.count()
     return held
+
+
+def _persisted(frame: DataFrame) -> DataFrame:
+    """Persist under a plan that no other frame has.
+
+    Spark finds what is persisted by its plan. Two engines on one graph would share frames, and the first to close would
+    take them from the other, which then went on without them: slower, and without the order that their rows lie in.
+    """
+    return frame.where(F.lit(uuid4().hex).isNotNull()).persist(LEVEL)
 
 
 @dataclass(frozen=True)
@@ -143,7 +153,7 @@ class _Loader:
         for name in sorted(columns):
             if name == "in_degree" or name.startswith("gcn_scale@"):
                 table = self._with_degree(table, name)
-        table = table.persist(LEVEL)
+        table = _persisted(table)
         counted = {row[PART]: row["count"] for row in table.groupBy(PART).count().collect()}
         sizes = tuple(counted.get(part, 0) for part in range(place.partitions))
         return Tables(table, table.schema[ID].dataType.simpleString(), sizes, self.weighted)
