@@ -18,8 +18,7 @@ from lotan.rooms import check_rooms
 
 check_rooms()  # before the first import of either, for its message is the better one
 
-from messenger.errors import MessengerError  # noqa: E402
-from planner.errors import PlanError  # noqa: E402
+from lotan.borders import MessengerError, PlanError  # noqa: E402
 
 if TYPE_CHECKING:
     from lotan import datasets, nn

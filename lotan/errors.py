@@ -1,7 +1,6 @@
 """What can go wrong, as types. Every message says what was given, what was expected and what to do.
 
-The planner raises `planner.errors.PlanError` and the messenger `messenger.errors.MessengerError`: both rooms know nothing
-of this one.
+What the planner and the messenger raise becomes a `LotanError` in `lotan.borders`: both rooms know nothing of this one.
 """
 
 from __future__ import annotations

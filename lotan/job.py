@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine
+from lotan.borders import translated
+from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings
 from lotan.errors import ModelError
 from lotan.graph import Graph
 from lotan.settings import TrainerConfig
@@ -29,7 +30,7 @@ class Job:
     statistics: Statistics
     planned: Planned
     engine: EngineChoice
-    warnings: tuple[str, ...] = ()  # what is legal in the graph and may be a surprise
+    warnings: tuple[str, ...] = ()  # what is legal in the graph or the settings, and may be a surprise
 
     @property
     def plan(self) -> Plan:
@@ -51,13 +52,19 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned = plan_for(train, evaluate, loss, graph, config)
-    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, report.warnings)
+    warnings = (*report.warnings, *idle_settings(engine.name, config, graph))
+    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings)
 
 
+@translated()
 def plan_for(
     train: Spec, evaluate: Spec, loss: LossSpec, graph: Graph, config: TrainerConfig
 ) -> tuple[EngineChoice, Planned]:
-    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan, for local."""
+    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan, for local.
+
+    Raises:
+        PlanError: a model that cannot be planned, or an unknown rule.
+    """
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb, abilities=ABILITIES["local"])
     planned = compile_plan(train, evaluate, loss, graph.statistics, options)
     engine = choose_engine(config.engine, graph.origin, planned.plan, graph.statistics)

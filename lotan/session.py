@@ -18,16 +18,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from lotan.borders import translated
 from lotan.errors import ConfigurationError, EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.errors import DeadlineError, MessengerError
+from messenger.joining import DEALER_ROLE, join, new_identity
 from messenger.keys import keyed_endpoint
 from messenger.settings import Settings
+from messenger.sockets import connect
 
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
+ROUTER_SECONDS = 5.0  # for a Router that was named to answer a first greeting
 WATCH_SECONDS = 0.1  # between two looks at the workers' processes
 
 
@@ -52,6 +56,22 @@ class SessionSettings:
     messenger: Settings = field(default_factory=Settings)
 
 
+@translated()
+def check_router(address: str, keys: str | Path | None) -> None:
+    """Find out in seconds whether a Router answers and lets us in: before Spark is started, or a graph is read.
+
+    Raises:
+        MessengerError: no Router answers there, or it refuses, or the address or the keys cannot be used.
+    """
+    settings = Settings(connect_seconds=ROUTER_SECONDS, linger_seconds=0.0)
+    endpoint = keyed_endpoint(address, None if keys is None else Path(keys))
+    link = connect(endpoint, new_identity(DEALER_ROLE, "greeting"), settings)
+    try:
+        join(link, DEALER_ROLE, "greeting", address, settings)
+    finally:
+        link.close(0)
+
+
 class Session:
     """A Router with workers, and the link to them. Starting takes seconds: `wait` until all are there.
 
@@ -59,7 +79,7 @@ class Session:
         settings: see there.
 
     Raises:
-        EngineError: from the constructor: a process did not start, or the Router cannot be reached.
+        EngineError: from the constructor: a process did not start, or (MessengerError) the Router cannot be reached.
     """
 
     def __init__(self, settings: SessionSettings | None = None) -> None:
@@ -72,10 +92,8 @@ class Session:
         self.link: CoordinatorLink | None = None
         try:
             self._start()
-        except BaseException as error:
+        except BaseException:
             self.close()
-            if isinstance(error, MessengerError):
-                raise EngineError(str(error)) from error
             raise
 
     def __enter__(self) -> Session:
@@ -95,6 +113,7 @@ class Session:
         with self._lock:
             return {child.name: child.process.pid for child in self._children if child.is_worker and child.runs}
 
+    @translated()
     def _start(self) -> None:
         settings = self.settings
         keys = None if settings.keys is None else Path(settings.keys)

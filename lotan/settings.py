@@ -87,6 +87,10 @@ class TrainerConfig:
             _check_weights(self.class_weights)
         if not isinstance(self.optimizer, Optimizer):
             raise ConfigurationError(f"optimizer is {self.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
+        if self.engine == "local" and self.router is not None:
+            raise ConfigurationError(
+                f"router is {self.router!r}, but engine 'local' uses none: leave router out, or take engine 'rows'"
+            )
         if self.patience is not None and self.eval_every == 0:
             raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
         if self.resume and self.checkpoint_dir is None:

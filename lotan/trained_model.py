@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import pickle
 from collections.abc import Callable
 from contextlib import ExitStack, closing
@@ -15,7 +16,8 @@ import torch
 from lotan.arguments import require_kind
 from lotan.checkpoint import write_atomically
 from lotan.engines.base import Pass, run
-from lotan.engines.opening import open_engine, placed
+from lotan.engines.choice import idle_settings
+from lotan.engines.opening import check_named_router, open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
 from lotan.job import plan_for, takes_roots
@@ -37,6 +39,8 @@ FORMAT = 1
 SPEC, WEIGHTS = "model.json", "weights.pt"
 
 T = TypeVar("T")
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -73,10 +77,13 @@ class TrainedModel:
 
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
+        check_named_router(config.engine, config.router, config.keys)
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config.engine, config.master))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
             choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
+            for warning in idle_settings(choice.name, config, graph):
+                log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(choice.name, graph, config)))
             engine.load(graph, planned.plan)
             a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)

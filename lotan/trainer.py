@@ -19,10 +19,11 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
+from lotan.borders import translated
 from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.engines.opening import open_engine, placed
+from lotan.engines.opening import check_named_router, open_engine, placed
 from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
@@ -84,7 +85,8 @@ class Trainer:
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
         """What would run and why, without running it, see `planner.explain.explain`."""
-        return explain(self.job.planned, format, stage)
+        with translated():
+            return explain(self.job.planned, format, stage)
 
     def fit(self) -> Run:
         """Train; everything that was started is stopped again, whatever happens.
@@ -98,6 +100,7 @@ class Trainer:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
             stack.callback(self._forget_job)
+            check_named_router(self.config.engine, self.config.router, self.config.keys)
             job = self.job
             state = self._start(job)
             engine = stack.enter_context(closing(open_engine(job.engine.name, job.graph, self.config)))

@@ -15,7 +15,6 @@ from importlib import import_module
 from lotan.cli.interrupt import exit_soon_after_interrupt, leave_at_once
 from lotan.errors import EngineError, LotanError
 from messenger.errors import MessengerError
-from planner.errors import PlanError
 
 COMMANDS = {
     "train": "train a model on a graph",
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `lotan explain ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except (LotanError, PlanError, MessengerError) as error:
+    except (LotanError, MessengerError) as error:  # the messenger's own, from `lotan router` and `lotan worker`
         print(f"lotan: {error}", file=sys.stderr)
         return 1 if isinstance(error, EngineError | MessengerError) else 2
     except OSError as error:  # a disk that is full, a file that went away

@@ -41,7 +41,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan, train, print the metrics, write what was asked for."""
-    from lotan.engines.opening import placed
+    from lotan.engines.opening import check_named_router, placed
     from lotan.errors import ConfigurationError
     from lotan.report import write_report
 
@@ -50,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     check_file("--report", options.report)
     check_directory("--save", options.save)
     check_directory("--checkpoint-dir", options.checkpoint_dir)
+    check_named_router(options.engine, options.router, options.keys)
     with placed(read_graph(options), options.engine, options.master) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -11,6 +12,10 @@ from planner.estimate import peak_bytes_local
 from planner.explain import size
 from planner.physical import Plan
 from planner.spec import Ability, Statistics
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+    from lotan.settings import TrainerConfig
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
 FEATURE_COPIES = 3  # of the features at once: as read, as arrays, and what a first layer makes of them
@@ -27,6 +32,20 @@ class EngineChoice:
 
     name: str
     reason: str
+
+
+def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
+    """A line for each setting that was given and changes nothing: not on this engine, or not for this graph."""
+    if engine == "local":
+        unset = {"workers": None, "partitions": None, "router": None, "keys": None, "master": None, "propagate": "join"}
+        given = [name for name, value in unset.items() if getattr(config, name) != value]
+        mend = "leave them out, or ask for engine rows"
+        return (f"settings: {', '.join(given)} change nothing on the local engine; {mend}",) if given else ()
+    if config.master is not None and graph.origin == "spark":
+        running = graph.tables()[0].sparkSession.sparkContext.master
+        if running != config.master:
+            return (f"settings: master {config.master} changes nothing, as the graph lives in Spark on {running}",)
+    return ()
 
 
 def fits_in_memory(statistics: Statistics) -> bool:

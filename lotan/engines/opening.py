@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
@@ -21,6 +22,18 @@ def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
     from lotan.engines.local import LocalEngine
 
     return LocalEngine(config.chunk_rows)
+
+
+def check_named_router(engine: str, router: str | None, keys: str | Path | None) -> None:
+    """Have a Router that was named, and may be used, say that it is there: before all that takes longer.
+
+    Raises:
+        MessengerError: it does not answer, or refuses.
+    """
+    if router is not None and engine != "local":
+        from lotan.session import check_router
+
+        check_router(router, keys)
 
 
 def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:

@@ -14,6 +14,7 @@ import torch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from lotan.borders import translated
 from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.rows.action import force, shuffle_bytes
 from lotan.engines.rows.collect import collect, gather
@@ -32,7 +33,7 @@ from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError
 from messenger.jobs import GRADIENT, STATISTICS, PipeJob
 from messenger.settings import Settings
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, reads
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -56,6 +57,23 @@ class KeptHandle:
     """A column that outlives its pass: id, values."""
 
     pinned: Pinned
+
+
+@dataclass(eq=False)
+class _Loaded:
+    """A graph that is loaded, with the stages of the plan it was loaded for, and what was moved since."""
+
+    site: Site
+    static: Mapping[str, ColumnHandle]  # columns of the vertex table, by name
+    stages: Mapping[str, Stage]  # by name
+    shuffled_before: int  # bytes
+    sent: int = 0  # bytes, as are the others
+    received: int = 0
+    shared: int = 0
+
+    @property
+    def tables(self) -> Tables:
+        return self.site.tables
 
 
 def _floats(tensor: torch.Tensor) -> np.ndarray:
@@ -92,71 +110,74 @@ class RowsEngine(Engine):
             require_core(self._session)
         self._link, self._endpoint = link, endpoint
         self._on_close = list(on_close)
-        self._tables: Tables | None = None
+        self._held: _Loaded | None = None
+        self._under_way: PassState | None = None
         self._passes = 0
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
+    @translated()
     def load(self, graph: Graph, plan: Plan) -> None:
         """Place and persist what the plan reads of the graph, and publish its stages."""
         self._unload()
-        self._run = uuid4().hex
-        self._sent = self._received = self._shared = 0
-        self._shuffled_before = shuffle_bytes(self._session.sparkContext)
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
+        shuffled_before = shuffle_bytes(self._session.sparkContext)
         with brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
-            self._tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
-        self._stages = {stage.name: stage for stage in plan.stages}
-        for stage in plan.stages:
-            self._link.publish(self._run, stage.name, encode_program(stage, plan.source_gradients))
-        widths = {column.name: column.width for column in plan.static_columns}
-        made = Made(self._tables.vertices, read=True)
-        self._static = {
-            name: ColumnHandle(made, name, self._width(name, width), name) for name, width in widths.items()
-        }
-        self._site = Site(
-            run=self._run,
-            tables=self._tables,
+            tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
+        site = Site(
+            run=uuid4().hex,
+            tables=tables,
             placement=self._placement,
-            chunk_rows=self.settings.chunk_rows,
+            chunk_rows=chunk_rows,
             endpoint=self._endpoint,
             settings=self.settings.messenger,
             per_edge=plan.source_gradients == "per_edge",
         )
+        stages = {stage.name: stage for stage in plan.stages}
+        self._held = _Loaded(site, _static_columns(tables, plan), stages, shuffled_before)
+        for stage in plan.stages:
+            self._link.publish(site.run, stage.name, encode_program(stage, plan.source_gradients))
 
-    def _width(self, name: str, width: int) -> int:
-        """Numbers per row of a vector; 0 for a column of plain numbers."""
-        assert self._tables is not None
-        kind = self._tables.vertices.schema[name].dataType.typeName()
-        return 0 if name in PLAIN and kind != "array" else width
+    @property
+    def _loaded(self) -> _Loaded:
+        if self._held is None:
+            raise EngineError("the rows engine has no graph: call load first")
+        return self._held
+
+    @property
+    def _state(self) -> PassState:
+        if self._under_way is None:
+            raise EngineError("the rows engine runs no pass: call begin first")
+        return self._under_way
 
     def static(self, name: str) -> ColumnHandle:
         """A column of the vertex table."""
-        return self._static[name]
+        return self._loaded.static[name]
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
+    @translated()
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
         self._passes += 1
         read = Counter(name for step in steps for name in reads(step))
         piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
-        self._state = PassState(self._passes, read, piped)
+        self._under_way = PassState(self._passes, read, piped)
         backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
         parameters = {name: _floats(tensor) for name, tensor in a_pass.parameters.items()}
         settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
-        self._link.begin(self._run, self._passes, parameters, settings)
+        self._link.begin(self._loaded.site.run, self._passes, parameters, settings)
 
     def propagate(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
         """Sum along edges."""
-        assert self._tables is not None
         if self.settings.propagate == "messages":
             return self._propagate_by_messages(step, column)
+        tables = self._loaded.tables
         frame = propagate(
-            self._tables.placed_edges(step.edges, step.reverse),
+            tables.placed_edges(step.edges, step.reverse),
             column.rows(),
             self._sums,
-            weighted=step.weighted and self._tables.weighted,
+            weighted=step.weighted and tables.weighted,
             reverse=step.reverse,
             combine=step.combine,
         )
@@ -164,12 +185,12 @@ class RowsEngine(Engine):
 
     def _propagate_by_messages(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
         """As `propagate`, at once instead of with the pass."""
-        assert self._tables is not None
+        tables = self._loaded.tables
         sums = propagate_by_messages(
-            self._tables.vertices.select(ID),
-            self._tables.placed_edges(step.edges, step.reverse),
+            tables.vertices.select(ID),
+            tables.placed_edges(step.edges, step.reverse),
             column.rows(),
-            weighted=step.weighted and self._tables.weighted,
+            weighted=step.weighted and tables.weighted,
             reverse=step.reverse,
         )
         frame = self._placement.place(sums.withColumn(PART, self._placement.of(ID)))
@@ -179,8 +200,7 @@ class RowsEngine(Engine):
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
         """Source rows for every chunk."""
-        assert self._tables is not None
-        frame = collect(self._tables.sources[step.edges], [column.rows() for column in columns])
+        frame = collect(self._loaded.tables.sources[step.edges], [column.rows() for column in columns])
         return CollectionHandle(
             self._make(frame, [step.output]), step.edges, tuple(zip(step.columns, columns, strict=True))
         )
@@ -192,7 +212,7 @@ class RowsEngine(Engine):
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage, lazily."""
-        builder = PipeBuilder(self._site, step, self._stages[step.stage], values, self._state)
+        builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
         self._state.jobs.append((step.stage, step.mode))
         rows, returned = builder.rows(), builder.returned()
         names = [column.name for column in step.outputs]
@@ -242,19 +262,19 @@ class RowsEngine(Engine):
 
     def _outcome(self) -> Outcome:
         """Check that every partition of every pipe has committed, and sum."""
-        assert self._tables is not None
+        loaded = self._loaded
         jobs = [
-            PipeJob(self._run, self._state.number, stage, mode, part)
+            PipeJob(loaded.site.run, self._state.number, stage, mode, part)
             for stage, mode in self._state.jobs
-            for part in expected_sizes(self._tables)
+            for part in expected_sizes(loaded.tables)
         ]
         try:
             totals = self._link.wait(jobs)
         except MessengerError as error:
             raise EngineError(f"pass {self._state.number}: {error}") from error
-        self._sent += totals.bytes_sent
-        self._received += totals.bytes_received
-        self._shared += totals.bytes_shared
+        loaded.sent += totals.bytes_sent
+        loaded.received += totals.bytes_received
+        loaded.shared += totals.bytes_shared
         tensors = totals.tensors
         gradients = {
             name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
@@ -265,8 +285,7 @@ class RowsEngine(Engine):
 
     def _dense(self, handle: ColumnHandle) -> DataFrame:
         """id, values for every vertex, zeros where the column has no row."""
-        assert self._tables is not None
-        ids = self._tables.vertices.select(PART, ID)
+        ids = self._loaded.tables.vertices.select(PART, ID)
         zeros = F.array_repeat(F.lit(0.0).cast("float"), handle.width)
         rows = ids.join(handle.rows().hint("merge"), [PART, ID], "left")
         return rows.select(ID, F.coalesce(VALUE, zeros).alias("values"))
@@ -282,28 +301,29 @@ class RowsEngine(Engine):
 
     def abort(self) -> None:
         """Let go of the rows that the pass kept."""
-        for made in self._state.made:
+        state, self._under_way = self._under_way, None
+        for made in state.made if state else ():
             if made.pinned is not None:
                 made.pinned.release()
-        self._state.made.clear()
 
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""
-        shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
+        loaded = self._loaded
+        shuffled = shuffle_bytes(self._session.sparkContext) - loaded.shuffled_before
         return {
-            "messenger_sent": self._sent,
-            "messenger_received": self._received,
-            "messenger_shared": self._shared,
+            "messenger_sent": loaded.sent,
+            "messenger_received": loaded.received,
+            "messenger_shared": loaded.shared,
             "shuffle_written": shuffled,
         }
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _unload(self) -> None:
-        if self._tables is not None:
-            self._tables.close()
-            self._link.forget(self._run)
-            self._tables = None
+        if self._held is not None:
+            self._held.tables.close()
+            self._link.forget(self._held.site.run)
+            self._held = None
 
     def close(self) -> None:
         """Let go of the graph, and stop what was started for this engine. May be called twice."""
@@ -312,3 +332,13 @@ class RowsEngine(Engine):
         finally:
             while self._on_close:
                 self._on_close.pop().close()  # type: ignore[attr-defined]
+
+
+def _static_columns(tables: Tables, plan: Plan) -> dict[str, ColumnHandle]:
+    """The plan's static columns in the vertex table; of width 0 where they are plain numbers instead of vectors."""
+    made = Made(tables.vertices, read=True)
+    handles = {}
+    for column in plan.static_columns:
+        plain = column.name in PLAIN and tables.vertices.schema[column.name].dataType.typeName() != "array"
+        handles[column.name] = ColumnHandle(made, column.name, 0 if plain else column.width, column.name)
+    return handles

@@ -21,6 +21,7 @@ from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Re
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.tables import Tables
 from lotan.engines.rows.topology import BLOBS, EDGES
+from lotan.errors import EngineError
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
@@ -135,7 +136,11 @@ class PipeBuilder:
         )
 
     def returned(self) -> tuple[Returned, ...]:
-        """What comes back, in the order of the step's outputs."""
+        """What comes back, in the order of the step's outputs.
+
+        Raises:
+            EngineError: the plan's step and its stage do not agree on what that is.
+        """
         if self.step.mode in EMITS:
             tensors = [(f"output/{output.value}", VERTEX, "") for output in self.stage.outputs]
         else:
@@ -144,10 +149,15 @@ class PipeBuilder:
                 for i in self.stage.inputs
                 if i.needs_gradient
             ]
-        # a plan may leave trailing gradients unasked for; what it asks for stands in the stage's order
+        if len(tensors) != len(self.step.outputs):
+            asked = ", ".join(column.name for column in self.step.outputs)
+            made = ", ".join(tensor for tensor, _, _ in tensors)
+            raise EngineError(
+                f"the plan asks stage {self.stage.name} ({self.step.mode}) for ({asked}), which yields ({made}): a "
+                "defect of the planner"
+            )
         return tuple(
-            Returned(tensor, f"o{number}", kind, edges)
-            for number, (tensor, kind, edges) in enumerate(tensors[: len(self.step.outputs)])
+            Returned(tensor, f"o{number}", kind, edges) for number, (tensor, kind, edges) in enumerate(tensors)
         )
 
     def _static(self) -> frozenset[str]:

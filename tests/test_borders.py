@@ -1,0 +1,107 @@
+"""Whatever a user of lotan sees is a LotanError, whichever room it came from; a Router that was named is greeted first."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+import lotan
+import messenger.errors
+import planner
+from lotan import session
+from lotan.borders import translated
+from lotan.cli import main
+from lotan.engines import opening
+from lotan.engines.choice import idle_settings
+from lotan.errors import ConfigurationError, EngineError, LotanError
+
+NOBODY = "tcp://127.0.0.1:1"
+
+
+def _trainer(**options: object) -> lotan.Trainer:
+    graph = lotan.Graph.read("digits")
+    return lotan.Trainer(lotan.nn.GCN(64, 4, 1, 10), graph, epochs=1, progress=False, **options)
+
+
+def test_errors_of_the_planner() -> None:
+    for fails in (
+        lambda: _trainer(disable=["push_up"]).explain(),
+        lambda: _trainer(disable=["push_up"]).fit(),
+        lambda: _trainer().explain(stage="dreamt"),
+        lambda: _trainer().explain(format="xml"),
+    ):
+        with pytest.raises(LotanError) as caught:
+            fails()
+        assert isinstance(caught.value, lotan.PlanError)
+        assert isinstance(caught.value, planner.PlanError)
+        assert isinstance(caught.value.__cause__, planner.PlanError)
+
+
+def test_errors_of_the_messenger() -> None:
+    with pytest.raises(LotanError, match="tcp://host:port") as caught:
+        session.Session(session.SessionSettings(router="nowhere"))
+    assert isinstance(caught.value, lotan.MessengerError)
+    assert isinstance(caught.value, EngineError)
+    assert isinstance(caught.value, messenger.errors.MessengerError)
+
+
+def test_words_and_cause_stay_and_no_border_translates_twice() -> None:
+    def fails() -> None:
+        raise messenger.errors.DeadlineError("too late")
+
+    with pytest.raises(lotan.MessengerError, match=r"^too late$") as caught:
+        translated()(translated()(fails))()
+    assert type(caught.value.__cause__) is messenger.errors.DeadlineError
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "ROUTER_SECONDS", 0.3)
+    monkeypatch.setattr("lotan.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_named_router_is_greeted_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):
+        _trainer(engine="rows", router=NOBODY).fit()
+    assert main(["train", "--graph", "digits", "--engine", "rows", "--router", NOBODY]) == 1
+    assert f"the Router at {NOBODY} did not answer" in capsys.readouterr().err
+    run = _trainer(engine="local").fit()
+    with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):
+        run.model.predict(run.graph, engine="rows", router=NOBODY)
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_explain_greets_nobody() -> None:
+    assert "rows" in _trainer(engine="rows", router=NOBODY).explain()
+
+
+def test_a_router_that_answers_lets_the_run_go_on() -> None:
+    with session.Session(session.SessionSettings(workers=1)) as started:
+        opening.check_named_router("rows", started.endpoint.address, None)
+        opening.check_named_router("auto", started.endpoint.address, None)
+    opening.check_named_router("local", NOBODY, None)  # which uses none
+
+
+def test_settings_that_change_nothing_are_named() -> None:
+    job = _trainer(engine="local", workers=2, partitions=3, master="local[2]", propagate="messages").job
+    named = [line for line in job.warnings if line.startswith("settings:")]
+    assert named == [
+        "settings: workers, partitions, master, propagate change nothing on the local engine; leave them out, or ask "
+        "for engine rows"
+    ]
+    assert not [line for line in _trainer(engine="local").job.warnings if line.startswith("settings:")]
+
+
+def test_a_master_other_than_the_graphs_own_is_named() -> None:
+    running = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=SimpleNamespace(master="local[2]")))
+    graph = SimpleNamespace(origin="spark", tables=lambda: (running, running))
+    (line,) = idle_settings("rows", lotan.TrainerConfig(master="local[8]"), graph)
+    assert "master local[8] changes nothing" in line
+    assert idle_settings("rows", lotan.TrainerConfig(master="local[2]", workers=1), graph) == ()
+
+
+def test_a_router_beside_the_local_engine_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="engine 'local' uses none"):
+        _trainer(engine="local", router=NOBODY)
