@@ -8,7 +8,6 @@ one whole checkpoint stands. Only plain data and tensors are inside (`torch.load
 from __future__ import annotations
 
 import os
-import pickle
 import shutil
 import warnings
 from collections.abc import Callable, Mapping
@@ -26,6 +25,10 @@ LAST, BEST, PREVIOUS = "last.pt", "best.pt", "last.previous.pt"
 
 class CheckpointError(LotanError):
     """A checkpoint that cannot be written, read or resumed from."""
+
+
+class DamagedError(LotanError):
+    """A file that torch cannot read: cut short, overwritten, or never written by it."""
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
             checkpoint = _read(path)
         except FileNotFoundError:
             continue
-        # what torch.load raises for a file cut short depends on where it was cut
-        except (RuntimeError, EOFError, pickle.UnpicklingError, KeyError, TypeError, OSError) as error:
+        except (DamagedError, OSError) as error:
             damaged[path] = error
             continue
         if damaged:
@@ -82,8 +84,11 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
         _check_identity(path, checkpoint.identity, identity)
         return checkpoint
     if damaged:
-        reasons = "; ".join(f"{path}: {error}" for path, error in damaged.items())
-        raise CheckpointError(f"no checkpoint in {directory} can be read ({reasons}); train anew without resume")
+        reasons = "; ".join(map(str, damaged.values()))
+        raise CheckpointError(
+            f"no checkpoint in {directory} can be read: {reasons}. Put a whole copy in its place, or train anew "
+            "without resume"
+        )
     return None
 
 
@@ -149,13 +154,35 @@ def _force_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def read_data(path: Path) -> dict[str, Any]:
+    """The plain data and tensors that `torch.save` wrote as a dictionary.
+
+    Raises:
+        OSError: the file is not there, or cannot be opened.
+        DamagedError: it holds something else; torch's own words for it, which fill a screen, are the cause.
+    """
+    cause = None
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+        if isinstance(content, dict):
+            return content
+    except OSError:
+        raise
+    except Exception as error:  # of what type depends on where a file was cut
+        cause = error
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or no file of lotan's") from cause
+
+
 def _read(path: Path) -> Checkpoint:
-    content = torch.load(path, weights_only=True, map_location="cpu")
-    if content.pop("format") != FORMAT:
+    content = read_data(path)
+    if content.pop("format", None) != FORMAT:
         raise CheckpointError(
             f"{path} was written by another version of lotan (its format is not {FORMAT}); train anew"
         )
-    return Checkpoint(**content)
+    try:
+        return Checkpoint(**content)
+    except TypeError as error:
+        raise DamagedError(f"{path} is no checkpoint of lotan's") from error
 
 
 def _check_identity(path: Path, found: Mapping[str, str], expected: Mapping[str, str]) -> None:

@@ -10,7 +10,7 @@ import torch
 from lotan.borders import translated
 from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings
 from lotan.errors import ModelError
-from lotan.graph import Graph
+from lotan.graph import Graph, fingerprint
 from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
@@ -101,7 +101,8 @@ def model_outputs(spec: Spec) -> int:
 def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
     """What makes a run this run and no other: a checkpoint resumes only where all of it is the same.
 
-    The number of epochs is not part of it (more may be added), nor are workers and addresses (they change no number).
+    Reads all of the graph once. The number of epochs is not part of it (more may be added), nor are workers and addresses
+    (they change no number).
     """
     same = (
         "optimizer",
@@ -124,6 +125,7 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "task": job.loss.task,
         "model": _digest(job.train) + _digest(job.evaluate),
         "graph": repr((job.statistics, job.graph.labels)),
+        "contents of the graph": fingerprint(job.graph),
     }
 
 

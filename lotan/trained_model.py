@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import pickle
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from lotan.arguments import require_kind
-from lotan.checkpoint import write_atomically
+from lotan.checkpoint import DamagedError, read_data, write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_named_router, open_engine, placed
@@ -37,6 +36,7 @@ from planner.spec import LossSpec, Spec
 
 FORMAT = 1
 SPEC, WEIGHTS = "model.json", "weights.pt"
+_MEND = "Save it again with Run.save, or train again with --save"
 
 T = TypeVar("T")
 
@@ -109,29 +109,40 @@ def load(directory: str | Path) -> TrainedModel:
     """
     directory = Path(directory)
     try:
-        content = json.loads((directory / SPEC).read_text())
-        weights = torch.load(directory / WEIGHTS, weights_only=True, map_location="cpu")
-        if content["format"] != FORMAT:
-            raise ValueError(f"it is of format {content['format']}, and this version of lotan reads {FORMAT}")
+        content, weights = _read_spec(directory / SPEC), read_data(directory / WEIGHTS)
+        if content.get("format") != FORMAT:
+            raise ValueError(f"it is of format {content.get('format')}, and this version of lotan reads {FORMAT}")
         spec = _decode_spec(content["spec"])
-        missing = [parameter.name for parameter in spec.parameters if parameter.name not in weights]
-        if missing:
-            raise ValueError(f"{WEIGHTS} has no {', '.join(missing)}")
+        _check_fit(spec, weights)
         return TrainedModel(spec, decode_loss(content["loss"]), weights)
     except FileNotFoundError as error:
         raise ModelError(f"{directory} holds no model: {error.filename} is missing. Save one with Run.save") from error
-    # what torch.load raises for a damaged file depends on the damage
-    except (
-        ValueError,
-        KeyError,
-        TypeError,
-        OSError,
-        RuntimeError,
-        EOFError,
-        pickle.UnpicklingError,
-        StageError,
-    ) as error:
-        raise ModelError(f"the model in {directory} cannot be read: {error!r}. Save it again with Run.save") from error
+    except KeyError as error:
+        raise ModelError(f"the model in {directory} cannot be read: {SPEC} has no {error}. {_MEND}") from error
+    except (ValueError, TypeError, OSError, DamagedError, StageError) as error:
+        raise ModelError(f"the model in {directory} cannot be read: {error}. {_MEND}") from error
+
+
+def _read_spec(path: Path) -> dict[str, Any]:
+    cause = None
+    try:
+        content = json.loads(path.read_text())
+        if isinstance(content, dict):
+            return content
+    except ValueError as error:  # no JSON, or no text
+        cause = error
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or no file of lotan's") from cause
+
+
+def _check_fit(spec: Spec, weights: dict[str, Any]) -> None:
+    for parameter in spec.parameters:
+        tensor = weights.get(parameter.name)
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"{WEIGHTS} has no {parameter.name}")
+        if tuple(tensor.shape) != tuple(parameter.shape):
+            raise ValueError(
+                f"{parameter.name} has shape {tuple(tensor.shape)} in {WEIGHTS} and {tuple(parameter.shape)} in {SPEC}"
+            )
 
 
 def _encode_spec(spec: Spec) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import math
 import time
 import weakref
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,7 @@ class State:
     epoch: int  # epochs done
     best_weights: Weights
     history: list[dict[str, Any]]  # one entry an epoch, as in the report
+    identity: dict[str, str] = field(default_factory=dict)  # what the run is, where there are checkpoints
 
 
 class Trainer:
@@ -204,7 +205,8 @@ class Trainer:
         if self.config.checkpoint_dir is None:
             return state
         directory = Path(self.config.checkpoint_dir)
-        checkpoint = load_checkpoint(directory, identity(job, self.config)) if self.config.resume else None
+        state.identity = identity(job, self.config)
+        checkpoint = load_checkpoint(directory, state.identity) if self.config.resume else None
         if checkpoint is None:
             put_aside(directory)
             return state
@@ -218,6 +220,7 @@ class Trainer:
             epoch=checkpoint.epoch,
             best_weights=checkpoint.best_weights,
             history=checkpoint.history,
+            identity=state.identity,
         )
 
     def _keep(self, job: Job, state: State, best: bool) -> None:
@@ -230,7 +233,7 @@ class Trainer:
             stopping=state.stopping.state(),
             best_weights=state.best_weights,
             history=state.history,
-            identity=identity(job, self.config),
+            identity=state.identity,
         )
         save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
 

@@ -95,7 +95,17 @@ def test_damaged_last_falls_back_on_best(tmp_path: pathlib.Path, length: int) ->
     assert loaded is not None
     assert loaded.epoch == 1
     (tmp_path / BEST).unlink()
-    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read"):
+    with pytest.raises(CheckpointError, match=r"no checkpoint in .* can be read") as caught:
+        load_checkpoint(tmp_path, IDENTITY)
+    assert f"{tmp_path / LAST} (" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 2 * len(str(tmp_path)) + 200
+
+
+@pytest.mark.parametrize("content", [[1], torch.ones(3), {"format": 1}])
+def test_another_torch_file_is_no_checkpoint(tmp_path: pathlib.Path, content: object) -> None:
+    torch.save(content, tmp_path / LAST)
+    with pytest.raises(CheckpointError, match=rf"{LAST}.* no (file|checkpoint) of lotan's"):
         load_checkpoint(tmp_path, IDENTITY)
 
 

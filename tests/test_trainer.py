@@ -311,6 +311,15 @@ class TestResume:
         with pytest.raises(CheckpointError, match="graph was"):
             _fit(_pair()[0], other_split, epochs=2, checkpoint_dir=tmp_path, resume=True)
 
+    def test_of_a_graph_with_other_numbers_is_refused(self, tmp_path: Path) -> None:
+        _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path)
+        other = Data()
+        features = other.x.copy()
+        features[0, 0] += 1
+        other.graph = lotan.Graph.from_arrays(features, *other.edge_index, label=other.label, split=other.split)
+        with pytest.raises(CheckpointError, match="contents of the graph was"):
+            _fit(_pair()[0], other, epochs=2, checkpoint_dir=tmp_path, resume=True)
+
     def test_after_an_interrupt(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         closed: list[bool] = []
         close, show = LocalEngine.close, Progress.epoch
@@ -426,9 +435,13 @@ class TestPredictions:
     def test_of_a_damaged_model_are_refused(self, tmp_path: Path, name: str) -> None:
         _fit(_pair()[0], Data(), epochs=1).save(tmp_path)
         content = (tmp_path / name).read_bytes()
-        (tmp_path / name).write_bytes(content[: len(content) // 2])
-        with pytest.raises(lotan.ModelError, match="cannot be read"):
-            load(tmp_path)
+        for damage in (content[: len(content) // 2], b"", b"\xff" * 5000, b"[1]"):
+            (tmp_path / name).write_bytes(damage)
+            with pytest.raises(
+                lotan.ModelError, match=rf"cannot be read: .*{name} \(.* bytes\) is cut short"
+            ) as caught:
+                load(tmp_path)
+            assert "\n" not in str(caught.value)
         (tmp_path / name).unlink()
         with pytest.raises(lotan.ModelError, match="is missing"):
             load(tmp_path)
@@ -437,6 +450,10 @@ class TestPredictions:
         _fit(_pair()[0], Data(), epochs=1).save(tmp_path)
         torch.save({"other": torch.ones(1)}, tmp_path / "weights.pt")
         with pytest.raises(lotan.ModelError, match=r"has no convs\.0"):
+            load(tmp_path)
+        _fit(_pair(hidden_channels=4)[0], Data(), epochs=1).save(tmp_path / "narrow")
+        (tmp_path / "weights.pt").write_bytes((tmp_path / "narrow" / "weights.pt").read_bytes())
+        with pytest.raises(lotan.ModelError, match=r"convs\.0\.\S+ has shape"):
             load(tmp_path)
 
     def test_need_features_of_the_trained_width(self) -> None:

@@ -95,12 +95,14 @@ def bad(name: str, tables: Tables, *words: str, **demands: Any) -> Case:
 
 
 DOUBLED = GOOD.column("id", [1, 2, 2, 2], "bigint")
+SHARED = Tables({name: cells * 2 for name, cells in GOOD.vertices.items()}, GOOD.edges)
 EMPTY = Tables({n: [] for n in GOOD.vertices}, {n: [] for n in GOOD.edges})
 CASES = [
-    bad("null id", GOOD.vertex("id", 1, None), "vertices.id: 1 rows whose id is null"),
+    bad("null id", GOOD.vertex("id", 1, None), "vertices.id: 1 rows whose id is null", "with features [1.0, 2.0], label 1"),
     bad("doubled id", replace(DOUBLED, edges=GOOD.without().edges), "vertices.id: 1 ids", "more than once", "id 2"),
+    bad("ids doubled often", SHARED, "vertices.id: 4 ids", "(for example id 1, id 2, id 3)"),
     bad("empty graph", EMPTY, "vertices: the table has no rows"),
-    bad("null source", GOOD.edge(src=None, dst=1, weight=1.0), "edges.src: 1 rows whose id is null"),
+    bad("null source", GOOD.edge(src=None, dst=1, weight=1.0), "edges.src: 1 rows whose id is null", "with dst 1, weight 1.0"),
     bad(
         "dangling edges",
         GOOD.edge(src=1, dst=90, weight=1.0).edge(src=91, dst=92, weight=1.0),

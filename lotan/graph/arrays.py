@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotan.graph.faults import dangling_edges, doubled_ids
+from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids
 from lotan.row_keys import vertex_keys
 from planner.spec import SPLITS, Statistics
 
@@ -102,7 +102,8 @@ def _order_of_ids(ids: Ids) -> Positions | slice:
     ranked = ids[order]
     doubled = ranked[1:][ranked[1:] == ranked[:-1]]
     if len(doubled):
-        raise doubled_ids(len(np.unique(doubled)), doubled[0])
+        distinct = np.unique(doubled)
+        raise doubled_ids(len(distinct), distinct[:EXAMPLES].tolist())
     return order
 
 
@@ -112,7 +113,7 @@ def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
     dst = index.get_indexer(edges.dst).astype(np.int64, copy=False)
     dangling = np.flatnonzero((src < 0) | (dst < 0))
     if len(dangling):
-        raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:3]])
+        raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:EXAMPLES]])
     return src, dst
 
 

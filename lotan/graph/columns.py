@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import (
+    EXAMPLES,
     example_row,
     fault,
     missing_column,
@@ -150,11 +151,10 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 def _ids(table: pa.Table, name: str, column: str) -> Ids:
     values = _column(table, column)
-    nulls = values.null_count
-    if pa.types.is_floating(values.type):  # pandas' form of integers some of which are missing
-        nulls += pc.sum(pc.is_nan(values)).as_py() or 0
-    if nulls:
-        raise null_ids(name, column, nulls)
+    # NaN is pandas' form of a missing integer
+    missing = np.flatnonzero(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False))
+    if len(missing):
+        raise null_ids(name, column, len(missing), table.take(missing[:EXAMPLES]).to_pylist())
     if pa.types.is_integer(values.type):
         ids = values.to_numpy()
         return ids.astype(np.int64) if ids.dtype.kind == "u" else ids

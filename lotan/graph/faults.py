@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 
 import numpy as np
 
 from lotan.errors import GraphError
 from planner.spec import SPLITS
+
+EXAMPLES = 3  # rows shown of a fault that one row may not explain
 
 _SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
 
@@ -59,15 +61,28 @@ def missing_column(table: str, column: str, present: Iterable[str]) -> GraphErro
     )
 
 
-def doubled_ids(count: int, example: object) -> GraphError:
-    """Build the error for ids that occur more than once."""
+def doubled_ids(count: int, examples: Sequence[object]) -> GraphError:
+    """Build the error for ids that occur more than once; `examples` are up to three of them."""
     mend = "Keep one row per vertex (for instance dropDuplicates on id)."
-    return fault("vertices", "id", "ids that occur more than once", mend, count, f"id {plain(example)!r}")
+    return fault(
+        "vertices",
+        "id",
+        "ids that occur more than once",
+        mend,
+        count,
+        ", ".join(f"id {plain(example)!r}" for example in examples),
+    )
 
 
-def null_ids(table: str, column: str, count: int) -> GraphError:
-    """Build the error for rows without an id."""
-    return fault(table, column, "rows whose id is null", "Give them an id, or drop them.", count)
+def null_ids(table: str, column: str, count: int, rows: Sequence[Mapping[str, object]]) -> GraphError:
+    """Build the error for rows without an id; `rows` are up to three of them, told by their other cells."""
+    examples = []
+    for row in rows:
+        cells = [f"{name} {plain(value)}" for name, value in row.items() if name != column and value is not None]
+        text = ", ".join(cells)
+        examples.append(text if len(text) <= 60 else text[:57] + "...")
+    shown = "; ".join(f"the row with {text}" for text in examples if text)
+    return fault(table, column, "rows whose id is null", "Give them an id, or drop them.", count, shown)
 
 
 def dangling_edges(count: int, pairs: Sequence[tuple[object, object]]) -> GraphError:

@@ -1,21 +1,20 @@
-"""Checks of a graph in Spark: a fixed number of jobs, and nothing on the driver but counts and one example."""
+"""Checks of a graph in Spark: a fixed number of jobs, and nothing on the driver but counts and a few examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lotan.errors import GraphError
 from lotan.graph import Graph, faults
+from lotan.graph.faults import EXAMPLES
 from lotan.graph.frames import is_class, standard_edges, standard_vertices
 from lotan.validation import demands as words
 from lotan.validation.demands import Demands, GraphReport
 from planner.spec import SPLITS
-
-EXAMPLES = 3  # dangling edges shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +22,7 @@ class Fault:
     """One kind of bad row."""
 
     bad: Column  # true or false for every row, never null
-    error: Callable[[int, Row], GraphError]  # from the number of bad rows and the first of them
+    error: Callable[..., GraphError]  # from the number of bad rows and the first of them, up to EXAMPLES
 
 
 @dataclass(frozen=True)
@@ -85,7 +84,7 @@ def _count_all(vertices: DataFrame, kinds: list[Fault]) -> tuple[Sizes, dict[Fau
 def _raise_first(table: DataFrame, kinds: list[Fault], counts: dict[Fault, int], key: str) -> None:
     for kind in kinds:
         if counts[kind]:
-            raise kind.error(counts[kind], table.where(kind.bad).orderBy(key).limit(1).collect()[0])
+            raise kind.error(counts[kind], *table.where(kind.bad).orderBy(key).limit(EXAMPLES).collect())
 
 
 def _check_ragged(vertices: DataFrame, column: str, narrowest: int | None, widest: int | None) -> None:
@@ -102,9 +101,13 @@ def _raise_ragged(vertices: DataFrame, column: str, width: int) -> None:
 def _presence_faults() -> list[Fault]:
     nothing = F.col("features").isNull()
     return [
-        Fault(F.col("id").isNull(), lambda count, row: faults.null_ids("vertices", "id", count)),
-        Fault(nothing, lambda count, row: faults.null_rows("features", count, faults.example_row(row.id, "null"))),
+        Fault(F.col("id").isNull(), _null_ids("vertices", "id")),
+        Fault(nothing, lambda count, row, *_: faults.null_rows("features", count, faults.example_row(row.id, "null"))),
     ]
+
+
+def _null_ids(table: str, column: str) -> Callable[..., GraphError]:
+    return lambda count, *rows: faults.null_ids(table, column, count, [row.asDict() for row in rows])
 
 
 def _content_faults() -> list[Fault]:
@@ -112,12 +115,12 @@ def _content_faults() -> list[Fault]:
     return [
         Fault(
             _any(features, F.isnull),
-            lambda count, row: faults.nulls_inside("features", count, faults.example_row(row.id, "null")),
+            lambda count, row, *_: faults.nulls_inside("features", count, faults.example_row(row.id, "null")),
         ),
-        Fault(_any(features, _infinite), lambda count, row: words.not_finite(count, row.id, row.features)),
+        Fault(_any(features, _infinite), lambda count, row, *_: words.not_finite(count, row.id, row.features)),
         Fault(
             F.coalesce(~split.isin(*SPLITS), F.lit(False)),
-            lambda count, row: faults.unknown_splits("split", count, faults.example_row(row.id, row.split)),
+            lambda count, row, *_: faults.unknown_splits("split", count, faults.example_row(row.id, row.split)),
         ),
     ]
 
@@ -130,13 +133,15 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
     kinds = [
         Fault(
             _any(label, F.isnull),
-            lambda count, row: faults.nulls_inside("label", count, faults.example_row(row.id, "null")),
+            lambda count, row, *_: faults.nulls_inside("label", count, faults.example_row(row.id, "null")),
         ),
-        Fault(~missing & _any(label, _infinite), lambda count, row: words.labels_not_finite(count, row.id, row.label)),
+        Fault(
+            ~missing & _any(label, _infinite), lambda count, row, *_: words.labels_not_finite(count, row.id, row.label)
+        ),
     ]
     if demands.task == "multilabel":
         other = ~missing & _any(label, lambda value: ~value.isin(0.0, 1.0))
-        kinds.append(Fault(other, lambda count, row: words.labels_not_binary(count, row.id, row.label)))
+        kinds.append(Fault(other, lambda count, row, *_: words.labels_not_binary(count, row.id, row.label)))
     return [*kinds, _missing(missing)]
 
 
@@ -144,12 +149,12 @@ def _class_range(label: Column, outputs: int | None) -> list[Fault]:
     if outputs is None:
         return []
     outside = F.coalesce((label < -1) | (label >= outputs), F.lit(False))
-    return [Fault(outside, lambda count, row: words.labels_out_of_range(count, row.id, row.label, outputs))]
+    return [Fault(outside, lambda count, row, *_: words.labels_out_of_range(count, row.id, row.label, outputs))]
 
 
 def _missing(missing: Column) -> Fault:
     needed = F.coalesce(F.col("split").isin(*SPLITS), F.lit(False))
-    return Fault(missing & needed, lambda count, row: words.missing_labels(count, row.id, row.split))
+    return Fault(missing & needed, lambda count, row, *_: words.missing_labels(count, row.id, row.split))
 
 
 def _any(array: Column, test: Callable[[Column], Column]) -> Column:
@@ -162,9 +167,10 @@ def _infinite(value: Column) -> Column:
 
 def _check_doubled(vertices: DataFrame) -> None:
     doubled = vertices.groupBy("id").count().where("count > 1")
-    count, first = doubled.agg(F.count("*"), F.min("id")).collect()[0]
+    count = doubled.count()
     if count:
-        raise faults.doubled_ids(count, first)
+        shown = doubled.orderBy("id").limit(EXAMPLES).collect()
+        raise faults.doubled_ids(count, [row.id for row in shown])
 
 
 def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
@@ -179,21 +185,23 @@ def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
 def _edge_faults(demands: Demands) -> list[Fault]:
     weight = F.col("weight")
     kinds = [
-        Fault(F.col("src").isNull(), lambda count, row: faults.null_ids("edges", "src", count)),
-        Fault(F.col("dst").isNull(), lambda count, row: faults.null_ids("edges", "dst", count)),
+        Fault(F.col("src").isNull(), _null_ids("edges", "src")),
+        Fault(F.col("dst").isNull(), _null_ids("edges", "dst")),
         Fault(
             weight.isNull(),
-            lambda count, row: faults.null_rows("weight", count, f"{row.src!r} -> {row.dst!r}: null", "edges"),
+            lambda count, row, *_: faults.null_rows("weight", count, f"{row.src!r} -> {row.dst!r}: null", "edges"),
         ),
         Fault(
             F.coalesce(_infinite(weight), F.lit(False)),
-            lambda count, row: words.bad_weights(count, row.src, row.dst, row.weight, negative=False),
+            lambda count, row, *_: words.bad_weights(count, row.src, row.dst, row.weight, negative=False),
         ),
     ]
     if demands.normalised_weights:
         negative = F.coalesce(weight < 0, F.lit(False))
         kinds.append(
-            Fault(negative, lambda count, row: words.bad_weights(count, row.src, row.dst, row.weight, negative=True))
+            Fault(
+                negative, lambda count, row, *_: words.bad_weights(count, row.src, row.dst, row.weight, negative=True)
+            )
         )
     return kinds
 
