@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.borders import translated
+from lotan.engines.action import force, shuffle_bytes
 from lotan.engines.base import Engine, Handle, Outcome, Pass
-from lotan.engines.rows.action import force, shuffle_bytes
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
@@ -258,7 +258,13 @@ class RowsEngine(Engine):
         one_column = [end.select(F.lit(0).alias("row")) for end in ends]
         rows = reduce(DataFrame.unionAll, one_column)
         what = ", ".join(f"{stage} ({mode})" for stage, mode in self._state.jobs)
-        force(rows, f"pass {self._state.number}: {what}", self.settings.attempts, self.settings.stall_seconds)
+        force(
+            self._session.sparkContext,
+            lambda: rows.write.format("noop").mode("overwrite").save(),
+            f"pass {self._state.number}: {what}",
+            self.settings.attempts,
+            self.settings.stall_seconds,
+        )
 
     def _outcome(self) -> Outcome:
         """Check that every partition of every pipe has committed, and sum."""

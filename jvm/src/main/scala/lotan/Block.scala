@@ -9,6 +9,8 @@ package lotan
   *   its number
   * @param ids
   *   its vertices, sorted
+  * @param sourceKeys
+  *   `[sources]`: row keys of all sources
   * @param haloStart
   *   `[partitions + 1]`: the halo of owner p is `haloStart(p) until haloStart(p + 1)`; empty for p = partition
   * @param send
@@ -21,6 +23,7 @@ package lotan
 final class Block(
     val partition: Int,
     val ids: Ids,
+    val sourceKeys: Array[Long],
     val haloStart: Array[Int],
     val send: Array[Array[Int]],
     val graph: Edges,
@@ -38,7 +41,7 @@ final class Block(
     case EdgeSet.SelfLoops => selfLoops
   }
 
-  def sending(rows: Array[Array[Int]]): Block = new Block(partition, ids, haloStart, rows, graph, selfLoops)
+  def sending(rows: Array[Array[Int]]): Block = new Block(partition, ids, sourceKeys, haloStart, rows, graph, selfLoops)
 }
 
 /** The edges of one set that end in one partition, in both directions.

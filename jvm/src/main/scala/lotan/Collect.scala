@@ -12,42 +12,39 @@ import org.apache.spark.rdd.RDD
   *   `[vertices x sources]`: its columns are positions in `sources`
   * @param sources
   *   the distinct sources in the block's numbering, ascending
+  * @param keys
+  *   row keys of the edges; empty where nothing draws on them
   */
-final class Neighbourhood(val firstRow: Int, val matrix: Csr, val sources: Array[Int]) extends Serializable
+final class Neighbourhood(val firstRow: Int, val matrix: Csr, val sources: Array[Int], val keys: Array[Long])
+    extends Serializable
 
-/** A neighbourhood with the rows of its sources, `[sources x width]`. */
-final class Collected(val neighbourhood: Neighbourhood, val rows: Rows) extends Serializable
-
-/** Brings to each chunk of destinations the rows at the sources of its in-edges: each distinct source once, never one per edge.
+/** What each chunk of destinations needs of the sources of its in-edges: each distinct source once, never one per edge.
+  *
+  * The rows themselves are picked from own and halo rows as they are sent: see `Pipe`.
   *
   * @param edges
   *   which edges
   * @param chunkRows
   *   destinations per chunk; the last chunk of a partition may have fewer
+  * @param keyed
+  *   whether random numbers are drawn on the edges
   */
-final case class Collect(edges: EdgeSet, chunkRows: Int) {
+final case class Collect(edges: EdgeSet, chunkRows: Int, keyed: Boolean = false) {
   require(chunkRows > 0, s"$chunkRows rows per chunk; expected at least 1")
 
-  /** The chunks of every partition, in order, lazily one at a time. `column` is read twice: the caller persists it. */
-  def apply(blocks: RDD[Block], column: RDD[Rows]): RDD[Collected] =
-    blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>
-      val block = ofBlock.next()
-      val own = ofColumn.next()
-      val arrays = own.values +: ofHalo.next()
-      neighbourhoods(block).map(near =>
-        new Collected(near, pick(near.sources, arrays, 0 +: block.haloStart, own.width))
-      )
-    }
+  /** The chunks of every partition, in order. They follow from the graph alone: the caller persists and unpersists them. */
+  def apply(blocks: RDD[Block]): RDD[Array[Neighbourhood]] = blocks.map(neighbourhoods(_).toArray)
 
   /** The chunks of a block. */
   def neighbourhoods(block: Block): Iterator[Neighbourhood] = {
     val matrix = block.edges(edges).withLoops
+    val keys = if (keyed) EdgeKeys(edges).of(block) else Array.empty[Long]
     val positions =
       new Array[Int](block.sources) // of a source in the chunk at hand; others keep what is left of earlier ones
-    Iterator.range(0, block.count, chunkRows).map(from => neighbourhood(matrix, from, positions))
+    Iterator.range(0, block.count, chunkRows).map(from => neighbourhood(matrix, keys, from, positions))
   }
 
-  private def neighbourhood(matrix: Csr, from: Int, positions: Array[Int]): Neighbourhood = {
+  private def neighbourhood(matrix: Csr, keys: Array[Long], from: Int, positions: Array[Int]): Neighbourhood = {
     val until = math.min(from + chunkRows, matrix.rows)
     val first = matrix.indptr(from)
     val columns = util.Arrays.copyOfRange(matrix.columns, first, matrix.indptr(until))
@@ -55,16 +52,7 @@ final case class Collect(edges: EdgeSet, chunkRows: Int) {
     for (i <- sources.indices) positions(sources(i)) = i
     val indptr = Array.tabulate(until - from + 1)(row => matrix.indptr(from + row) - first)
     val weights = matrix.weights.map(util.Arrays.copyOfRange(_, first, matrix.indptr(until)))
-    new Neighbourhood(from, new Csr(indptr, columns.map(positions), weights), sources)
-  }
-
-  private def pick(sources: Array[Int], arrays: Array[Array[Float]], starts: Array[Int], width: Int): Rows = {
-    val picked = Rows.zeros(sources.length, width)
-    var segment = 0 // sources ascend
-    for (i <- sources.indices) {
-      while (sources(i) >= starts(segment + 1)) segment += 1
-      System.arraycopy(arrays(segment), (sources(i) - starts(segment)) * width, picked.values, i * width, width)
-    }
-    picked
+    val own = if (keyed) util.Arrays.copyOfRange(keys, first, matrix.indptr(until)) else keys
+    new Neighbourhood(from, new Csr(indptr, columns.map(positions), weights), sources, own)
   }
 }

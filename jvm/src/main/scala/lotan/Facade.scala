@@ -35,6 +35,10 @@ object Facade {
       )
     )
 
+  /** The partitions that have vertices, ascending. */
+  def occupied(graph: LoadedGraph): util.List[Integer] =
+    graph.blocks.filter(_.count > 0).map(_.partition).collect().sorted.map(Integer.valueOf).toSeq.asJava
+
   /** Sums along edges, lazy: see `Propagate`. The caller persists `column`.
     *
     * @param shuffled
@@ -52,17 +56,68 @@ object Facade {
     Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared)
   }
 
-  /** Keeps a column from its first use until `release`. */
-  def persist(column: RDD[Rows]): RDD[Rows] = column.persist(StorageLevel.MEMORY_AND_DISK)
+  /** The column `in_degree` or `gcn_scale@<edge set>`: see `Degrees`. Cheap where it is persisted. */
+  def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
+    case Array("in_degree") => Degrees.inDegree(graph.blocks)
+    case Array("gcn_scale", edges) => Degrees.gcnScale(graph.blocks, EdgeSet(edges), weighted)
+    case _ => throw new IllegalArgumentException(s"no static column follows from edges alone by the name '$name'")
+  }
 
-  /** Computes a column, and keeps nothing of it that is not persisted. Returns the number of rows. */
-  def force(column: RDD[Rows]): Long = column.map(_.count.toLong).fold(0L)(_ + _)
+  /** The chunks of every partition: see `Collect`. */
+  def collect(graph: LoadedGraph, edges: String, chunkRows: Int, keyed: Boolean): RDD[Array[Neighbourhood]] =
+    Collect(EdgeSet(edges), chunkRows, keyed)(graph.blocks)
+
+  /** The adjoint of what a stage did with collected rows: see `Gather`. */
+  def gather(
+      graph: LoadedGraph,
+      near: RDD[Array[Neighbourhood]],
+      contributions: RDD[Array[Rows]],
+      width: Int
+  ): RDD[Rows] = Gather(width)(graph.blocks, near, contributions)
+
+  /** A pass of a stage, lazy: see `Pipe`.
+    *
+    * @param step
+    *   see `PipeStep.of`
+    * @param columns
+    *   those that its fields name
+    * @param near
+    *   for each of its edges, what `collect` gave
+    */
+  def pipe(
+      graph: LoadedGraph,
+      step: util.Map[String, _],
+      endpoint: Endpoint,
+      settings: Settings,
+      columns: util.List[RDD[Rows]],
+      near: util.List[RDD[Array[Neighbourhood]]]
+  ): RDD[Piped] = {
+    val plain = PipeStep.of(step, endpoint, settings)
+    val all = columns.asScala.toSeq
+    val halos = plain.edges.flatMap(_.sources).map(field => Exchange.halo(graph.blocks, all(field.columns.head)))
+    Pipe(plain)(graph.blocks, all, near.asScala.toSeq, halos)
+  }
+
+  /** A column that came back from a pipe. */
+  def output(piped: RDD[Piped], index: Int): RDD[Rows] = piped.map(_.columns(index))
+
+  /** What came back for sources. */
+  def contributions(piped: RDD[Piped], index: Int): RDD[Array[Rows]] = piped.map(_.contributions(index))
+
+  /** Keeps what was computed from its first use until `release`. */
+  def persist(column: RDD[_]): Unit = { val _ = column.persist(StorageLevel.MEMORY_AND_DISK) }
+
+  /** Computes columns, all in one job, and keeps nothing of them that is not persisted. */
+  def force(columns: util.List[RDD[_]]): Unit = {
+    val ends = columns.asScala.toSeq.map(_.asInstanceOf[RDD[AnyRef]])
+    ends.head.sparkContext.union(ends).foreach(_ => ())
+  }
 
   /** A column as a table of `id` and `values`. */
   def table(graph: LoadedGraph, column: RDD[Rows]): DataFrame = Table(graph.blocks, column)
 
-  /** Frees a persisted column. */
-  def release(column: RDD[Rows]): Unit = { val _ = column.unpersist(blocking = false) }
+  /** Frees what is persisted. */
+  def release(column: RDD[_]): Unit = { val _ = column.unpersist(blocking = false) }
 
   /** Where the messenger's Router is, for `messenger.Dealers`; the keys are null where it asks for none. */
   def endpoint(address: String, server: String, public: String, secret: String): Endpoint =

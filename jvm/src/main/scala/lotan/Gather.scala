@@ -8,21 +8,21 @@ import org.apache.spark.rdd.RDD
   * partition boundary; what arrives is added in the order of the senders. A partition's sums for its own vertices take the same
   * way: contributions come from workers, and are asked for once only.
   *
-  * @param collect
-  *   what the chunks were made by
   * @param width
   *   numbers per row
   */
-final case class Gather(collect: Collect, width: Int) {
+final case class Gather(width: Int) {
 
   /** The sums for every vertex.
     *
+    * @param near
+    *   the chunks: see `Collect`
     * @param contributions
     *   for each chunk of every partition, in order: `[sources x width]`
     */
-  def apply(blocks: RDD[Block], contributions: RDD[Rows]): RDD[Rows] = {
-    val partial = blocks.zipPartitions(contributions) { (ofBlock, ofChunks) =>
-      Iterator.single(sums(ofBlock.next(), ofChunks))
+  def apply(blocks: RDD[Block], near: RDD[Array[Neighbourhood]], contributions: RDD[Array[Rows]]): RDD[Rows] = {
+    val partial = blocks.zipPartitions(near, contributions) { (ofBlock, ofNear, ofChunks) =>
+      Iterator.single(sums(ofBlock.next(), ofNear.next(), ofChunks.next()))
     }
     blocks.zipPartitions(Exchange.partials(blocks, partial)) { (ofBlock, received) =>
       Iterator.single(add(ofBlock.next(), received.next()))
@@ -30,14 +30,13 @@ final case class Gather(collect: Collect, width: Int) {
   }
 
   /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
-  private def sums(block: Block, chunks: Iterator[Rows]): Array[Rows] = {
+  private def sums(block: Block, near: Array[Neighbourhood], chunks: Array[Rows]): Array[Rows] = {
+    require(
+      near.length == chunks.length,
+      s"${chunks.length} contributions for ${near.length} chunks in partition ${block.partition}"
+    )
     val sums = new Array[Rows](block.partitions)
-    val near = collect.neighbourhoods(block)
-    while (near.hasNext) {
-      require(chunks.hasNext, s"fewer contributions than chunks in partition ${block.partition}")
-      addChunk(sums, block, near.next().sources, chunks.next())
-    }
-    require(!chunks.hasNext, s"more contributions than chunks in partition ${block.partition}")
+    for (i <- near.indices) addChunk(sums, block, near(i).sources, chunks(i))
     sums
   }
 

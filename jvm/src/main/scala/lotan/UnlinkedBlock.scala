@@ -54,7 +54,9 @@ private object UnlinkedBlock {
     val graph = Edges(matrix(parts, ids, sources, columnOf, weighted), haloStart.last)
     val loops = Edges.withSelfLoops(graph, haloStart.last)
     val nothing = Array.fill(placement.partitions)(Array.empty[Int])
-    new UnlinkedBlock(new Block(partition, ids, haloStart, nothing, graph, loops), columns, sources.select(halo))
+    val far = sources.select(halo)
+    val keys = Array.tabulate(ids.size)(ids.key) ++ Array.tabulate(far.size)(far.key)
+    new UnlinkedBlock(new Block(partition, ids, keys, haloStart, nothing, graph, loops), columns, far)
   }
 
   /** Rows of the given ids. */

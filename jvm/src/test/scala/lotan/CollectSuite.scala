@@ -13,12 +13,12 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
       val loaded = graph.load(spark, partitions, Map("x" -> x))
       try {
         val (blocks, column) = (loaded.blocks, loaded.columns("x"))
-        val collect = Collect(set, chunkRows)
-        val forward = collect(blocks, column).map(sums).mapPartitions(stack(_, 6))
+        val near = Collect(set, chunkRows)(blocks)
+        val forward = sums(blocks, column, near)
         assert(
           RandomGraph.close(graph.read(blocks, forward), graph.propagate(x, set, weighted = true, reverse = false))
         )
-        val backward = Gather(collect, 6)(blocks, contributions(blocks, column, collect))
+        val backward = Gather(6)(blocks, near, contributions(near, column))
         assert(
           RandomGraph.close(graph.read(blocks, backward), graph.propagate(x, set, weighted = true, reverse = true))
         )
@@ -29,11 +29,10 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
     val graph = RandomGraph(4, 50, 200)
     val loaded = graph.load(spark, 3, Map("x" -> RandomGraph.column(1, graph.count, 1)))
     try
-      Collect(EdgeSet.SelfLoops, 7)(loaded.blocks, loaded.columns("x")).collect().foreach { chunk =>
-        val sources = chunk.neighbourhood.sources
-        assert(sources.toSeq == sources.toSeq.distinct.sorted)
-        assert(chunk.neighbourhood.matrix.columns.toSet == sources.indices.toSet)
-        assert(chunk.neighbourhood.matrix.rows <= 7)
+      Collect(EdgeSet.SelfLoops, 7)(loaded.blocks).collect().flatten.foreach { near =>
+        assert(near.sources.toSeq == near.sources.toSeq.distinct.sorted)
+        assert(near.matrix.columns.toSet == near.sources.indices.toSet)
+        assert(near.matrix.rows <= 7)
       }
     finally loaded.close()
   }
@@ -42,15 +41,15 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
     val graph = RandomGraph(4, 50, 100)
     val loaded = graph.load(spark, 2, Map("x" -> RandomGraph.column(1, graph.count, 2)))
     try {
-      val collect = Collect(EdgeSet.Graph, 7)
-      val good = contributions(loaded.blocks, loaded.columns("x"), collect)
+      val near = Collect(EdgeSet.Graph, 7)(loaded.blocks)
+      val good = contributions(near, loaded.columns("x"))
       val wrong = Seq(
-        "fewer contributions" -> good.mapPartitions(_.toSeq.dropRight(1).iterator),
-        "more contributions" -> good.mapPartitions(rows => rows ++ Iterator.single(Rows.zeros(1, 2))),
-        "contributions of" -> good.map(rows => Rows.zeros(rows.count + 1, 2))
+        "contributions for" -> good.map(_.dropRight(1)),
+        "contributions for" -> good.map(_ :+ Rows.zeros(1, 2)),
+        "contributions of" -> good.map(_.map(rows => Rows.zeros(rows.count + 1, 2)))
       )
       for ((message, contributed) <- wrong) {
-        val failure = intercept[Exception](Gather(collect, 2)(loaded.blocks, contributed).count())
+        val failure = intercept[Exception](Gather(2)(loaded.blocks, near, contributed).count())
         assert(failure.getMessage.contains(message))
       }
     } finally loaded.close()
@@ -59,28 +58,31 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
 
 object CollectSuite {
 
-  /** What a worker would do with a chunk: the weighted sum over in-edges. */
-  def sums(chunk: Collected): Rows = {
-    val matrix = chunk.neighbourhood.matrix
-    val out = Rows.zeros(matrix.rows, chunk.rows.width)
-    new SparseProduct(Array(chunk.rows.values), Array(0, chunk.rows.count), chunk.rows.width)
-      .addTo(out.values, matrix, weighted = true, 0, matrix.rows)
-    out
-  }
-
-  def stack(chunks: Iterator[Rows], width: Int): Iterator[Rows] =
-    Iterator.single(new Rows(width, chunks.toArray.flatMap(_.values)))
+  /** What workers would do with the chunks: the weighted sum over in-edges. */
+  def sums(blocks: RDD[Block], column: RDD[Rows], near: RDD[Array[Neighbourhood]]): RDD[Rows] =
+    blocks.zipPartitions(column, Exchange.halo(blocks, column), near) { (ofBlock, ofColumn, ofHalo, ofNear) =>
+      val (block, own) = (ofBlock.next(), ofColumn.next())
+      val product = new SparseProduct(own.values +: ofHalo.next(), 0 +: block.haloStart, own.width)
+      val out = ofNear.next().flatMap { chunk =>
+        val all = chunk.matrix
+        val far = new Csr(all.indptr, all.columns.map(chunk.sources), all.weights) // as rows of the block's sources
+        val rows = new Array[Float](all.rows * own.width)
+        product.addTo(rows, far, weighted = true, 0, all.rows)
+        rows
+      }
+      Iterator.single(new Rows(own.width, out))
+    }
 
   /** A worker's backward of these sums: for each source, the weighted sum of its out-edges' gradients. */
-  def contributions(blocks: RDD[Block], gradient: RDD[Rows], collect: Collect): RDD[Rows] =
-    blocks.zipPartitions(gradient) { (ofBlock, ofGradient) =>
+  def contributions(near: RDD[Array[Neighbourhood]], gradient: RDD[Rows]): RDD[Array[Rows]] =
+    near.zipPartitions(gradient) { (ofNear, ofGradient) =>
       val all = ofGradient.next()
-      collect.neighbourhoods(ofBlock.next()).map { near =>
-        val out = Rows.zeros(near.sources.length, all.width)
-        val rows = all.values.slice(near.firstRow * all.width, (near.firstRow + near.matrix.rows) * all.width)
-        new SparseProduct(Array(rows), Array(0, near.matrix.rows), all.width)
-          .addTo(out.values, near.matrix.transpose(near.sources.length), weighted = true, 0, near.sources.length)
+      Iterator.single(ofNear.next().map { chunk =>
+        val out = Rows.zeros(chunk.sources.length, all.width)
+        val rows = all.values.slice(chunk.firstRow * all.width, (chunk.firstRow + chunk.matrix.rows) * all.width)
+        new SparseProduct(Array(rows), Array(0, chunk.matrix.rows), all.width)
+          .addTo(out.values, chunk.matrix.transpose(chunk.sources.length), weighted = true, 0, chunk.sources.length)
         out
-      }
+      })
     }
 }

@@ -19,31 +19,27 @@ class EdgeDropoutSuite extends AnyFunSuite with LocalSpark {
     )
     for (partitions <- Seq(1, 2, 3)) {
       val loaded = Load(partitions, Nil, Some("weight"))(vertices, edges)
-      try
-        for (shared <- Seq(false, true)) {
-          val keys = EdgeKeys(EdgeSet.Graph)(loaded.blocks, shared)
-          val ones = keys.map(found => new Rows(6, Array.fill(found.length * 6)(1f)))
-          val dropped = EdgeDropout(-8022091035763811183L, 19661)(keys, ones)
-          val found =
-            keys.zip(dropped).collect().flatMap { case (ids, rows) => ids.zip(rows.values.grouped(6).map(_.toSeq)) }
-          assert(found.toMap == expected)
-        }
-      finally loaded.close()
+      try {
+        val keys = EdgeKeys(EdgeSet.Graph)(loaded.blocks)
+        val ones = keys.map(found => new Rows(6, Array.fill(found.length * 6)(1f)))
+        val dropped = EdgeDropout(-8022091035763811183L, 19661)(keys, ones)
+        val found =
+          keys.zip(dropped).collect().flatMap { case (ids, rows) => ids.zip(rows.values.grouped(6).map(_.toSeq)) }
+        assert(found.toMap == expected)
+      } finally loaded.close()
     }
   }
 
-  test("a key for every edge, that of a self-loop once, whatever the partitions and the form") {
+  test("a key for every edge, that of a self-loop once, whatever the partitions") {
     EdgeSamples.each(spark) { samples =>
-      val found =
-        for (shared <- Seq(false, true)) yield EdgeKeys(samples.set)(samples.blocks, shared).collect().map(_.toSeq)
-      assert(found.head.toSeq == found.last.toSeq)
-      assert(found.head.flatten.distinct.length == samples.edges.map(_.size).sum)
+      val found = EdgeKeys(samples.set)(samples.blocks).collect().map(_.toSeq)
+      assert(found.flatten.distinct.length == samples.edges.map(_.size).sum)
     }
   }
 
   test("it is its own adjoint, and drops a share that is the probability") {
     EdgeSamples.each(spark) { samples =>
-      val keys = EdgeKeys(samples.set)(samples.blocks, shared = true)
+      val keys = EdgeKeys(samples.set)(samples.blocks)
       val dropout = EdgeDropout(12345L, 1 << 15)
       val (x, y) = (
         samples.edgeColumn(Heads)(EdgeSamples.numbers(_, Heads)),

@@ -88,6 +88,14 @@ final class PickedFloats(arrays: Array[Array[Float]], starts: Array[Int], rows: 
   }
 }
 
+/** Plain numbers: float32 `[length]`. */
+final class Numbers(values: Array[Float]) extends Tensor {
+  override def dtype: String = "float32"
+  override def shape: Array[Int] = Array(values.length)
+
+  override protected def write(target: ByteBuffer): Unit = Floats.put(target, values, 0, values.length)
+}
+
 /** Float64 of any shape. */
 final class Doubles(values: Array[Double], override val shape: Array[Int]) extends Tensor {
   override def dtype: String = "float64"

@@ -1,17 +1,16 @@
-"""The one action of a pass: run, watched, repeated where that may help, its failure told in a sentence."""
+"""The one Spark action of a pass: run, watched, repeated where that may help, its failure told in a sentence."""
 
 from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from lotan.errors import EngineError, PassLostError
 
@@ -30,14 +29,17 @@ _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 
 
-def force(frame: DataFrame, description: str, attempts: int, stall_seconds: float) -> None:
-    """Compute all rows of `frame` and keep none.
+def force(
+    context: SparkContext, action: Callable[[], None], description: str, attempts: int, stall_seconds: float
+) -> None:
+    """Run an action that computes the lineage of a pass.
 
-    Running the same lineage again repeats no effect: what a partition committed is committed once, and frames that were
-    kept are not computed anew.
+    Running the same lineage again repeats no effect: what a partition committed is committed once, and what was kept is
+    not computed anew.
 
     Args:
-        frame: what to compute.
+        context: of the session that it runs in.
+        action: starts Spark jobs from this thread, and ends with them.
         description: for Spark's user interface.
         attempts: how often to try. On `local[N]` Spark itself never tries a task again.
         stall_seconds: give up when for so long no task has started or ended.
@@ -48,7 +50,7 @@ def force(frame: DataFrame, description: str, attempts: int, stall_seconds: floa
     """
     for attempt in range(1, attempts + 1):
         try:
-            _run(frame, description, stall_seconds)
+            _run(context, action, description, stall_seconds)
             return
         except (PySparkException, Py4JError) as error:
             reason, hopeless = _reason(str(error))
@@ -57,11 +59,10 @@ def force(frame: DataFrame, description: str, attempts: int, stall_seconds: floa
                 raise kind(f"{description} failed in attempt {attempt} of {attempts}: {reason}") from None
 
 
-def _run(frame: DataFrame, description: str, stall_seconds: float) -> None:
-    context = frame.sparkSession.sparkContext
+def _run(context: SparkContext, action: Callable[[], None], description: str, stall_seconds: float) -> None:
     with _job_group(context, description) as group, _Watchdog(context, group, stall_seconds) as watchdog:
         try:
-            frame.write.format("noop").mode("overwrite").save()
+            action()
         except (PySparkException, Py4JError):
             if watchdog.fired:
                 raise EngineError(

@@ -1,0 +1,205 @@
+package lotan
+
+import org.apache.spark.TaskContext
+import org.apache.spark.rdd.RDD
+
+import lotan.messenger.{
+  Bytes,
+  Dealers,
+  Digest,
+  Floats,
+  Longs,
+  MessengerError,
+  Numbers,
+  OutgoingChunk,
+  PickedFloats,
+  PipeJob,
+  ReturnedChunk,
+  Tensor
+}
+
+/** A partition could not be piped. Python reads the reason's type and words from here: see `lotan/engines/action.py`. */
+final class PipeFailed(reason: MessengerError)
+    extends RuntimeException(s"${reason.getClass.getSimpleName}: ${reason.getMessage}")
+
+/** What a stage made of a partition.
+  *
+  * @param columns
+  *   what came back for vertices, in order
+  * @param contributions
+  *   what came back for sources, in order: for each chunk `[sources x width]`
+  */
+final class Piped(val columns: Array[Rows], val contributions: Array[Array[Rows]]) extends Serializable
+
+/** Sends a partition through a worker, chunk by chunk, and puts together what comes back.
+  *
+  * A task may run twice, also at the same time: the messenger counts a partition once, and both attempts get the same rows.
+  */
+final case class Pipe(step: PipeStep) {
+
+  /** @param blocks
+    *   the vertices
+    * @param columns
+    *   those that the step's fields name
+    * @param near
+    *   for each of the step's edges the chunks of `Collect.neighbourhoods`
+    * @param halos
+    *   for each source field of the step's edges, in order, the halo of its column
+    */
+  def apply(
+      blocks: RDD[Block],
+      columns: Seq[RDD[Rows]],
+      near: Seq[RDD[Array[Neighbourhood]]],
+      halos: Seq[RDD[Array[Array[Float]]]]
+  ): RDD[Piped] = {
+    val all = Seq[RDD[_]](blocks) ++ columns ++ near ++ halos
+    new SideBySide(all.map(_.asInstanceOf[RDD[AnyRef]])).map { found =>
+      val (own, rest) = found.tail.splitAt(columns.length)
+      val (edges, far) = rest.splitAt(near.length)
+      partition(
+        new PipeInput(
+          step,
+          found.head.asInstanceOf[Block],
+          own.map(_.asInstanceOf[Rows]),
+          edges.map(_.asInstanceOf[Array[Neighbourhood]]),
+          far.map(_.asInstanceOf[Array[Array[Float]]])
+        )
+      )
+    }
+  }
+
+  private def partition(input: PipeInput): Piped = {
+    val output = new PipeOutput(step, input)
+    if (input.block.count > 0) send(input, output)
+    output.piped
+  }
+
+  private def send(input: PipeInput, output: PipeOutput): Unit = {
+    val job = PipeJob(step.run, step.number, step.stage, step.mode, input.block.partition, step.accumulates)
+    val task = Option(TaskContext.get())
+    val results =
+      Dealers.pipe(step.endpoint, step.settings, job, input.chunks, () => task.exists(_.isInterrupted()))
+    try results.foreach(output.take)
+    catch { case error: MessengerError => throw new PipeFailed(error) }
+    finally results.close()
+  }
+}
+
+/** A partition's rows on their way out. */
+final private class PipeInput(
+    step: PipeStep,
+    val block: Block,
+    columns: Array[Rows],
+    near: Array[Array[Neighbourhood]],
+    halos: Array[Array[Array[Float]]]
+) {
+  private val sums = step.fields.map(field => sum(field.columns.map(columns)))
+
+  val chunkCount: Int = (block.count + step.chunkRows - 1) / step.chunkRows
+
+  def digest(chunk: Int): Long =
+    Digest.of(block.ids.select(Array.range(first(chunk), first(chunk) + rows(chunk))))
+
+  /** Distinct sources of a chunk along the step's edges of that place. */
+  def sources(edges: Int, chunk: Int): Int = near(edges)(chunk).sources.length
+
+  def first(chunk: Int): Int = chunk * step.chunkRows
+
+  def rows(chunk: Int): Int = math.min(step.chunkRows, block.count - first(chunk))
+
+  def chunks: Iterator[OutgoingChunk] = Iterator.range(0, chunkCount).map { chunk =>
+    val tensors = ("keys" -> new Longs(block.sourceKeys, first(chunk), rows(chunk))) +: (fields(chunk) ++ edges(chunk))
+    val names = tensors.map(_._1).toSet
+    OutgoingChunk(
+      chunk,
+      first(chunk),
+      rows(chunk),
+      digest(chunk),
+      tensors,
+      step.static & names,
+      step.kept & names,
+      resultBytes(chunk)
+    )
+  }
+
+  private def resultBytes(chunk: Int): Long =
+    step.returned.map(one => 4L * one.width * one.edges.fold(rows(chunk))(sources(_, chunk)) + 64).sum
+
+  private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(sums).map { case (field, rows) =>
+    field.tensor -> tensor(field.dtype, rows, first(chunk), this.rows(chunk))
+  }
+
+  private def tensor(dtype: String, all: Rows, first: Int, count: Int): Tensor = dtype match {
+    case "float32" => new Floats(all.values, first * all.width, count, all.width)
+    case "int64" => new Longs(Array.tabulate(count)(i => all.values(first + i).toLong), 0, count)
+    case "int8" => new Bytes("int8", Array.tabulate(count)(i => all.values(first + i).toByte), 0, count)
+  }
+
+  private def edges(chunk: Int): Seq[(String, Tensor)] = {
+    val halo = halos.iterator
+    step.edges.zip(near).flatMap { case (edges, chunks) =>
+      val found = chunks(chunk)
+      topology(edges, found) ++ edges.sources.map { field =>
+        val own = columns(field.columns.head)
+        val arrays = own.values +: halo.next()
+        field.tensor -> new PickedFloats(arrays, 0 +: block.haloStart, found.sources, own.width)
+      }
+    }
+  }
+
+  private def topology(edges: PipeEdges, found: Neighbourhood): Seq[(String, Tensor)] = {
+    val name = edges.edges.name
+    val csr = found.matrix
+    val weights = if (edges.weighted) csr.weights else None
+    Seq(
+      s"indptr/$name" -> longs(csr.indptr.map(_.toLong)),
+      s"positions/$name" -> longs(csr.columns.map(_.toLong))
+    ) ++ weights.map(all => s"weight/$name" -> new Numbers(all)) ++
+      (if (edges.keyed) Some(s"edge_keys/$name" -> longs(found.keys)) else None)
+  }
+
+  private def longs(values: Array[Long]) = new Longs(values, 0, values.length)
+
+  /** The sum of several columns, in their order. */
+  private def sum(parts: Seq[Rows]): Rows =
+    if (parts.length == 1) parts.head
+    else {
+      val total = new Rows(parts.head.width, parts.head.values.clone())
+      parts.tail.foreach(part => AddRows.one(total.values, 0, part.values, 0, total.values.length))
+      total
+    }
+}
+
+/** What has come back of a partition. */
+final private class PipeOutput(step: PipeStep, input: PipeInput) {
+  private val columns =
+    step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(input.block.count, one.width)).toArray
+  private val contributions =
+    step.returned.filter(_.edges.isDefined).map(_ => new Array[Rows](input.chunkCount)).toArray
+
+  def piped: Piped = new Piped(columns, contributions)
+
+  def take(result: ReturnedChunk): Unit = {
+    require(
+      result.digest == input.digest(result.index) && result.rows == input.rows(result.index),
+      s"chunk ${result.index} of ${step.stage} came back with other rows than were sent"
+    )
+    var column, contribution = 0
+    for (one <- step.returned) {
+      val tensor = result.tensors.getOrElse(
+        one.tensor,
+        throw new IllegalArgumentException(s"stage ${step.stage} (${step.mode}) returned no '${one.tensor}'")
+      )
+      one.edges match {
+        case None =>
+          tensor.copyTo(columns(column).values, input.first(result.index) * one.width)
+          column += 1
+        case Some(edges) =>
+          val rows = Rows.zeros(input.sources(edges, result.index), one.width)
+          tensor.copyTo(rows.values, 0)
+          contributions(contribution)(result.index) = rows
+          contribution += 1
+      }
+    }
+  }
+}

@@ -1,0 +1,118 @@
+package lotan
+
+import java.util
+
+import scala.jdk.CollectionConverters._
+
+import lotan.messenger.{Endpoint, Settings}
+
+/** What is sent for a chunk: the sum of some of the pipe's columns.
+  *
+  * @param tensor
+  *   its name on the wire
+  * @param columns
+  *   places among the pipe's columns; added in this order
+  * @param dtype
+  *   as the worker expects it: float32 `[rows x width]`; int64 and int8 are plain numbers `[rows]`
+  * @param static
+  *   the same in every pass
+  * @param kept
+  *   read by several pipes of a pass
+  */
+final case class PipeField(tensor: String, columns: Seq[Int], dtype: String, static: Boolean, kept: Boolean)
+
+/** In-edges that a chunk brings along, and the columns at their sources.
+  *
+  * @param place
+  *   among the pipe's neighbourhoods
+  * @param sources
+  *   tensors, and places among the pipe's halos and own columns
+  * @param weighted
+  *   whether the edges' weights are sent
+  * @param keyed
+  *   whether the edges' row keys are sent, for random numbers
+  */
+final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Boolean, keyed: Boolean)
+
+/** What comes back: `[rows x width]` for the vertices, or one row for each distinct source of `edges`.
+  *
+  * @param edges
+  *   place among the step's edges; None for vertices
+  */
+final case class PipeReturned(tensor: String, width: Int, edges: Option[Int])
+
+/** One pass of a stage over all vertices: plain data. */
+final case class PipeStep(
+    run: String,
+    number: Long,
+    stage: String,
+    mode: String,
+    accumulates: Boolean,
+    chunkRows: Int,
+    endpoint: Endpoint,
+    settings: Settings,
+    fields: Seq[PipeField],
+    edges: Seq[PipeEdges],
+    returned: Seq[PipeReturned]
+) {
+  val static: Set[String] = all(_.static) + "keys" ++ edges.flatMap(topology)
+  val kept: Set[String] = all(_.kept) -- static
+
+  private def all(which: PipeField => Boolean): Set[String] =
+    (fields ++ edges.flatMap(_.sources)).filter(which).map(_.tensor).toSet
+
+  private def topology(of: PipeEdges): Seq[String] =
+    Seq("indptr", "positions", "weight", "edge_keys").map(part => s"$part/${of.edges.name}")
+}
+
+object PipeStep {
+
+  /** From Python's plain data. */
+  def of(plain: util.Map[String, _], endpoint: Endpoint, settings: Settings): PipeStep = {
+    val read = new Reading(plain)
+    PipeStep(
+      run = read.text("run"),
+      number = read.number("number"),
+      stage = read.text("stage"),
+      mode = read.text("mode"),
+      accumulates = read.flag("accumulates"),
+      chunkRows = read.number("chunk_rows").toInt,
+      endpoint = endpoint,
+      settings = settings,
+      fields = read.list("fields").map(field),
+      edges = read.list("edges").map { one =>
+        PipeEdges(
+          EdgeSet(one.text("edges")),
+          one.list("sources").map(field),
+          one.flag("weighted"),
+          one.flag("keyed")
+        )
+      },
+      returned = read.list("returned").map { one =>
+        val edges = one.number("edges").toInt
+        PipeReturned(one.text("tensor"), one.number("width").toInt, if (edges < 0) None else Some(edges))
+      }
+    )
+  }
+
+  private def field(one: Reading): PipeField =
+    PipeField(one.text("tensor"), one.numbers("columns"), one.text("dtype"), one.flag("static"), one.flag("kept"))
+
+  /** Typed reading of a map of plain data. */
+  final private class Reading(values: util.Map[String, _]) {
+    def text(name: String): String = any(name).asInstanceOf[String]
+    def flag(name: String): Boolean = any(name).asInstanceOf[java.lang.Boolean]
+    def number(name: String): Long = any(name).asInstanceOf[Number].longValue
+
+    def numbers(name: String): Seq[Int] =
+      any(name).asInstanceOf[util.List[Number]].asScala.map(_.intValue).toSeq
+
+    def list(name: String): Seq[Reading] =
+      any(name).asInstanceOf[util.List[util.Map[String, _]]].asScala.map(new Reading(_)).toSeq
+
+    private def any(name: String): Any = {
+      require(values.get(name) != null, s"a pipe step came without '$name'")
+      values.get(name)
+    }
+  }
+}

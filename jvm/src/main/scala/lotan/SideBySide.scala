@@ -1,0 +1,29 @@
+package lotan
+
+import scala.reflect.ClassTag
+
+import org.apache.spark.{OneToOneDependency, Partition, TaskContext}
+import org.apache.spark.rdd.RDD
+
+/** The elements of the same partition of several RDDs, side by side: any number of them, each partition having one element. */
+final private class SideBySide[T: ClassTag](parents: Seq[RDD[T]])
+    extends RDD[Array[T]](parents.head.sparkContext, parents.map(new OneToOneDependency(_))) {
+  require(
+    parents.forall(_.getNumPartitions == parents.head.getNumPartitions),
+    s"columns of ${parents.map(_.getNumPartitions).mkString(", ")} partitions side by side"
+  )
+
+  override protected def getPartitions: Array[Partition] =
+    Array.tabulate[Partition](parents.head.getNumPartitions)(SideBySidePartition(_, parents.map(_.partitions)))
+
+  override def compute(split: Partition, context: TaskContext): Iterator[Array[T]] = {
+    val places = split.asInstanceOf[SideBySidePartition].places(split.index)
+    val found = new Array[T](places.length)
+    for (i <- places.indices) found(i) = dependencies(i).rdd.asInstanceOf[RDD[T]].iterator(places(i), context).next()
+    Iterator.single(found)
+  }
+}
+
+final private case class SideBySidePartition(index: Int, partitions: Seq[Array[Partition]]) extends Partition {
+  def places(index: Int): Seq[Partition] = partitions.map(_(index))
+}

@@ -1,0 +1,254 @@
+"""The blocks engine: a pass is one lineage of Spark RDDs whose elements are dense blocks of rows, computed by one job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from lotan.engines.action import force, shuffle_bytes
+from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.load import Loaded, load_blocks
+from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step, returned
+from lotan.engines.commits import Commits
+from lotan.errors import EngineError
+from messenger.coordinator import CoordinatorLink
+from messenger.endpoint import Endpoint
+from messenger.settings import Settings
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, reads
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+
+
+@dataclass(frozen=True)
+class BlocksSettings:
+    """How the engine lays out and moves blocks."""
+
+    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
+    chunk_rows: int = 1024  # vertices a micro-batch: few enough to stay in a core's cache
+    shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
+    attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
+    stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
+    messenger: Settings = field(default_factory=Settings)
+
+
+@dataclass
+class _Pass:
+    """What is under way."""
+
+    reads: Counter[str]  # how many steps read a column or collection
+    pipes: Counter[str]  # how many pipes do
+    held: list[Any] = field(default_factory=list)  # RDDs persisted until the end
+    ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
+
+
+class BlocksEngine(Engine):
+    """Runs plans on blocks, with stages in workers that `link` coordinates.
+
+    Args:
+        spark: a session with our jar; used as it is.
+        link: to the Router and its workers.
+        endpoint: of that Router, as Spark's executors reach it.
+        settings: see there.
+        on_close: what to close with the engine, last first: what it was opened with.
+
+    Raises:
+        EngineError: the session has no jar of ours, or that of another version.
+    """
+
+    name = "blocks"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        link: CoordinatorLink,
+        endpoint: Endpoint,
+        settings: BlocksSettings | None = None,
+        on_close: Sequence[object] = (),
+    ) -> None:
+        self.settings = settings or BlocksSettings()
+        self._on_close = list(on_close)
+        self._session, self._link = spark, link
+        self._facade = facade(spark)
+        self._endpoint = self._facade.endpoint(
+            endpoint.address, endpoint.server_key, endpoint.public_key, endpoint.secret_key
+        )
+        self._messenger = self._facade.messengerSettings(asdict(self.settings.messenger))
+        self._loaded: Loaded | None = None
+        self._commits: Commits | None = None
+        self._pass: _Pass | None = None
+        self._shuffled_before = 0
+
+    # -- the graph ---------------------------------------------------------------------------------------------------
+
+    def load(self, graph: Graph, plan: Plan) -> None:
+        """Lay the graph out in blocks, and publish the plan's stages."""
+        if plan.source_gradients == "per_edge":
+            raise EngineError(
+                "the blocks engine always sums gradients before they cross partitions; use --engine rows for --no-rgb"
+            )
+        self._unload()
+        partitions = self.settings.partitions or self._session.sparkContext.defaultParallelism
+        self._shuffled_before = shuffle_bytes(self._session.sparkContext)
+        self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
+        self._commits = Commits(self._link, plan)
+        self._stages = {stage.name: stage for stage in plan.stages}
+
+    @property
+    def _graph(self) -> Loaded:
+        assert self._loaded is not None, "no graph is loaded"
+        return self._loaded
+
+    @property
+    def _run(self) -> Commits:
+        assert self._commits is not None, "no graph is loaded"
+        return self._commits
+
+    @property
+    def _now(self) -> _Pass:
+        assert self._pass is not None, "no pass is under way"
+        return self._pass
+
+    def static(self, name: str) -> Column:
+        """A column that was loaded with the graph."""
+        return self._graph.columns[name]
+
+    # -- a pass ------------------------------------------------------------------------------------------------------
+
+    def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
+        """Hand the parameters to whoever asks for them."""
+        pipes = [step for step in steps if isinstance(step, PipeStep)]
+        self._pass = _Pass(
+            Counter(name for step in steps for name in reads(step)),
+            Counter(name for step in pipes for name in step.inputs + step.collections),
+        )
+        self._run.begin(steps, a_pass)
+
+    def propagate(self, step: PropagateStep, column: Column) -> Column:
+        """Sum along edges."""
+        weighted = step.weighted and self._graph.weighted
+        rows = self._facade.propagate(
+            self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, self.settings.shuffled
+        )
+        made = Column(rows, step.output.width)
+        self._keep(rows, [step.output.name])
+        return made
+
+    def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
+        """Nothing moves yet: a pipe picks the rows as it sends them."""
+        return Collection(step.edges, dict(zip(step.columns, columns, strict=True)))
+
+    def gather(self, step: GatherStep, contributions: Contributions) -> Column:
+        """Sum per vertex what came back for it as a source."""
+        self._read(contributions)
+        near = self._graph.chunks[contributions.edges]
+        rows = self._facade.gather(self._graph.blocks, near, contributions.rows, step.output.width)
+        self._keep(rows, [step.output.name])
+        return Column(rows, step.output.width)
+
+    def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """Run a stage."""
+        stage = self._stages[step.stage]
+        site = Site(self._run.run, self._run.number, self.settings.chunk_rows)
+        plain, columns = pipe_step(site, step, stage, values, self._now.pipes, self._graph.weighted)
+        for column in columns:
+            self._read(column)
+        near = [self._graph.chunks[edges] for edges in stage.edge_sets]
+        rows = [column.rows for column in columns]
+        piped = self._facade.pipe(self._graph.blocks, plain, self._endpoint, self._messenger, rows, near)
+        self._run.expect(step)
+        self._keep(piped, [column.name for column in step.outputs])
+        return self._outputs(piped, step, stage)
+
+    def _outputs(self, piped: Any, step: PipeStep, stage: Any) -> dict[str, Handle]:
+        found: dict[str, Handle] = {}
+        places = Counter[bool]()
+        for column, one in zip(step.outputs, returned(step, stage), strict=True):
+            of_vertices = one.edges is None
+            place = places[of_vertices]
+            places[of_vertices] += 1
+            if one.edges is None:
+                found[column.name] = Column(self._facade.output(piped, place), column.width, made=piped)
+            else:
+                rows = self._facade.contributions(piped, place)
+                found[column.name] = Contributions(rows, one.edges, made=piped)
+        return found
+
+    def _keep(self, made: Any, names: Sequence[str]) -> None:
+        """Note what a step made: an end of the lineage until it is read, and held if it is read more than once or by others.
+
+        A propagate reads a column from several tasks at once, and a collection is one: whatever they may read is held.
+        """
+        self._now.ends[id(made)] = made
+        if any(self._now.reads[name] for name in names):
+            self._facade.persist(made)
+            self._now.held.append(made)
+
+    def _read(self, column: Column | Contributions) -> Any:
+        self._now.ends.pop(id(column.made if column.made is not None else column.rows), None)
+        return column.rows
+
+    def finish(self, kept: Mapping[str, Handle]) -> Outcome:
+        """Compute everything by one job, and take what the stages committed."""
+        for handle in kept.values():
+            self._facade.persist(handle.rows)
+        ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
+        try:
+            force(
+                self._session.sparkContext,
+                lambda: self._facade.force(ends),
+                str(self._run),
+                self.settings.attempts,
+                self.settings.stall_seconds,
+            )
+            outcome = self._run.take(self._graph.partitions)
+        except BaseException:
+            for handle in kept.values():
+                self._facade.release(handle.rows)
+            raise
+        self.abort()
+        return Outcome(outcome.gradients, outcome.statistics, {n: Column(h.rows, h.width) for n, h in kept.items()})
+
+    def read(self, handle: Column) -> DataFrame:
+        """A kept column: id, values (array<float>)."""
+        return DataFrame(self._facade.table(self._graph.blocks, handle.rows), self._session)
+
+    def release(self, handle: Handle) -> None:
+        """Let go of a kept column. All others live until their pass ends, for they are computed then."""
+        if self._pass is None and isinstance(handle, Column):
+            self._facade.release(handle.rows)
+
+    def abort(self) -> None:
+        """Let go of what the pass held."""
+        state, self._pass = self._pass, None
+        for made in state.held if state is not None else ():
+            self._facade.release(made)
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Bytes since `load`, by the report's keys."""
+        shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
+        return {"messenger_sent": self._run.sent, "messenger_received": self._run.received, "shuffle_written": shuffled}
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def _unload(self) -> None:
+        loaded, self._loaded = self._loaded, None
+        commits, self._commits = self._commits, None
+        if loaded is not None:
+            loaded.close()
+        if commits is not None:
+            commits.close()
+
+    def close(self) -> None:
+        """Let go of the graph, and stop what was started for this engine. May be called twice."""
+        try:
+            self._unload()
+            self._facade.disconnect()
+        finally:
+            while self._on_close:
+                self._on_close.pop().close()  # type: ignore[attr-defined]

@@ -1,0 +1,99 @@
+"""A graph laid out in blocks, with the static columns that a plan reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import nan
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from lotan.engines.blocks.pipe import Column, draws
+from planner.physical import Plan
+from planner.spec import EdgeSet
+
+if TYPE_CHECKING:
+    from lotan.graph import Graph
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What is held of a graph until `close`."""
+
+    facade: Any
+    blocks: Any  # lotan.LoadedGraph
+    columns: Mapping[str, Column]  # static ones
+    chunks: Mapping[EdgeSet, Any]  # RDD of each partition's neighbourhoods, for stages that collect
+    partitions: tuple[int, ...]  # those that have vertices
+    weighted: bool
+
+    def close(self) -> None:
+        """Let go of everything. May be called twice."""
+        for chunks in self.chunks.values():
+            self.facade.release(chunks)
+        for name, column in self.columns.items():
+            if _follows_from_edges(name):
+                self.facade.release(column.rows)
+        self.facade.close(self.blocks)
+
+
+def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, partitions: int, chunk_rows: int) -> Loaded:
+    """Shuffle a graph's tables into blocks, and hold them.
+
+    Args:
+        facade: of the session's JVM.
+        spark: the session.
+        graph: checked.
+        plan: says which columns and edge sets are read.
+        partitions: of the graph.
+        chunk_rows: vertices of a chunk.
+    """
+    vertices, edges = graph.frames(spark)
+    weighted = graph.statistics.weighted
+    columns = {column.name: column for column in plan.static_columns}
+    given = [name for name in columns if not _follows_from_edges(name)]
+    table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
+    blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
+    rows = {name: facade.column(blocks, name) for name in given}
+    for name in columns:
+        if _follows_from_edges(name):
+            rows[name] = facade.degrees(blocks, name, weighted)
+            facade.persist(rows[name])
+    chunks = {}
+    for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
+        keyed = any(draws(stage, edge_set) for stage in plan.stages)
+        chunks[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
+        facade.persist(chunks[edge_set])
+    return Loaded(
+        facade=facade,
+        blocks=blocks,
+        columns={name: Column(rows[name], _width(vertices, name, column.width, plan), name) for name, column in columns.items()},
+        chunks=chunks,
+        partitions=tuple(facade.occupied(blocks)),
+        weighted=weighted,
+    )
+
+
+def _follows_from_edges(name: str) -> bool:
+    return name == "in_degree" or name.startswith("gcn_scale@")
+
+
+def _plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
+    """A column without nulls: -1 stands for no class, NaN for no target."""
+    if name == "label" and isinstance(vertices.schema[name].dataType, T.ArrayType):
+        return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), _outputs(plan)))
+    return F.col(name)
+
+
+def _width(vertices: DataFrame, name: str, width: int, plan: Plan) -> int:
+    """Numbers per row; 0 for a column of plain numbers."""
+    if name in ("label", "split"):
+        return _outputs(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
+    return width
+
+
+def _outputs(plan: Plan) -> int:
+    return next(stage.loss.outputs for stage in plan.stages if stage.loss is not None)

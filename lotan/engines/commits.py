@@ -1,0 +1,82 @@
+"""What engines on Spark have in common: stages published to workers, passes begun, and what their partitions commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import uuid4
+
+import numpy as np
+import torch
+
+from lotan.engines.base import Outcome, Pass
+from lotan.errors import EngineError
+from lotan.worker import encode_program
+from messenger.coordinator import CoordinatorLink
+from messenger.errors import MessengerError
+from messenger.jobs import GRADIENT, STATISTICS, PipeJob
+from planner.physical import PipeStep, Plan, Step
+
+
+class Commits:
+    """One run of a plan, as its coordinator sees it.
+
+    Args:
+        link: to the Router and its workers.
+        plan: whose stages workers will be asked to run.
+    """
+
+    def __init__(self, link: CoordinatorLink, plan: Plan) -> None:
+        self.run = uuid4().hex
+        self.number = 0  # of the pass under way: the messenger's epoch
+        self.sent = self.received = 0  # bytes, of all passes
+        self._link = link
+        self._jobs: list[tuple[str, str]] = []
+        for stage in plan.stages:
+            link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients))
+
+    def begin(self, steps: Sequence[Step], a_pass: Pass) -> None:
+        """Open a pass: hand its parameters to whoever asks for them."""
+        self.number += 1
+        self._jobs = []
+        backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
+        parameters = {name: tensor.detach().cpu().numpy() for name, tensor in a_pass.parameters.items()}
+        settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
+        self._link.begin(self.run, self.number, parameters, settings)
+
+    def expect(self, step: PipeStep) -> None:
+        """Note a pipe, in the order in which its sums are to be added."""
+        self._jobs.append((step.stage, step.mode))
+
+    def __str__(self) -> str:
+        return f"pass {self.number}: {', '.join(f'{stage} ({mode})' for stage, mode in self._jobs)}"
+
+    def take(self, partitions: Iterable[int]) -> Outcome:
+        """What all pipes have come to, each partition once, in their order.
+
+        Args:
+            partitions: those that have vertices.
+
+        Raises:
+            EngineError: one did not commit, or two attempts of it differ.
+        """
+        parts = list(partitions)
+        jobs = [PipeJob(self.run, self.number, stage, mode, part) for stage, mode in self._jobs for part in parts]
+        try:
+            totals = self._link.wait(jobs)
+        except MessengerError as error:
+            raise EngineError(f"pass {self.number}: {error}") from error
+        self.sent += totals.bytes_sent
+        self.received += totals.bytes_received
+        return Outcome(_gradients(totals.tensors), totals.tensors.get(STATISTICS))
+
+    def close(self) -> None:
+        """Have workers and coordinator forget the run."""
+        self._link.forget(self.run)
+
+
+def _gradients(tensors: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:
+    return {
+        name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
+        for name, total in tensors.items()
+        if name.startswith(GRADIENT)
+    }
