@@ -12,8 +12,8 @@ from lotan.errors import ConfigurationError
 from lotan.optimizers import Adam, Optimizer
 from planner.spec import Task
 
-EngineName = Literal["auto", "rows", "local"]
-ENGINES = ("auto", "rows", "local")
+EngineName = Literal["auto", "blocks", "rows", "local"]
+ENGINES = ("auto", "blocks", "rows", "local")
 PLANS = ("auto", "general")
 PROPAGATES = ("join", "messages")
 TASKS: tuple[Task, ...] = get_args(Task)
@@ -39,7 +39,7 @@ class TrainerConfig:
     patience: int | None = None  # evaluations without improvement after which to stop; None: never
     seed: int = 0  # of dropout; the model's initial weights are as the model comes
 
-    engine: EngineName = "auto"  # "local": one process; "rows": Spark and workers; "auto": local if it fits
+    engine: EngineName = "auto"  # "local": one process; "rows", "blocks": Spark and workers; "auto": local if it fits
     plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison

@@ -67,8 +67,8 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--engine",
         default="auto",
-        metavar="auto|rows|local",
-        help="rows: Spark and DL workers; local: this process, no Spark;\n"
+        metavar="auto|blocks|rows|local",
+        help="rows: Spark and DL workers; blocks: the same on dense blocks (needs our jar); local: this process, no Spark;\n"
         "auto: local if the graph is not in Spark and its memory fits (default: auto)",
     )
     group.add_argument(

@@ -11,14 +11,17 @@ from lotan.engines.base import Engine
 from lotan.engines.choice import fits_in_memory
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lotan.graph import Graph
+    from lotan.session import Session
     from lotan.settings import TrainerConfig
 
 
 def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
     """Start an engine by name; closing it stops all that was started. Each is imported when wanted: local needs no Spark."""
-    if name == "rows":
-        return _open_rows(graph, config)
+    if name in ("rows", "blocks"):
+        return _open_on_spark(name, graph, config)
     from lotan.engines.local import LocalEngine
 
     return LocalEngine(config.chunk_rows)
@@ -36,9 +39,8 @@ def check_named_router(engine: str, router: str | None, keys: str | Path | None)
         check_router(router, keys)
 
 
-def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:
+def _open_on_spark(name: str, graph: Graph, config: TrainerConfig) -> Engine:
     """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
-    from lotan.engines.rows.engine import RowsEngine, RowsSettings
     from lotan.session import Session, SessionSettings
     from lotan.spark_session import SparkSettings, open_spark
 
@@ -48,13 +50,31 @@ def _open_rows(graph: Graph, config: TrainerConfig) -> Engine:
             spark = graph.tables()[0].sparkSession
         else:
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master)))).session
+        if name == "blocks":
+            from lotan.engines.blocks.facade import facade
+
+            facade(spark)  # find out whether the jar is there before workers are started
         session = opened.enter_context(Session(SessionSettings(config.workers, config.router, config.keys)))
-        assert session.link is not None  # from its start to its end
-        settings = RowsSettings(config.partitions, config.chunk_rows, propagate=config.propagate)
-        return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
+        return (_rows if name == "rows" else _blocks)(spark, session, config, opened)
     except BaseException:
         opened.close()
         raise
+
+
+def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:
+    from lotan.engines.rows.engine import RowsEngine, RowsSettings
+
+    assert session.link is not None  # from its start to its end
+    settings = RowsSettings(config.partitions, config.chunk_rows, propagate=config.propagate)
+    return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
+
+
+def _blocks(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:
+    from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+
+    assert session.link is not None  # from its start to its end
+    settings = BlocksSettings(config.partitions, config.chunk_rows)
+    return BlocksEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
 @contextmanager
