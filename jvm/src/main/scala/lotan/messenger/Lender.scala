@@ -116,6 +116,9 @@ final private[messenger] class Lender(settings: Settings) {
         if (region.isEmpty) region = Some(new Region(Paths.get(settings.sharedDirectory), settings.sharedBytes))
         region.get.take(size.toInt)
       } catch {
+        case error: InterruptedException =>
+          close() // an interrupt closes the region's file
+          throw error
         case error: IOException =>
           full = true
           warn(
