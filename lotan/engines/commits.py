@@ -29,6 +29,7 @@ class Commits:
         self.run = uuid4().hex
         self.number = 0  # of the pass under way: the messenger's epoch
         self.sent = self.received = 0  # bytes, of all passes
+        self.shared = 0  # of both, those that went through shared memory
         self._link = link
         self._jobs: list[tuple[str, str]] = []
         for stage in plan.stages:
@@ -67,6 +68,7 @@ class Commits:
             raise EngineError(f"pass {self.number}: {error}") from error
         self.sent += totals.bytes_sent
         self.received += totals.bytes_received
+        self.shared += totals.bytes_shared
         return Outcome(_gradients(totals.tensors), totals.tensors.get(STATISTICS))
 
     def close(self) -> None:

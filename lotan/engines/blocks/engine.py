@@ -232,7 +232,12 @@ class BlocksEngine(Engine):
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""
         shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
-        return {"messenger_sent": self._run.sent, "messenger_received": self._run.received, "shuffle_written": shuffled}
+        return {
+            "messenger_sent": self._run.sent,
+            "messenger_received": self._run.received,
+            "messenger_shared": self._run.shared,
+            "shuffle_written": shuffled,
+        }
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
