@@ -119,6 +119,7 @@ final private[messenger] class SocketLink(
     socket.setRcvHWM(settings.highWaterMark)
     socket.setMaxMsgSize(math.max(settings.limits.frameBytes, settings.limits.headerBytes).toLong)
     socket.setMsgAllocationHeapThreshold(0) // always in arrays, which are handed on as they are
+    socket.setHandshakeIvl(Handshake)
     val _ = socket.setTCPKeepAlive(1)
   }
 
@@ -176,6 +177,10 @@ final private[messenger] class SocketLink(
 private object SocketLink {
   private val Idle = 1000L // milliseconds; what happens meanwhile wakes the thread
   private val Flush = 10L
+
+  // Milliseconds for ZeroMQ's greeting, after which it connects anew: JeroMQ 0.6.0 now and then leaves one unread, on a busy
+  // machine up to one in ten, and would wait for half a minute.
+  private val Handshake = 1000
 
   private val Address = "tcp://.+:[0-9]{1,5}|ipc://.+".r
 
