@@ -18,7 +18,7 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
-from lotan.engines.rows import action
+from lotan.engines import action
 from lotan.stages import StageProgram
 from tests.engines.faults import Fault, inject
 from tests.test_trainer import assert_same_checkpoint
@@ -143,7 +143,7 @@ def train_disturbed(folder: str) -> None:
     """Two runs on a Spark that tries tasks again: in the first, tasks fail once; in the second, this process is killed."""
     marks, patch = Path(folder), pytest.MonkeyPatch()
     # nothing but Spark's own retries may help
-    once = lambda rows, what, _, stall: action.force(rows, what, 1, stall)  # noqa: E731
+    once = lambda context, run, what, _, stall: action.force(context, run, what, 1, stall)  # noqa: E731
     patch.setattr("lotan.engines.rows.engine.force", once)
     patch.setattr("lotan.trainer.PASS_ATTEMPTS", 1)
     failures = [Fault("raise", *place, marks) for place in (("train.0", "forward"), ("train.1", "backward"))]

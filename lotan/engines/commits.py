@@ -8,6 +8,7 @@ from uuid import uuid4
 import numpy as np
 import torch
 
+from lotan.borders import translated
 from lotan.engines.base import Outcome, Pass
 from lotan.errors import EngineError
 from lotan.worker import encode_program
@@ -32,9 +33,11 @@ class Commits:
         self.shared = 0  # of both, those that went through shared memory
         self._link = link
         self._jobs: list[tuple[str, str]] = []
-        for stage in plan.stages:
-            link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients))
+        with translated():
+            for stage in plan.stages:
+                link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients))
 
+    @translated()
     def begin(self, steps: Sequence[Step], a_pass: Pass) -> None:
         """Open a pass: hand its parameters to whoever asks for them."""
         self.number += 1

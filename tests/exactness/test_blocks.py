@@ -30,7 +30,14 @@ def workers() -> Iterator[Session]:
 
 
 def check(
-    spark, workers: Session, name: str, options: str, drawn: Sample, partitions: int, shuffled: bool, chunk_rows: int = 4
+    spark,
+    workers: Session,
+    name: str,
+    options: str,
+    drawn: Sample,
+    partitions: int,
+    shuffled: bool,
+    chunk_rows: int = 4,
 ) -> None:
     ours, truth = models(name, seed=partitions)
     settings = BlocksSettings(partitions=partitions, chunk_rows=chunk_rows, shuffled=shuffled)

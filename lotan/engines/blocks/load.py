@@ -70,7 +70,10 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     return Loaded(
         facade=facade,
         blocks=blocks,
-        columns={name: Column(rows[name], _width(vertices, name, column.width, plan), name) for name, column in columns.items()},
+        columns={
+            name: Column(rows[name], _width(vertices, name, column.width, plan), name)
+            for name, column in columns.items()
+        },
         chunks=chunks,
         partitions=tuple(facade.occupied(blocks)),
         weighted=weighted,
