@@ -55,7 +55,7 @@ def _model() -> torch.nn.Module:
 
 
 def _fit(graph: lotan.Graph, model: torch.nn.Module | None = None, **options: Any) -> Run:
-    settings = {"epochs": 3, "partitions": 3, "workers": 2, "chunk_rows": 8, "progress": False, **options}
+    settings = {"epochs": 3, "partitions": 3, "workers": 1, "chunk_rows": 8, "progress": False, **options}
     return lotan.Trainer(model or _model(), graph, optimizer=lotan.Adam(lr=0.01), **settings).fit()
 
 
@@ -80,12 +80,13 @@ def test_auto_is_rows_and_equals_local(trained: Run, tmp_path: Path) -> None:
 
 
 def test_twice_the_same_bits(spark: SparkSession, trained: Run) -> None:
-    first, second = trained.model.weights, _fit(_in_spark(spark)).model.weights
+    """Whatever the number of workers."""
+    first, second = trained.model.weights, _fit(_in_spark(spark), workers=2).model.weights
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.mark.parametrize("ids", ["int", "string"])
-def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession, ids: str, tmp_path: Path) -> None:
+def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession, tmp_path: Path) -> None:
+    ids = "string"  # integers: see test_other_tasks_equal_local
     graph = _in_spark(spark, ids)
     run = _fit(graph, epochs=1)
     predicted = run.predict()
@@ -143,12 +144,13 @@ def test_other_tasks_equal_local(spark: SparkSession, kind: str) -> None:
     vertices.loc[vertices["id"] == 3, "split"] = None
     without = without.withColumn("split", F.when(F.col("id") != 3, F.col("split")))
     graph = lotan.Graph(without, spark.createDataFrame(edges, "src int, dst int"))
-    options = {"epochs": 2, **OTHER_TASKS[kind]}
+    options = {"epochs": 1, **OTHER_TASKS[kind]}
     run, local = _fit(graph, **options), _fit(lotan.Graph(vertices, edges), engine="local", **options)
     assert [entry["loss"] for entry in run.history] == pytest.approx([e["loss"] for e in local.history], rel=1e-5)
     assert run.metrics["test"] == pytest.approx(local.metrics["test"], rel=1e-4)
     predicted = run.predict()
     try:
+        assert predicted.schema["id"].dataType.simpleString() == "int"
         rows = predicted.toPandas().sort_values("id", ignore_index=True)
     finally:
         predicted.unpersist()
