@@ -18,10 +18,12 @@ class Crew:
 
     Args:
         threads: how many, the calling one among them; None: as many as torch would use in this thread.
+        sharing: False leaves all work to the calling thread, and each operator to torch's threads.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, sharing: bool = True) -> None:
         self.threads = threads or torch.get_num_threads()
+        self.sharing = sharing
         self._others: ThreadPoolExecutor | None = None
 
     def run(self, tasks: int, work: Callable[[int], T]) -> list[T]:
@@ -30,6 +32,8 @@ class Crew:
         Raises:
             BaseException: what the work raised, if several did that with the smallest number.
         """
+        if not self.sharing:
+            return [work(number) for number in range(tasks)]
         results: dict[int, T] = {}
         failures: dict[int, BaseException] = {}
         numbers = count()
