@@ -174,14 +174,14 @@ def test_no_join_of_a_pass_shuffles(
 ) -> None:
     looked_at = []
 
-    def look(rows: DataFrame, *_: object) -> None:
+    def look(rows: DataFrame) -> None:
         looked_at.append(rows)
         assert implied_shuffles(rows) == []
         raise EngineError("seen enough")
 
     job = Job(BY_NAME[model], OPTIONS[options])
     with closing(on_rows(job, spark, workers)) as engine:
-        monkeypatch.setattr("lotan.engines.rows.engine.force", look)
+        monkeypatch.setattr("lotan.engines.rows.engine.compute", look)
         with pytest.raises(EngineError, match="seen enough"):
             job.train(engine)
     assert looked_at

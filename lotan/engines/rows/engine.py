@@ -80,6 +80,11 @@ def _floats(tensor: torch.Tensor) -> np.ndarray:
     return tensor.detach().cpu().numpy()
 
 
+def compute(rows: DataFrame) -> None:
+    """Compute all rows and keep none."""
+    rows.write.format("noop").mode("overwrite").save()
+
+
 class RowsEngine(Engine):
     """Runs plans as Spark DataFrames, with stages in workers that `link` coordinates.
 
@@ -260,7 +265,7 @@ class RowsEngine(Engine):
         what = ", ".join(f"{stage} ({mode})" for stage, mode in self._state.jobs)
         force(
             self._session.sparkContext,
-            lambda: rows.write.format("noop").mode("overwrite").save(),
+            lambda: compute(rows),
             f"pass {self._state.number}: {what}",
             self.settings.attempts,
             self.settings.stall_seconds,
