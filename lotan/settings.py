@@ -43,7 +43,9 @@ class TrainerConfig:
     plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
-    chunk_rows: int = 1024  # vertices that a stage runs on at a time: a micro-batch, small enough for the cache
+    chunk_rows: int | None = (
+        None  # vertices that a stage runs on at a time; None: 1024; on "local", all of a small graph
+    )
     propagate: Literal["join", "messages"] = (
         "join"  # on rows; "messages": GraphFrames' aggregateMessages, if its core is there
     )
@@ -67,11 +69,11 @@ class TrainerConfig:
         _one_of("engine", self.engine, ENGINES)
         _one_of("plan", self.plan, PLANS)
         _one_of("propagate", self.propagate, PROPAGATES)
-        for name, least in (("epochs", 1), ("eval_every", 0), ("chunk_rows", 1)):
+        for name, least in (("epochs", 1), ("eval_every", 0)):
             _at_least(name, getattr(self, name), least)
         if not isinstance(self.seed, int):
             raise ConfigurationError(f"seed is {self.seed!r}; expected an integer")
-        for name in ("patience", "partitions", "workers"):
+        for name in ("patience", "partitions", "workers", "chunk_rows"):
             if getattr(self, name) is not None:
                 _at_least(name, getattr(self, name), 1)
         for name in ("rgb", "resume", "progress"):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from torch import Tensor
 
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
 from lotan.engines.columns import Columns
 from lotan.engines.crew import Crew
 from lotan.engines.edge_columns import EdgeColumns
@@ -26,21 +26,24 @@ from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, 
 if TYPE_CHECKING:
     from lotan.graph import Graph
 
-FEW = 4  # chunks for each thread, below which torch shares each operator better than threads share chunks (Cora: 6 ms, not 10)
-CHUNK_ROWS = 1024  # vertices: what a stage makes of them stays in the cache
+FEW = 4  # chunks for each thread, below which torch shares each operator better than threads share chunks
+SMALL = (
+    8 * CHUNK_ROWS
+)  # vertices: up to so many, calling an operator costs more than a chunk in the cache saves (Cora: 5.0 ms an epoch, not 6.5)
 
 
 class LocalEngine(Engine):
     """Runs plans in this process.
 
     Args:
-        chunk_rows: vertices that a stage runs on at a time. It changes no random number; sums are the same but for rounding.
+        chunk_rows: vertices that a stage runs on at a time, None: as suits the graph. It changes no random number; sums are the
+            same but for rounding.
         threads: that share the work, None: as many as torch would use. Their number changes no bit of a result.
     """
 
     name = "local"
 
-    def __init__(self, chunk_rows: int = CHUNK_ROWS, threads: int | None = None) -> None:
+    def __init__(self, chunk_rows: int | None = None, threads: int | None = None) -> None:
         self._chunk_rows = chunk_rows
         self._crew = Crew(threads)
         self._columns = Columns()
@@ -61,7 +64,9 @@ class LocalEngine(Engine):
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
-        self._graph = LoadedGraph(graph.arrays(), plan, self._chunk_rows)
+        arrays = graph.arrays()
+        suited = SMALL if len(arrays.ids) <= SMALL else CHUNK_ROWS
+        self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
         self._crew.sharing = len(self._graph.chunks) >= FEW * self._crew.threads
 
     def static(self, name: str) -> Tensor:

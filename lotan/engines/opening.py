@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lotan.engines.base import Engine
+from lotan.engines.base import CHUNK_ROWS, Engine
 from lotan.engines.choice import fits_in_memory
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: 
     from lotan.engines.rows.engine import RowsEngine, RowsSettings
 
     assert session.link is not None  # from its start to its end
-    settings = RowsSettings(config.partitions, config.chunk_rows, propagate=config.propagate)
+    settings = RowsSettings(config.partitions, config.chunk_rows or CHUNK_ROWS, propagate=config.propagate)
     return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
@@ -73,7 +73,7 @@ def _blocks(spark: SparkSession, session: Session, config: TrainerConfig, opened
     from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 
     assert session.link is not None  # from its start to its end
-    settings = BlocksSettings(config.partitions, config.chunk_rows)
+    settings = BlocksSettings(config.partitions, config.chunk_rows or CHUNK_ROWS)
     return BlocksEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
