@@ -20,8 +20,7 @@ from lotan.checkpoint import write_atomically
 from planner.physical import CollectStep, EdgeStep, PipeStep, PropagateStep, Step
 
 if TYPE_CHECKING:
-    from lotan import __version__
-from lotan.job import Job
+    from lotan.job import Job
 
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
 MEMORY_KEYS = ("driver", "jvm", "workers")
@@ -158,12 +157,16 @@ class MemoryWatch:
 
 def resident_memory() -> dict[str, int]:
     """Resident bytes now of the driver, the JVM and the workers, see `MemoryWatch`."""
+    return {key: sum(_resident(process) for process in processes) for key, processes in process_groups().items()}
+
+
+def process_groups() -> dict[str, set[psutil.Process]]:
+    """The job's processes on this host, by the keys of `MemoryWatch`."""
     driver = psutil.Process()
     below = _trees(driver.children())
     submitter = [parent for parent in driver.parents()[:1] if _is_java(parent)]  # under spark-submit the JVM starts us
     jvm = _trees(process for process in below if _is_java(process)) | (_trees(submitter) - below - {driver})
-    groups = {"driver": {driver}, "jvm": jvm, "workers": below - jvm}
-    return {key: sum(_resident(process) for process in processes) for key, processes in groups.items()}
+    return {"driver": {driver}, "jvm": jvm, "workers": below - jvm}
 
 
 def _trees(roots: Iterable[psutil.Process]) -> set[psutil.Process]:

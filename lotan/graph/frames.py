@@ -80,10 +80,11 @@ def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
 
     Spark's driver holds what it is sent, and once more in its tasks: so no zeros of sparse features.
     """
-    edges = spark.createDataFrame(edge_table(graph))
+    tasks = spark.sparkContext.defaultParallelism  # not one for each batch
+    edges = spark.createDataFrame(edge_table(graph)).coalesce(tasks)
     if not is_sparse(graph):
-        return spark.createDataFrame(vertex_tables(graph)), edges
-    sent = spark.createDataFrame(sparse_vertex_table(graph))
+        return spark.createDataFrame(vertex_tables(graph)).coalesce(tasks), edges
+    sent = spark.createDataFrame(sparse_vertex_table(graph)).coalesce(tasks)
     fields = [*(sent.schema[name] for name in ("id", "label", "split"))]
     fields.insert(1, T.StructField("features", T.ArrayType(T.FloatType())))
     return sent.mapInArrow(densify(graph.features.shape[1]), T.StructType(fields)), edges

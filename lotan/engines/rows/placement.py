@@ -51,6 +51,8 @@ def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> Spark
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_rows),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # a graph that comes from memory lies beside our plans, not in them: every pass would walk over all its rows
+        "spark.sql.execution.arrow.localRelationThreshold": "0",
         # our plans are small and made anew in every pass; deriving constraints costs more than it finds
         "spark.sql.constraintPropagation.enabled": "false",
     }
