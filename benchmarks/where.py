@@ -5,7 +5,8 @@
 
 The graphs and the model are those of benchmarks/epoch.py. Figures are means over training passes after the warm-up. "No job"
 is the time in which Spark ran none: Catalyst plans the pass, parameters go to the Router, sums come back, the optimizer
-steps. The processors' time is of the driver's Python, Spark's JVM, the Python processes that Spark starts for mapInArrow, and DL workers with their Router.
+steps. The processors' time is of the driver's Python, Spark's JVM, the Python processes that Spark starts for mapInArrow, and
+DL workers with their Router.
 """
 
 from __future__ import annotations
