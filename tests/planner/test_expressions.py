@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lotan.engines.edge_columns import OPERATIONS as TORCH
+from lotan.engines.local.edge_columns import OPERATIONS as TORCH
 from planner.expressions import OPERATIONS, adjoint, columns, leaves, renamed, text
 
 A, B, G = ("source", "a"), ("edge", "b"), ("edge", "g")

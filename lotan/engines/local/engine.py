@@ -14,11 +14,12 @@ import pandas as pd
 from torch import Tensor
 
 from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
-from lotan.engines.columns import Columns
-from lotan.engines.crew import Crew
-from lotan.engines.edge_columns import EdgeColumns
-from lotan.engines.local_graph import Collection, Contributions, LoadedGraph, Sums
-from lotan.engines.local_pass import LocalPass, StageRun
+from lotan.engines.local.columns import Columns
+from lotan.engines.local.crew import Crew
+from lotan.engines.local.edge_columns import EdgeColumns
+from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
+from lotan.engines.local.local_pass import LocalPass
+from lotan.engines.local.stage_run import StageRun
 from lotan.errors import EngineError, LotanError
 from lotan.stages.edges import reduce_edges
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
@@ -26,10 +27,9 @@ from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, 
 if TYPE_CHECKING:
     from lotan.graph import Graph
 
-FEW = 4  # chunks for each thread, below which torch shares each operator better than threads share chunks
-SMALL = (
-    8 * CHUNK_ROWS
-)  # vertices: up to so many, calling an operator costs more than a chunk in the cache saves (Cora: 5.0 ms an epoch, not 6.5)
+CHUNKS_A_THREAD = 4  # below it torch shares each operator better than threads share chunks
+# Vertices: up to so many, calling an operator costs more than a chunk in the cache saves (Cora: 5.0 ms an epoch, not 6.5).
+ONE_CHUNK = 8 * CHUNK_ROWS
 
 
 class LocalEngine(Engine):
@@ -65,9 +65,9 @@ class LocalEngine(Engine):
     def load(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
-        suited = SMALL if len(arrays.ids) <= SMALL else CHUNK_ROWS
+        suited = ONE_CHUNK if len(arrays.ids) <= ONE_CHUNK else CHUNK_ROWS
         self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
-        self._crew.sharing = len(self._graph.chunks) >= FEW * self._crew.threads
+        self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
 
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
@@ -95,7 +95,7 @@ class LocalEngine(Engine):
 
     def release(self, handle: Handle) -> None:
         """One reader fewer of a column."""
-        if isinstance(handle, Sums):
+        if isinstance(handle, LazySums):
             self._columns.release(handle.column)
         elif isinstance(handle, Tensor):
             self._columns.release(handle)
@@ -108,7 +108,7 @@ class LocalEngine(Engine):
 
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
-        sums = Sums(self._loaded.product(step), self._columns.share(self._whole(column).contiguous()))
+        sums = LazySums(self._loaded.product(step), self._columns.share(self._whole(column).contiguous()))
         if step.output.name in self._running.lazy:
             return sums
         found = self._whole(sums)
@@ -117,7 +117,7 @@ class LocalEngine(Engine):
 
     def _whole(self, handle: Handle) -> Tensor:
         """A column as a tensor of all rows."""
-        if not isinstance(handle, Sums):
+        if not isinstance(handle, LazySums):
             return handle
         column, chunks = handle.column, self._loaded.chunks
         found = self._columns.new(chunks.rows, column.shape[1:])

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.engines.products import Chunks, Product
-from lotan.engines.topology import Edges, EdgeSets
+from lotan.engines.local.products import Chunks, Product
+from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, StageProgram
 from planner.physical import Plan, PropagateStep, Stage
@@ -33,7 +33,7 @@ class Collection:
 
 
 @dataclass(frozen=True)
-class Sums:
+class LazySums:
     """A propagate whose rows are computed when they are read."""
 
     product: Product

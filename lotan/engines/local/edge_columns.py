@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotan.engines.topology import Edges
+from lotan.engines.local.topology import Edges
 from lotan.errors import EngineError
 from lotan.randomness import Randomness, dropout
 from lotan.stages.chunk import sparse_rows

@@ -7,9 +7,9 @@ from threading import Event, current_thread
 import pytest
 import torch
 
-from lotan.engines.columns import Columns
-from lotan.engines.crew import Crew
-from lotan.engines.group_sums import GroupSums
+from lotan.engines.local.columns import Columns
+from lotan.engines.local.crew import Crew
+from lotan.engines.local.group_sums import GroupSums
 
 SECONDS = 30
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 MOST_IN_A_GROUP = 8  # chunks: a few thousand rows
 LEAST_GROUPS = 16  # that threads can share
-FEW = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
+SHARES = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
 ALIGNED = 16  # rows: chunks of any width begin at a cache line then
 
 
@@ -23,7 +23,7 @@ class Chunks:
         self.rows = rows
         count = -(-rows // most)
         if 1 < count < LEAST_GROUPS:
-            count = -(-count // FEW) * FEW
+            count = -(-count // SHARES) * SHARES
         even = -(-rows // max(1, count))
         length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
         self._runs = [slice(start, min(start + length, rows)) for start in range(0, rows, length)]

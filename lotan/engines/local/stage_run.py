@@ -1,65 +1,24 @@
-"""A pass on the local engine: what it gathers, and how it runs a stage, in chunks or on all vertices at once."""
+"""How the local engine runs a stage: in chunks, or on all vertices at once."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar, cast
 
 import numpy as np
 from torch import Tensor
 
-from lotan.engines.base import Handle, Pass
-from lotan.engines.columns import Columns
-from lotan.engines.crew import Crew
-from lotan.engines.group_sums import GroupSums
-from lotan.engines.local_graph import Contributions, LoadedGraph, Sums
-from lotan.randomness import Randomness
+from lotan.engines.base import Handle
+from lotan.engines.local.columns import Columns
+from lotan.engines.local.crew import Crew
+from lotan.engines.local.group_sums import GroupSums
+from lotan.engines.local.loaded_graph import Contributions, LazySums, LoadedGraph
+from lotan.engines.local.local_pass import LocalPass
 from lotan.stages import Chunk, Saved, StageGradients, StageProgram
-from planner.physical import PipeStep, PropagateStep, Step, reads
+from planner.physical import PipeStep
 from planner.spec import EdgeSet
 
 T = TypeVar("T")
-
-
-class LocalPass:
-    """What a pass gathers beside columns."""
-
-    def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, StageProgram]) -> None:
-        self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
-        self.randomness = Randomness(a_pass.seed, a_pass.epoch)
-        # The stages that run backward in this pass keep what backward reads of their forward run until then.
-        self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
-        self.lazy = read_once(steps, programs)
-        self.saved: dict[str, list[Saved | None]] = {}  # by stage, one for each chunk
-        self.gradients: dict[str, Tensor] = {}
-        self.statistics: np.ndarray | None = None
-
-    def commit(self, gradients: Mapping[str, Tensor]) -> None:
-        """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
-        for name, gradient in gradients.items():
-            earlier = self.gradients.get(name)
-            self.gradients[name] = gradient if earlier is None else earlier + gradient
-
-
-def read_once(steps: Sequence[Step], programs: Mapping[str, StageProgram]) -> frozenset[str]:
-    """The outputs of propagates whose rows are computed just once if nobody computes them before they are read.
-
-    All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one.
-    """
-    kept = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
-    read: Counter[str] = Counter()
-    for step in steps:
-        if not isinstance(step, PipeStep) or programs[step.stage].stage.edge_sets:
-            read.update(dict.fromkeys(reads(step), 2))
-        elif step.mode == "backward" and step.stage in kept:
-            read.update(name for gradient in step.gradients for name in gradient.columns)
-            rereads = programs[step.stage].rereads
-            read.update(i.column for i in programs[step.stage].stage.inputs if i.value in rereads)
-        else:
-            read.update(reads(step))
-    made = {step.output.name for step in steps if isinstance(step, PropagateStep)}
-    return frozenset(name for name in made if read[name] == 1)
 
 
 class StageRun:
@@ -169,7 +128,7 @@ class StageRun:
         )
 
     def _rows(self, handle: Handle, number: int) -> Tensor:
-        return handle.rows(number) if isinstance(handle, Sums) else handle[self._graph.chunks[number]]
+        return handle.rows(number) if isinstance(handle, LazySums) else handle[self._graph.chunks[number]]
 
     def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
         return sum_columns([self._rows(handle, number) for handle in handles])

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan.engines.products import MOST_IN_A_GROUP, Chunks, Product
+from lotan.engines.local.products import MOST_IN_A_GROUP, Chunks, Product
 from lotan.stages.chunk import prefix_sum, sparse_rows
 
 

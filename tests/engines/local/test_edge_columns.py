@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from lotan.engines import edge_columns
-from lotan.engines.edge_columns import EdgeColumns
-from lotan.engines.topology import Edges, EdgeSets
+from lotan.engines.local import edge_columns
+from lotan.engines.local.edge_columns import EdgeColumns
+from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.randomness import Randomness
 from planner.physical import (
     Column,
