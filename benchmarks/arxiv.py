@@ -49,7 +49,7 @@ def measure(contestant: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def measure_pyg(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> tuple[list[float], int]:
-    from lotan.report import MemoryWatch
+    from lotan.memory_watch import MemoryWatch
 
     with MemoryWatch() as watch:
         step = pyg_step(graph, channels, "csr")

@@ -27,7 +27,7 @@ from epoch import GRAPHS, LOTAN, WARM_UP, machine, read_graph
 
 import lotan
 from lotan import trainer
-from lotan.report import process_groups
+from lotan.memory_watch import process_groups
 
 RESULTS = Path(__file__).parent / "results" / "where.md"
 PLANS = [name for name, settings in LOTAN.items() if settings["engine"] == "rows"]

@@ -27,9 +27,10 @@ from lotan.engines.opening import check_named_router, open_engine, placed
 from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
+from lotan.memory_watch import MemoryWatch
 from lotan.metrics import metrics
 from lotan.progress import Progress
-from lotan.report import MemoryWatch, make_report
+from lotan.report import make_report
 from lotan.run import Run
 from lotan.settings import make_config
 from lotan.trained_model import TrainedModel

@@ -19,8 +19,9 @@ import lotan
 from lotan.checkpoint import CheckpointError
 from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, EngineError, PassLostError
+from lotan.memory_watch import MEMORY_KEYS
 from lotan.progress import Progress
-from lotan.report import BYTES_KEYS, MEMORY_KEYS, write_report
+from lotan.report import BYTES_KEYS, write_report
 from lotan.run import Run
 from lotan.trained_model import load
 
