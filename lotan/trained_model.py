@@ -22,15 +22,7 @@ from lotan.graph import Graph
 from lotan.job import plan_for, takes_roots
 from lotan.predictions import hold, predictions, write
 from lotan.settings import TrainerConfig, make_config
-from lotan.stages.codec import (
-    Reader,
-    decode_call,
-    decode_loss,
-    decode_parameter,
-    encode_call,
-    encode_loss,
-    encode_parameter,
-)
+from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
 from planner.spec import LossSpec, Spec
 
@@ -96,7 +88,7 @@ class TrainedModel:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""
         directory = Path(directory)
         directory.mkdir(parents=True, exist_ok=True)
-        content = {"format": FORMAT, "spec": _encode_spec(self.spec), "loss": encode_loss(self.loss)}
+        content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
 
@@ -112,7 +104,7 @@ def load(directory: str | Path) -> TrainedModel:
         content, weights = _read_spec(directory / SPEC), read_data(directory / WEIGHTS)
         if content.get("format") != FORMAT:
             raise ValueError(f"it is of format {content.get('format')}, and this version of lotan reads {FORMAT}")
-        spec = _decode_spec(content["spec"])
+        spec = decode_spec(content["spec"])
         _check_fit(spec, weights)
         return TrainedModel(spec, decode_loss(content["loss"]), weights)
     except FileNotFoundError as error:
@@ -143,23 +135,3 @@ def _check_fit(spec: Spec, weights: dict[str, Any]) -> None:
             raise ValueError(
                 f"{parameter.name} has shape {tuple(tensor.shape)} in {WEIGHTS} and {tuple(parameter.shape)} in {SPEC}"
             )
-
-
-def _encode_spec(spec: Spec) -> dict[str, Any]:
-    return {
-        "width": spec.width,
-        "parameters": [encode_parameter(parameter) for parameter in spec.parameters],
-        "calls": [encode_call(call) for call in spec.calls],
-        "output": spec.output,
-    }
-
-
-def _decode_spec(data: Any) -> Spec:
-    """Checked in its form; which operators may run is checked where they are compiled."""
-    read = Reader(data, "model")
-    return Spec(
-        width=read.of("width", int),
-        parameters=read.items("parameters", decode_parameter),
-        calls=read.items("calls", decode_call),
-        output=read.text("output"),
-    )

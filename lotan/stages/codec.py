@@ -1,22 +1,19 @@
-"""A stage as plain data, for the wire: numbers, strings, lists and dicts, never code.
+"""Stages and traced models as plain data, for the wire and for files: numbers, strings, lists and dicts, never code.
 
-A worker trusts nothing it reads: `decode_stage` checks every field, and `validate_stage` that every call is allowed and
-reads only what was made before it.
+A worker trusts nothing it reads: `decode_stage` checks every field, and `lotan.stages.validate` that the stage can run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, get_args
+from typing import Any, get_args
 
 from lotan.errors import StageError
 from lotan.row_wise import DTYPES
-from lotan.stages.operators import compile_call
-from lotan.stages.recorded import names_read
+from lotan.stages.fields import Reader, one_of, size_of
+from lotan.stages.validate import validate_stage
 from planner.physical import Stage, StageInput, StageOutput
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Task, ValueType
+from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
 
-T = TypeVar("T")
 Plain = dict[str, Any]
 
 _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
@@ -30,8 +27,8 @@ def encode_stage(stage: Stage) -> Plain:
     return {
         "name": stage.name,
         "inputs": [_encode_input(i) for i in stage.inputs],
-        "parameters": [encode_parameter(parameter) for parameter in stage.parameters],
-        "calls": [encode_call(call) for call in stage.calls],
+        "parameters": [_encode_parameter(parameter) for parameter in stage.parameters],
+        "calls": [_encode_call(call) for call in stage.calls],
         "outputs": [
             {"value": o.value, "column": o.column, "shape": list(o.shape), "needs_gradient": o.needs_gradient}
             for o in stage.outputs
@@ -54,8 +51,7 @@ def _encode_input(i: StageInput) -> Plain:
     }
 
 
-def encode_parameter(parameter: ParameterSpec) -> Plain:
-    """A parameter's name and type. Inverse of `decode_parameter`."""
+def _encode_parameter(parameter: ParameterSpec) -> Plain:
     return {
         "name": parameter.name,
         "shape": list(parameter.shape),
@@ -74,8 +70,17 @@ def encode_loss(loss: LossSpec) -> Plain:
     }
 
 
-def encode_call(call: Call) -> Plain:
-    """A call. Inverse of `decode_call`."""
+def encode_spec(spec: Spec) -> Plain:
+    """A traced model. Inverse of `decode_spec`."""
+    return {
+        "width": spec.width,
+        "parameters": [_encode_parameter(parameter) for parameter in spec.parameters],
+        "calls": [_encode_call(call) for call in spec.calls],
+        "output": spec.output,
+    }
+
+
+def _encode_call(call: Call) -> Plain:
     kind = call.type
     return {
         "output": call.output,
@@ -110,8 +115,8 @@ def decode_stage(data: Plain) -> Stage:
     stage = Stage(
         name=read.text("name"),
         inputs=read.items("inputs", _decode_input),
-        parameters=read.items("parameters", decode_parameter),
-        calls=read.items("calls", decode_call),
+        parameters=read.items("parameters", _decode_parameter),
+        calls=read.items("calls", _decode_call),
         outputs=read.items("outputs", _decode_output),
         loss=read.optional("loss", decode_loss),
         edge_sets=read.items("edge_sets", _edge_set),
@@ -120,115 +125,23 @@ def decode_stage(data: Plain) -> Stage:
     return stage
 
 
-def validate_stage(stage: Stage) -> None:
-    """Check that a stage can run.
+def decode_spec(data: Any) -> Spec:
+    """The model that `encode_spec` wrote, its form checked; which operators may run is checked where they are compiled.
 
     Raises:
-        StageError: a name is made twice or read before it is made, an operator is not allowed, a source input is read
-            otherwise than by lotan.scatter, or a loss stands without its one output.
+        StageError: a field is missing, of the wrong type or unknown.
     """
-    sources = {i.value: i.edges for i in stage.inputs if i.role == "source"}
-    made: set[str] = set()
-    for name in [i.value for i in stage.inputs] + [p.name for p in stage.parameters]:
-        _make(name, made, stage)
-    for call in stage.calls:
-        for name in names_read(call):
-            if name not in made:
-                raise StageError(
-                    f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, made by nothing before"
-                )
-        _check_sources(call, sources, stage)
-        compile_call(call, {})
-        _make(call.output, made, stage)
-    for output in stage.outputs:
-        if output.value not in made:
-            raise StageError(f"stage {stage.name}: its output {output.value!r} is made by nothing")
-    if stage.loss is not None and len(stage.outputs) != 1:
-        raise StageError(f"stage {stage.name}: a loss needs exactly one output, not {len(stage.outputs)}")
-
-
-def _make(name: str, made: set[str], stage: Stage) -> None:
-    if name in made:
-        raise StageError(f"stage {stage.name}: {name!r} is made twice")
-    made.add(name)
-
-
-def _check_sources(call: Call, sources: dict[str, Any], stage: Stage) -> None:
-    read = names_read(call)
-    scatters = call.op == "lotan.scatter" and call.arguments[1:2] == ("source",)
-    for name in read & sources.keys():
-        if not scatters or call.arguments[2:] != (sources[name],):
-            raise StageError(
-                f"stage {stage.name}: {call.op} reads the source input {name!r}; only "
-                f"lotan.scatter(_, 'source', {sources[name]!r}) can"
-            )
-    if scatters and not read & sources.keys():
-        raise StageError(f"stage {stage.name}: {call.output} scatters from sources what is not a source input")
-
-
-class Reader:
-    """Fields of one decoded dict, checked as they are read."""
-
-    def __init__(self, data: Any, what: str) -> None:
-        if not isinstance(data, dict):
-            raise StageError(f"{what}: expected a mapping, not {type(data).__name__}")
-        self._data, self._what = data, what
-
-    def field(self, name: str) -> Any:
-        """A field as it is."""
-        if name not in self._data:
-            raise StageError(f"{self._what}: field {name!r} is missing")
-        return self._data[name]
-
-    def of(self, name: str, *types: type) -> Any:
-        """A field of one of these types exactly."""
-        value = self.field(name)
-        if type(value) not in types:
-            raise StageError(
-                f"{self._what}: field {name!r} is {value!r}, expected {' or '.join(t.__name__ for t in types)}"
-            )
-        return value
-
-    def text(self, name: str) -> str:
-        """A string."""
-        return str(self.of(name, str))
-
-    def flag(self, name: str) -> bool:
-        """A bool."""
-        return bool(self.of(name, bool))
-
-    def items(self, name: str, decode: Callable[[Any], T]) -> tuple[T, ...]:
-        """A list, each item decoded."""
-        return tuple(decode(item) for item in self.of(name, list, tuple))
-
-    def shape(self, name: str = "shape") -> tuple[int, ...]:
-        """A list of sizes."""
-        return self.items(name, lambda size: _size(size, self._what))
-
-    def optional(self, name: str, decode: Callable[[Any], T]) -> T | None:
-        """A field that may be None."""
-        value = self.field(name)
-        return None if value is None else decode(value)
-
-    def choice(self, name: str, choices: tuple[str, ...]) -> Any:
-        """One of these strings."""
-        return _one_of(self.field(name), choices, f"{self._what}: field {name!r}")
-
-
-def _one_of(value: Any, choices: tuple[str, ...], what: str) -> Any:
-    if value not in choices:
-        raise StageError(f"{what} is {value!r}, expected one of {', '.join(choices)}")
-    return value
-
-
-def _size(value: Any, what: str) -> int:
-    if type(value) is not int or value < 0:
-        raise StageError(f"{what}: {value!r} is not a size")
-    return value
+    read = Reader(data, "model")
+    return Spec(
+        width=read.of("width", int),
+        parameters=read.items("parameters", _decode_parameter),
+        calls=read.items("calls", _decode_call),
+        output=read.text("output"),
+    )
 
 
 def _edge_set(value: Any) -> Any:
-    return _one_of(value, _EDGE_SETS, "edge set")
+    return one_of(value, _EDGE_SETS, "edge set")
 
 
 def _decode_input(data: Any) -> StageInput:
@@ -248,8 +161,7 @@ def _decode_input(data: Any) -> StageInput:
     return i
 
 
-def decode_parameter(data: Any) -> ParameterSpec:
-    """The parameter that `encode_parameter` wrote, checked."""
+def _decode_parameter(data: Any) -> ParameterSpec:
     read = Reader(data, "parameter")
     return ParameterSpec(read.text("name"), read.shape(), read.flag("trainable"), read.choice("dtype", _DTYPES))
 
@@ -264,7 +176,7 @@ def decode_loss(data: Any) -> LossSpec:
     read = Reader(data, "loss")
     return LossSpec(
         task=read.choice("task", _TASKS),
-        outputs=_size(read.field("outputs"), "loss"),
+        outputs=size_of(read.field("outputs"), "loss"),
         normalizer=float(read.of("normalizer", float, int)),
         class_weights=read.optional("class_weights", _decode_weights),
     )
@@ -276,8 +188,8 @@ def _decode_weights(data: Any) -> tuple[float, ...]:
     return tuple(float(weight) for weight in data)
 
 
-def decode_call(data: Any) -> Call:
-    """The call that `encode_call` wrote, its form checked; `validate_stage` checks what it does."""
+def _decode_call(data: Any) -> Call:
+    """The call that `_encode_call` wrote, its form checked; `validate_stage` checks what it does."""
     read = Reader(data, "call")
     return Call(
         output=read.text("output"),

@@ -1,0 +1,73 @@
+"""Fields of plain data that came over the wire or from a file, checked as they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lotan.errors import StageError
+
+T = TypeVar("T")
+
+
+class Reader:
+    """Fields of one decoded dict, checked as they are read."""
+
+    def __init__(self, data: Any, what: str) -> None:
+        if not isinstance(data, dict):
+            raise StageError(f"{what}: expected a mapping, not {type(data).__name__}")
+        self._data, self._what = data, what
+
+    def field(self, name: str) -> Any:
+        """A field as it is."""
+        if name not in self._data:
+            raise StageError(f"{self._what}: field {name!r} is missing")
+        return self._data[name]
+
+    def of(self, name: str, *types: type) -> Any:
+        """A field of one of these types exactly."""
+        value = self.field(name)
+        if type(value) not in types:
+            raise StageError(
+                f"{self._what}: field {name!r} is {value!r}, expected {' or '.join(t.__name__ for t in types)}"
+            )
+        return value
+
+    def text(self, name: str) -> str:
+        """A string."""
+        return str(self.of(name, str))
+
+    def flag(self, name: str) -> bool:
+        """A bool."""
+        return bool(self.of(name, bool))
+
+    def items(self, name: str, decode: Callable[[Any], T]) -> tuple[T, ...]:
+        """A list, each item decoded."""
+        return tuple(decode(item) for item in self.of(name, list, tuple))
+
+    def shape(self, name: str = "shape") -> tuple[int, ...]:
+        """A list of sizes."""
+        return self.items(name, lambda size: size_of(size, self._what))
+
+    def optional(self, name: str, decode: Callable[[Any], T]) -> T | None:
+        """A field that may be None."""
+        value = self.field(name)
+        return None if value is None else decode(value)
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> Any:
+        """One of these strings."""
+        return one_of(self.field(name), choices, f"{self._what}: field {name!r}")
+
+
+def one_of(value: Any, choices: tuple[str, ...], what: str) -> Any:
+    """The value, if it is one of these strings; else a StageError that says what it stands for."""
+    if value not in choices:
+        raise StageError(f"{what} is {value!r}, expected one of {', '.join(choices)}")
+    return value
+
+
+def size_of(value: Any, what: str) -> int:
+    """The value, if it is a whole number of at least 0; else a StageError that says whose size it is."""
+    if type(value) is not int or value < 0:
+        raise StageError(f"{what}: {value!r} is not a size")
+    return value
