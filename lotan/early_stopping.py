@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,7 +16,7 @@ LOWER_IS_BETTER = frozenset({"loss", "mse", "mae"})
 
 @dataclass
 class EarlyStopping:
-    """Follows a metric of the validation vertices; the first of equal epochs is the best.
+    """Follows a metric of the validation vertices; the first of equal epochs is the best, and any number better than NaN.
 
     Without validation vertices there is nothing to follow: every epoch is then the best one, and none is the last.
     """
@@ -46,6 +47,8 @@ class EarlyStopping:
         return asdict(self)
 
     def _better(self, value: float, best: float) -> bool:
+        if math.isnan(value) or math.isnan(best):
+            return not math.isnan(value)
         return value < best if self.monitor in LOWER_IS_BETTER else value > best
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from lotan.early_stopping import EarlyStopping, make_stopping
@@ -22,6 +24,13 @@ def test_the_first_of_equal_epochs_is_best() -> None:
 def test_loss_is_to_fall() -> None:
     stopping = EarlyStopping("loss")
     assert _follow(stopping, [0.5, 0.7, 0.4]) == [True, False, True]
+
+
+@pytest.mark.parametrize("monitor", ["loss", "accuracy"])
+def test_any_number_is_better_than_none(monitor: str) -> None:
+    stopping = EarlyStopping(monitor, patience=2)
+    assert _follow(stopping, [math.nan, 0.5, math.nan, math.nan]) == [True, True, False, False]
+    assert stopping.exhausted
 
 
 def test_patience_counts_evaluations_since_the_best() -> None:
