@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.graph.arrays import GraphArrays
-from lotan.validation import demands as words
+from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
 from planner.spec import SPLITS
 
@@ -15,10 +15,10 @@ Rows = npt.NDArray[np.bool_]
 
 def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
     """See `lotan.validation.check_graph`."""
-    words.check_width(graph.features.shape[1], demands)
+    complaints.check_width(graph.features.shape[1], demands)
     _check_features(graph)
     if demands.task is not None:
-        words.check_label_kind(graph.label.ndim == 1, demands)
+        complaints.check_label_kind(graph.label.ndim == 1, demands)
         _check_splits(graph)
         (_check_classes if graph.label.ndim == 1 else _check_targets)(graph, demands)
     _check_weights(graph, demands)
@@ -29,12 +29,12 @@ def _check_features(graph: GraphArrays) -> None:
     bad = ~np.isfinite(graph.features).all(axis=1)
     if bad.any():
         row = _first(bad)
-        raise words.not_finite(_count(bad), graph.ids[row], graph.features[row].tolist())
+        raise complaints.not_finite(_count(bad), graph.ids[row], graph.features[row].tolist())
 
 
 def _check_splits(graph: GraphArrays) -> None:
     if len(graph.rows_of("train")) == 0:
-        raise words.empty_training_set()
+        raise complaints.empty_training_set()
 
 
 def _check_classes(graph: GraphArrays, demands: Demands) -> None:
@@ -42,21 +42,21 @@ def _check_classes(graph: GraphArrays, demands: Demands) -> None:
         bad = (graph.label < -1) | (graph.label >= demands.outputs)
         if bad.any():
             row = _first(bad)
-            raise words.labels_out_of_range(_count(bad), graph.ids[row], graph.label[row], demands.outputs)
+            raise complaints.labels_out_of_range(_count(bad), graph.ids[row], graph.label[row], demands.outputs)
     _check_missing(graph, graph.label < 0)
 
 
 def _check_targets(graph: GraphArrays, demands: Demands) -> None:
-    words.check_label_width(graph.label.shape[1], demands)
+    complaints.check_label_width(graph.label.shape[1], demands)
     absent = np.isnan(graph.label)
     missing = absent.all(axis=1)
     known = graph.label[~missing]
     if not np.isfinite(known).all():
         bad = ~missing & ~np.isfinite(graph.label).all(axis=1)
-        raise words.labels_not_finite(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
+        raise complaints.labels_not_finite(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
     if demands.task == "multilabel" and not np.isin(known, (0, 1)).all():
         bad = ~missing & ~np.isin(graph.label, (0, 1)).all(axis=1)
-        raise words.labels_not_binary(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
+        raise complaints.labels_not_binary(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
     _check_missing(graph, missing)
 
 
@@ -64,7 +64,7 @@ def _check_missing(graph: GraphArrays, missing: Rows) -> None:
     needed = missing & (graph.split >= 0)
     if needed.any():
         row = _first(needed)
-        raise words.missing_labels(_count(needed), graph.ids[row], SPLITS[graph.split[row]])
+        raise complaints.missing_labels(_count(needed), graph.ids[row], SPLITS[graph.split[row]])
 
 
 def _check_weights(graph: GraphArrays, demands: Demands) -> None:
@@ -74,7 +74,7 @@ def _check_weights(graph: GraphArrays, demands: Demands) -> None:
         if bad.any() and (demands.normalised_weights or not negative):
             edge = _first(bad)
             ends = graph.ids[graph.src[edge]], graph.ids[graph.dst[edge]]
-            raise words.bad_weights(_count(bad), *ends, graph.weight[edge], negative)
+            raise complaints.bad_weights(_count(bad), *ends, graph.weight[edge], negative)
 
 
 def _report(graph: GraphArrays) -> GraphReport:

@@ -1,14 +1,10 @@
-"""What a job demands of its graph, the words of each complaint, and the report on what is legal but worth knowing."""
+"""What a job demands of its graph, and what is legal in a graph but worth knowing."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotan.errors import GraphError
-from lotan.graph.faults import example_row, fault, plain
-from planner.spec import SPLITS, Task
+from planner.spec import Task
 
 
 @dataclass(frozen=True)
@@ -46,107 +42,3 @@ class GraphReport:
             (self.parallel_edges, "parallel edges beyond the first: legal, each one passes its own message."),
         )
         return tuple(f"edges: {count:,} {note}" for count, note in notes if count)
-
-
-def check_width(width: int, demands: Demands) -> None:
-    """The features' width against the model's."""
-    if width == 0:
-        raise fault("vertices", "features", "rows hold no numbers", "Give every vertex at least one feature.")
-    if demands.in_channels not in (None, width):
-        raise fault(
-            "vertices",
-            "features",
-            f"rows of {width:,} numbers, but the model was made with in_channels={demands.in_channels}",
-            f"Make the model with in_channels={width}, or name other feature columns.",
-        )
-
-
-def check_label_kind(classes: bool, demands: Demands) -> None:
-    """Integer labels for classification, arrays or floats for the other tasks."""
-    if demands.task is None or classes == (demands.task == "classification"):
-        return
-    given, wanted, cast = (
-        ("integers", "floats or arrays of numbers", "float, or array<float>")
-        if classes
-        else ("floats or arrays", "integers 0, 1, ... (-1 or null for none)", "int")
-    )
-    raise fault(
-        "vertices",
-        "label",
-        f"holds {given}, but the task {demands.task} needs {wanted}",
-        f"Cast the column to {cast}, or choose another task.",
-    )
-
-
-def check_label_width(width: int, demands: Demands) -> None:
-    """The label arrays' width against the model's output."""
-    if demands.task is not None and width and demands.outputs not in (None, width):
-        raise fault(
-            "vertices",
-            "label",
-            f"arrays of {width:,} numbers, but the model gives {demands.outputs} outputs",
-            f"Make the model with {width} outputs, or repair the labels.",
-        )
-
-
-def empty_training_set() -> GraphError:
-    """No vertex is in 'train'."""
-    return fault(
-        "vertices",
-        "split",
-        "no vertex is in 'train'",
-        f"Set split to one of {', '.join(map(repr, SPLITS))}, or null, and name the column where the graph is made.",
-    )
-
-
-def not_finite(count: int, identifier: object, features: Sequence[float]) -> GraphError:
-    """Features that are NaN or infinite."""
-    at, value = next((at, value) for at, value in enumerate(features) if not math.isfinite(value))
-    example = example_row(identifier, f"{value} at position {at}")
-    mend = "Replace them by numbers, or drop the vertices."
-    return fault("vertices", "features", "rows that hold NaN or an infinite number", mend, count, example)
-
-
-def missing_labels(count: int, identifier: object, split: str) -> GraphError:
-    """Vertices of a split without a label."""
-    mend = "Label them, or give them no split (null)."
-    problem = "vertices of a split that have no label"
-    return fault("vertices", "label", problem, mend, count, example_row(identifier, f"in {split!r}"))
-
-
-def labels_out_of_range(count: int, identifier: object, label: object, outputs: int) -> GraphError:
-    """Classes that the model has no output for."""
-    problem = f"labels that are not among the model's {outputs} classes 0 to {outputs - 1} (-1 or null for none)"
-    mend = "Number the classes from 0, or make the model with more outputs."
-    return fault("vertices", "label", problem, mend, count, example_row(identifier, plain(label)))
-
-
-def labels_not_binary(count: int, identifier: object, label: object) -> GraphError:
-    """Multi-label targets other than 0 and 1."""
-    mend = "Use 0 and 1, or the task regression."
-    return fault(
-        "vertices", "label", "rows that hold other numbers than 0 and 1", mend, count, example_row(identifier, label)
-    )
-
-
-def labels_not_finite(count: int, identifier: object, label: object) -> GraphError:
-    """Targets that are infinite, or NaN in part."""
-    mend = "Replace them by numbers, or give null for no label."
-    return fault(
-        "vertices", "label", "rows that hold NaN or an infinite number", mend, count, example_row(identifier, label)
-    )
-
-
-def bad_weights(count: int, src: object, dst: object, weight: object, negative: bool) -> GraphError:
-    """Weights no layer can use, or none with GCN's normalisation."""
-    problem = (
-        "weights that are negative, which GCN's normalisation takes the root of"
-        if negative
-        else ("weights that are NaN or infinite")
-    )
-    mend = (
-        "Replace them by numbers of at least 0, or make the layer with normalize=False."
-        if negative
-        else ("Replace them by numbers, or drop the edges.")
-    )
-    return fault("edges", "weight", problem, mend, count, f"{plain(src)!r} -> {plain(dst)!r}: {plain(weight)}")

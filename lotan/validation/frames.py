@@ -12,7 +12,7 @@ from lotan.errors import GraphError
 from lotan.graph import Graph, faults
 from lotan.graph.faults import EXAMPLES
 from lotan.graph.frames import is_class, standard_edges, standard_vertices
-from lotan.validation import demands as words
+from lotan.validation import complaints
 from lotan.validation.demands import Demands, GraphReport
 from planner.spec import SPLITS
 
@@ -61,13 +61,13 @@ def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
     _raise_first(vertices, presence, counts, "id")
     _check_ragged(vertices, "features", sizes.narrowest, sizes.widest)
     _raise_first(vertices, contents, counts, "id")
-    words.check_width(sizes.widest or 0, demands)
+    complaints.check_width(sizes.widest or 0, demands)
     if demands.task is not None:
-        words.check_label_kind(is_class(vertices), demands)
+        complaints.check_label_kind(is_class(vertices), demands)
         if sizes.training == 0:
-            raise words.empty_training_set()
+            raise complaints.empty_training_set()
         _check_ragged(vertices, "label", sizes.narrowest_label, sizes.widest_label)
-        words.check_label_width(sizes.widest_label or 0, demands)
+        complaints.check_label_width(sizes.widest_label or 0, demands)
     _raise_first(vertices, labels, counts, "id")
     return sizes
 
@@ -117,7 +117,7 @@ def _content_faults() -> list[Fault]:
             _any(features, F.isnull),
             lambda count, row, *_: faults.nulls_inside("features", count, faults.example_row(row.id, "null")),
         ),
-        Fault(_any(features, _infinite), lambda count, row, *_: words.not_finite(count, row.id, row.features)),
+        Fault(_any(features, _infinite), lambda count, row, *_: complaints.not_finite(count, row.id, row.features)),
         Fault(
             F.coalesce(~split.isin(*SPLITS), F.lit(False)),
             lambda count, row, *_: faults.unknown_splits("split", count, faults.example_row(row.id, row.split)),
@@ -136,12 +136,13 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
             lambda count, row, *_: faults.nulls_inside("label", count, faults.example_row(row.id, "null")),
         ),
         Fault(
-            ~missing & _any(label, _infinite), lambda count, row, *_: words.labels_not_finite(count, row.id, row.label)
+            ~missing & _any(label, _infinite),
+            lambda count, row, *_: complaints.labels_not_finite(count, row.id, row.label),
         ),
     ]
     if demands.task == "multilabel":
         other = ~missing & _any(label, lambda value: ~value.isin(0.0, 1.0))
-        kinds.append(Fault(other, lambda count, row, *_: words.labels_not_binary(count, row.id, row.label)))
+        kinds.append(Fault(other, lambda count, row, *_: complaints.labels_not_binary(count, row.id, row.label)))
     return [*kinds, _missing(missing)]
 
 
@@ -149,12 +150,12 @@ def _class_range(label: Column, outputs: int | None) -> list[Fault]:
     if outputs is None:
         return []
     outside = F.coalesce((label < -1) | (label >= outputs), F.lit(False))
-    return [Fault(outside, lambda count, row, *_: words.labels_out_of_range(count, row.id, row.label, outputs))]
+    return [Fault(outside, lambda count, row, *_: complaints.labels_out_of_range(count, row.id, row.label, outputs))]
 
 
 def _missing(missing: Column) -> Fault:
     needed = F.coalesce(F.col("split").isin(*SPLITS), F.lit(False))
-    return Fault(missing & needed, lambda count, row, *_: words.missing_labels(count, row.id, row.split))
+    return Fault(missing & needed, lambda count, row, *_: complaints.missing_labels(count, row.id, row.split))
 
 
 def _any(array: Column, test: Callable[[Column], Column]) -> Column:
@@ -193,14 +194,15 @@ def _edge_faults(demands: Demands) -> list[Fault]:
         ),
         Fault(
             F.coalesce(_infinite(weight), F.lit(False)),
-            lambda count, row, *_: words.bad_weights(count, row.src, row.dst, row.weight, negative=False),
+            lambda count, row, *_: complaints.bad_weights(count, row.src, row.dst, row.weight, negative=False),
         ),
     ]
     if demands.normalised_weights:
         negative = F.coalesce(weight < 0, F.lit(False))
         kinds.append(
             Fault(
-                negative, lambda count, row, *_: words.bad_weights(count, row.src, row.dst, row.weight, negative=True)
+                negative,
+                lambda count, row, *_: complaints.bad_weights(count, row.src, row.dst, row.weight, negative=True),
             )
         )
     return kinds
