@@ -1,4 +1,4 @@
-"""What a training on the rows engine stands on: a Router, workers, a link to them; and a Spark session.
+"""What training on Spark stands on beside Spark: a Router, workers, and the link to them.
 
 Started as child processes by default, watched, and stopped always: by `close`, and by the end of their standard input if this
 process is killed.
@@ -22,7 +22,7 @@ from lotan.borders import translated
 from lotan.errors import ConfigurationError, EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
-from messenger.errors import DeadlineError, MessengerError
+from messenger.errors import DeadlineError
 from messenger.joining import DEALER_ROLE, join, new_identity
 from messenger.keys import keyed_endpoint
 from messenger.settings import Settings
@@ -126,6 +126,7 @@ class Session:
         self._watcher = threading.Thread(target=self._watch, name="lotan-worker-watch", daemon=True)
         self._watcher.start()
 
+    @translated()
     def wait(self) -> None:
         """Until every worker is connected, or one where all were started elsewhere.
 
@@ -137,8 +138,6 @@ class Session:
             self.link.wait_for_workers(max(1, self._count), self.settings.start_seconds)
         except DeadlineError as error:
             raise EngineError(f"{error} (start_seconds){self._how_to_mend()}") from error
-        except MessengerError as error:
-            raise EngineError(str(error)) from error
 
     def _how_to_mend(self) -> str:
         if self._count:

@@ -50,7 +50,7 @@ class TrainerConfig:
         "join"  # on rows; "messages": GraphFrames' aggregateMessages, if its core is there
     )
 
-    master: str | None = None  # Spark master for "rows"; None: the session there is, else local[*]
+    master: str | None = None  # Spark master; None: the session there is, else local[*]
     partitions: int | None = None  # of the graph in Spark, and so of its sums; None: as many as it runs tasks at once
     workers: int | None = None  # DL worker processes to start; None: one a core
     router: str | None = None  # address of a router that runs already, tcp://host:port; None: start one

@@ -200,8 +200,8 @@ class Router:
                 )
         else:
             target = self._peers.get(to)
-        if target is None or {target.role, sender.role} == {sender.role}:
-            return None  # it is gone; who waits for this has been, or will be, told
+        if target is None or target.role == sender.role:  # peers of one role have nothing to say to each other
+            return None  # who waits for one that is gone has been, or will be, told
         if not self._hub.send(target.identity, sender.identity, frames):
             self._lose(target.identity, "its connection ended")
         return None

@@ -5,7 +5,17 @@ Upper estimates from sizes alone; seconds are not estimated.
 
 from __future__ import annotations
 
-from planner.physical import CollectStep, Column, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import (
+    CollectStep,
+    Column,
+    EdgeStep,
+    GatherStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    Step,
+    columns_made,
+)
 from planner.spec import EdgeSet, Statistics
 
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
@@ -40,17 +50,8 @@ def row_bytes(column: Column) -> int:
 
 def _columns(plan: Plan) -> list[Column]:
     """Every column of a plan, static ones included."""
-    made = [column for steps in (plan.train, plan.predict) for step in steps for column in _made(step)]
+    made = [column for steps in (plan.train, plan.predict) for step in steps for column in columns_made(step)]
     return [*plan.static_columns, *made]
-
-
-def _made(step: Step) -> tuple[Column, ...]:
-    match step:
-        case PipeStep():
-            return step.outputs
-        case CollectStep():
-            return ()
-    return (step.output,)
 
 
 def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:

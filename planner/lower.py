@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from planner.graph_steps import graph_step
 from planner.nodes import (
@@ -287,7 +288,7 @@ def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: i
     return tuple(steps)
 
 
-def _collects(stage: Stage) -> list[Step]:
+def _collects(stage: Stage) -> list[CollectStep]:
     return [
         CollectStep(
             tuple(value.column for value in stage.inputs if value.role == "source" and value.edges == edges),
@@ -298,13 +299,13 @@ def _collects(stage: Stage) -> list[Step]:
     ]
 
 
-def _pipe(stage: Stage, collects: list[Step], mode: str) -> PipeStep:
+def _pipe(stage: Stage, collects: list[CollectStep], mode: Literal["forward", "turn"]) -> PipeStep:
     inputs = tuple(value.column for value in stage.inputs if value.role == "vertex")
-    collections = tuple(collect.output for collect in collects if isinstance(collect, CollectStep))
+    collections = tuple(collect.output for collect in collects)
     if mode == "turn":
-        return PipeStep(stage.name, "turn", (*inputs, "label", "split"), collections, (), ())
+        return PipeStep(stage.name, mode, (*inputs, "label", "split"), collections, (), ())
     outputs = tuple(Column(output.column, output.shape) for output in stage.outputs)
-    return PipeStep(stage.name, "forward", inputs, collections, (), outputs)
+    return PipeStep(stage.name, mode, inputs, collections, (), outputs)
 
 
 def static_columns(root: Node) -> tuple[Column, ...]:

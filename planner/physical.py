@@ -275,14 +275,21 @@ def reads(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
 
 
-def makes(step: Step) -> tuple[str, ...]:
-    """Names of the columns or the collection a step makes."""
+def columns_made(step: Step) -> tuple[Column, ...]:
+    """The columns a step makes; a collection is none."""
     match step:
         case CollectStep():
-            return (step.output,)
+            return ()
         case PipeStep():
-            return tuple(column.name for column in step.outputs)
-    return (step.output.name,)
+            return step.outputs
+    return (step.output,)
+
+
+def makes(step: Step) -> tuple[str, ...]:
+    """Names of the columns or the collection a step makes."""
+    if isinstance(step, CollectStep):
+        return (step.output,)
+    return tuple(column.name for column in columns_made(step))
 
 
 @dataclass(frozen=True)

@@ -101,13 +101,13 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
 
 def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--workers", type=number(int, 1), metavar="N", help="DL worker processes, rows only (default: one per core)"
+        "--workers", type=number(int, 1), metavar="N", help="DL worker processes, not on local (default: one per core)"
     )
     group.add_argument(
         "--partitions",
         type=number(int, 1),
         metavar="N",
-        help="partitions of the graph, rows only (default: as many as Spark runs tasks at once)",
+        help="partitions of the graph, not on local (default: as many as Spark runs tasks at once)",
     )
     group.add_argument(
         "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of weights and dropout (default: 0)"

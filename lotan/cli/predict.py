@@ -18,7 +18,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default="predictions.parquet",
         metavar="PATH",
         help="Parquet with the columns id, prediction and, but for regression, probability;\n"
-        "a folder of part files from the rows engine (default: predictions.parquet)",
+        "a folder of part files from an engine on Spark (default: predictions.parquet)",
     )
     add_plan_options(parser)
 

@@ -13,16 +13,19 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
 from lotan.errors import EngineError, PassLostError
+from messenger import errors
 
-HOPELESS = (
-    "RemoteError",
-    "NoWorkerError",
-    "ConflictError",
-    "DeadlineError",
-    "FrameError",
-    "RefusedError",
-    "OrderError",
-)
+HOPELESS = frozenset(
+    kind.__name__
+    for kind in (
+        errors.RemoteError,
+        errors.NoWorkerError,
+        errors.ConflictError,
+        errors.DeadlineError,
+        errors.FrameError,
+        errors.RefusedError,
+    )
+) | {"OrderError"}
 """Reasons of a `PipeFailed` that would be the same once more, or have been waited for already."""
 
 _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
