@@ -73,20 +73,22 @@ class FlatStage:
         self.inputs = [(slot[i.value], i.value, i.shape, i.needs_gradient) for i in stage.inputs]
         self.parameters = [(slot[p.name], p.name, p.trainable) for p in stage.parameters]
         self.outputs = [(slot[o.value], o.value, o.shape) for o in stage.outputs]
-        self.wanted = self._wanted()
+        self.wanted = self._wanted()  # by slot
         needed = {slot for kernel in self.kernels for slot in kernel.needs(self.wanted)}
         given = {number for number, *_ in self.inputs}
+        # The inputs that a chunk has to bring again for backward.
         self.rereads = frozenset(
             name for number, name, *_ in self.inputs if number in needed or not self.wanted[number]
         )
-        self.region = self._regions(needed | given)
+        self.region = self._regions(needed | given)  # by slot of an output of a kernel: the memory that it lies in
         last = {region: slot for slot, region in self.region.items()}  # no slot is kept or put out but the last
+        # By region, what lies there for longer than the run: the slot that backward reads, or the name of the output.
         self.kept = {region: slot for region, slot in last.items() if slot in needed}
         outputs = {number: name for number, name, _ in self.outputs}
         self.put_out = {
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
-        self.forerunners = self._leading_to(needed)
+        self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
         self._free: dict[int, list[Tensor]] = {region: [] for region in self.kept}
 
     def _wanted(self) -> list[bool]:
@@ -128,7 +130,7 @@ class FlatStage:
     def record(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[Rows, SavedValues]:
-        """The outputs, and what `pull` reads of this run."""
+        """The outputs, and what `vjp` reads of this run."""
         saved = SavedValues({region: self._memory(region, chunk.rows) for region in self.kept})
         with torch.no_grad():
             return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
@@ -144,7 +146,7 @@ class FlatStage:
             found = torch.empty(rows, self.widths[self.kept[region]])
         return found
 
-    def pull(
+    def vjp(
         self,
         chunk: Chunk,
         parameters: Parameters,
@@ -221,7 +223,7 @@ class _Run:
 
     def prepare(self) -> None:
         """Run the kernels that lead to what backward reads."""
-        for kernel in self._stage.forerunners:
+        for kernel in self._stage.recomputed:
             kernel.forward(self)
 
     def _put_out(self, number: int, name: str, shape: tuple[int, ...]) -> Tensor:

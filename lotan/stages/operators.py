@@ -82,6 +82,11 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
     return _aten(call)
 
 
+def names_read(call: Call) -> set[str]:
+    """Names of the values a call reads."""
+    return {ref.name for ref in call.references}
+
+
 def _aten(call: Call) -> Evaluate:
     op = resolve(call.op)
     arguments = tuple(_argument(argument, call) for argument in call.arguments)

@@ -11,10 +11,10 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.metrics import loss_gradient, statistics
 from lotan.randomness import Randomness
+from lotan.stages.autograd import AutogradStage
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
-from lotan.stages.recorded import RecordedStage
 from planner.physical import Stage
 from planner.spec import LossSpec
 
@@ -42,8 +42,8 @@ class StageProgram:
         self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", flat: bool = True
     ) -> None:
         self.stage = stage
-        self._body = _known(stage) if flat else None
-        self._body = self._body or RecordedStage(stage, source_gradients)
+        known = _known(stage) if flat else None
+        self._body: FlatStage | AutogradStage = known or AutogradStage(stage, source_gradients)
 
     @property
     def flat(self) -> bool:
@@ -79,7 +79,7 @@ class StageProgram:
         sums: Places | None = None,
     ) -> StageGradients:
         """Gradients of inputs and parameters, given those of the outputs; runs forward again if nothing was saved."""
-        return self._body.pull(chunk, parameters, randomness, output_gradients, saved, into, sums)
+        return self._body.vjp(chunk, parameters, randomness, output_gradients, saved, into, sums)
 
     def turn(
         self,

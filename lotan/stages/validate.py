@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lotan.errors import StageError
-from lotan.stages.operators import compile_call
-from lotan.stages.recorded import names_read
+from lotan.stages.operators import compile_call, names_read
 from planner.physical import Stage
 from planner.spec import Call
 

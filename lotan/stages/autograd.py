@@ -12,9 +12,8 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.randomness import Randomness
 from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
-from lotan.stages.operators import Frame, compile_call
+from lotan.stages.operators import Frame, compile_call, names_read
 from planner.physical import Stage, StageInput
-from planner.spec import Call
 
 
 @dataclass(eq=False)
@@ -25,7 +24,7 @@ class SavedGraph(Saved):
     outputs: Mapping[str, Tensor]
 
 
-class RecordedStage:
+class AutogradStage:
     """A stage whose backward is autograd's.
 
     Args:
@@ -61,7 +60,7 @@ class RecordedStage:
         saved = self._record(chunk, parameters, randomness)
         return _placed({name: value.detach() for name, value in saved.outputs.items()}, into), saved
 
-    def pull(
+    def vjp(
         self,
         chunk: Chunk,
         parameters: Parameters,
@@ -73,7 +72,7 @@ class RecordedStage:
     ) -> StageGradients:
         """The vector-Jacobian product; runs forward first if nothing was saved."""
         saved = saved if isinstance(saved, SavedGraph) else self._record(chunk, parameters, randomness)
-        found = self._pull(saved, gradients)
+        found = self._vjp(saved, gradients)
         if sums is None:
             return StageGradients(_placed(found.inputs, into), found.parameters)
         for name, gradient in found.parameters.items():
@@ -92,7 +91,7 @@ class RecordedStage:
         """Forward, `loss` from the one output to its gradient, and backward."""
         saved = self._record(chunk, parameters, randomness)
         ((name, rows),) = saved.outputs.items()
-        return self.pull(chunk, parameters, randomness, {name: loss(rows.detach())}, saved, into, sums)
+        return self.vjp(chunk, parameters, randomness, {name: loss(rows.detach())}, saved, into, sums)
 
     def _values(self, chunk: Chunk, parameters: Parameters) -> dict[str, Tensor]:
         """The chunk's inputs and the parameters, by name."""
@@ -126,7 +125,7 @@ class RecordedStage:
                 del values[name]
         return {output.value: values[output.value] for output in self.stage.outputs}
 
-    def _pull(self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]) -> StageGradients:
+    def _vjp(self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]) -> StageGradients:
         """The vector-Jacobian product of a recorded run."""
         reached = [name for name in output_gradients if saved.outputs[name].requires_grad]
         leaves = saved.leaves
@@ -149,11 +148,6 @@ def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:
     return {
         name: into[name].copy_(value.view_as(into[name])) if name in into else value for name, value in rows.items()
     }
-
-
-def names_read(call: Call) -> set[str]:
-    """Names of the values a call reads."""
-    return {ref.name for ref in call.references}
 
 
 def _last_reads(stage: Stage) -> list[tuple[str, ...]]:
