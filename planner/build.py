@@ -21,7 +21,7 @@ from planner.nodes import (
     Scatter,
     StaticColumn,
 )
-from planner.spec import AGGREGATES, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType
+from planner.spec import AGGREGATES, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType, operator_name
 
 MATMULS = frozenset({"linear", "mm", "matmul", "addmm"})
 ELEMENTWISE = frozenset(
@@ -79,7 +79,7 @@ def _apply(call: Call, values: Values) -> Node:
 
 
 def _kind(call: Call) -> type[Apply]:
-    name = call.op.split(".")[1] if call.op.count(".") else call.op
+    name = operator_name(call.op)
     if call.type.rows == "none":
         return OnParameters
     if name in MATMULS:

@@ -18,7 +18,7 @@ from planner.nodes import (
     tensor_arguments,
 )
 from planner.patterns import RESHAPES
-from planner.spec import ValueType
+from planner.spec import ValueType, operator_name
 
 EDGE_WIDTH = 16
 """Numbers that an edge column may hold for each edge, which is about what the edge takes in a CSR matrix both ways. Wider
@@ -87,7 +87,7 @@ class EdgeValues:
         raise ObstacleError(f"needs {type(node).__name__} on edges")
 
     def _operation(self, node: Apply) -> Expression:
-        name = node.op.split(".")[1]
+        name = operator_name(node.op)
         taken = OPERATIONS.get("leaky_relu" if name == "relu" else name, 0)
         if parameters := [child.name for child in node.children if isinstance(child, Parameter)]:
             raise ObstacleError(f"uses parameter {parameters[0]} on edges")

@@ -41,7 +41,7 @@ from planner.physical import (
     reads,
 )
 from planner.rules.fuse_apply import fuse_apply
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref
+from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 
 OUTPUT = "output"
 """The column of the model's output rows."""
@@ -156,7 +156,7 @@ def _names(order: list[Node]) -> dict[Node, str]:
         if isinstance(node, (StaticColumn, Parameter)):
             names[node] = node.name
             continue
-        base = node.op.split(".")[1] if isinstance(node, Apply) and "." in node.op else type(node).__name__.lower()
+        base = operator_name(node.op) if isinstance(node, Apply) else type(node).__name__.lower()
         counts[base] = counts.get(base, 0) + 1
         names[node] = f"{base}_{counts[base]}"
     return names

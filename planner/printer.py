@@ -26,6 +26,7 @@ from planner.nodes import (
     consumers,
     topological,
 )
+from planner.spec import operator_name
 
 WIDTH = 100  # of a line
 RIGHT = 34  # of those, the column of engine, shape and size
@@ -91,7 +92,7 @@ def _fields(node: Node) -> list[str]:
         case StaticColumn():
             return [node.name]
         case Apply():
-            return [_operator(node.op), *_parameters(node)]
+            return [operator_name(node.op), *_parameters(node)]
         case Dropout():
             return [f"p={node.p:g}", f"key={node.key}"]
         case Scatter():
@@ -115,10 +116,6 @@ def _fields(node: Node) -> list[str]:
         case EdgeWeight():
             return [f"edges={node.edges}"]
     return []
-
-
-def _operator(op: str) -> str:
-    return op.split(".")[1] if "." in op else op
 
 
 def _layer(name: str) -> list[str]:

@@ -75,6 +75,15 @@ class ValueType:
         return width
 
 
+def operator_name(op: str) -> str:
+    """An operator without library and overload.
+
+    >>> operator_name("aten.add.Tensor"), operator_name("lotan.scatter"), operator_name("add")
+    ('add', 'scatter', 'add')
+    """
+    return op.split(".")[1] if "." in op else op
+
+
 def _references(arguments: tuple[Argument, ...]) -> Iterator[Ref]:
     for argument in arguments:
         if isinstance(argument, Ref):

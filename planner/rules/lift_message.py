@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.nodes import Apply, Dropout, Node, OnParameters, Parameter, Scatter, tensor_arguments
-from planner.spec import ValueType
+from planner.spec import ValueType, operator_name
 
 
 def lift_message(node: Node) -> Node | None:
@@ -44,6 +44,6 @@ def declined(node: Node) -> str | None:
     if not parameters:
         return None
     return (
-        f"{node.op.split('.')[1]} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values "
+        f"{operator_name(node.op)} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values "
         "of both ends or of the edge; write it as a function of x_j and one of x_i, and combine the results"
     )
