@@ -106,7 +106,6 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
     """
     same = (
         "optimizer",
-        "class_weights",
         "eval_every",
         "monitor",
         "patience",
@@ -123,6 +122,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "plan": config.plan,
         "disable": ", ".join(sorted(config.disable)),
         "task": job.loss.task,
+        # Not as given: a tensor prints rounded, and a list is no tuple.
+        "class_weights": repr(job.loss.class_weights),
         "model": _digest(job.train) + _digest(job.evaluate),
         "graph": repr((job.statistics, job.graph.labels)),
         "contents of the graph": fingerprint(job.graph),

@@ -295,6 +295,14 @@ class TestResume:
         with pytest.raises(CheckpointError, match=message):
             _fit(_pair()[0], Data(), epochs=2, checkpoint_dir=tmp_path, resume=True, **change)
 
+    def test_class_weights_are_compared_as_numbers(self, tmp_path: Path) -> None:
+        first = _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path, class_weights=[1.0, 0.5, 0.25])
+        weights = torch.tensor([1.0, 0.5, 0.25])
+        again = _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path, resume=True, class_weights=weights)
+        assert again.metrics == first.metrics
+        with pytest.raises(CheckpointError, match="class_weights was"):
+            _fit(_pair()[0], Data(), epochs=2, checkpoint_dir=tmp_path, resume=True, class_weights=weights + 1e-6)
+
     def test_of_a_different_model_or_graph_is_refused(self, tmp_path: Path) -> None:
         _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path)
         with pytest.raises(CheckpointError, match="model was"):
