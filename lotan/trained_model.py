@@ -54,6 +54,11 @@ class TrainedModel:
             A DataFrame with `id` as given; `prediction`: the class (classification), an array of 0 and 1 (multi-label) or
             of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. For
             a graph of Spark DataFrames a Spark DataFrame, which holds its rows until it is unpersisted; else a pandas one.
+
+        Raises:
+            ConfigurationError: an unknown or unusable option.
+            GraphError: a graph that cannot be read, or of another width.
+            EngineError: a failure while running.
         """
         require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         return self.predict_as(graph, make_config(options))

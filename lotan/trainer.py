@@ -86,7 +86,11 @@ class Trainer:
         return prepare(self.model, graph, self.config)
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
-        """What would run and why, without running it, see `planner.explain.explain`."""
+        """What would run and why, without running it, see `planner.explain.explain`.
+
+        Raises:
+            GraphError, ModelError, PlanError: for what cannot be trained, and an unknown format or stage.
+        """
         with translated():
             return explain(self.job.planned, format, stage)
 

@@ -75,7 +75,11 @@ class EdgeIndex:
         return self._edges[name]
 
     def column(self, name: str) -> Tensor:
-        """A static column by name, see `planner.spec.STATIC_COLUMNS`: `in_degree` or `gcn_scale@...`, [num_vertices]."""
+        """A static column by name, see `planner.spec.STATIC_COLUMNS`: `in_degree` or `gcn_scale@...`, [num_vertices].
+
+        Raises:
+            ModelError: there is no such column.
+        """
         if name not in self._columns:
             self._columns[name] = self._compute(name)
         return torch.ops.lotan.vertex_input(self._columns[name], name)
@@ -97,7 +101,11 @@ Graph = Tensor | EdgeIndex
 
 
 def as_edge_index(graph: Graph, x: Tensor) -> EdgeIndex:
-    """The graph of vertex rows `x` as an `EdgeIndex`; a plain edge_index tensor is wrapped."""
+    """The graph of vertex rows `x` as an `EdgeIndex`; a plain edge_index tensor is wrapped.
+
+    Raises:
+        ModelError: it is neither, or the tensor is no edge_index.
+    """
     if isinstance(graph, EdgeIndex):
         return graph
     if isinstance(graph, Tensor):
@@ -118,6 +126,9 @@ def aggregate(messages: Tensor, graph: Edges | EdgeIndex, kind: str) -> Tensor:
 
     Returns:
         [num_vertices, *shape]
+
+    Raises:
+        ModelError: another `kind`.
     """
     if kind not in AGGREGATES:
         raise ModelError(f"aggregate got kind {kind!r}; expected one of {', '.join(AGGREGATES)}")

@@ -23,6 +23,9 @@ class Linear(torch.nn.Module):
         out_channels: width of the output.
         bias: whether a bias is added.
         weight_initializer: "glorot", or None for that of `torch.nn.Linear`.
+
+    Raises:
+        ConfigurationError: a width that is none, or another initializer.
     """
 
     def __init__(
@@ -35,6 +38,9 @@ class Linear(torch.nn.Module):
         super().__init__()
         self.in_channels = require_width(type(self).__name__, in_channels)
         self.out_channels = require_count(type(self).__name__, "out_channels", out_channels)
+        if weight_initializer not in ("glorot", None):
+            expected = "'glorot' or None (others are not supported)"
+            raise wrong(type(self).__name__, "weight_initializer", weight_initializer, expected)
         self.weight_initializer = weight_initializer
         self.weight = torch.nn.Parameter(torch.empty(self.out_channels, self.in_channels))
         self.register_parameter("bias", torch.nn.Parameter(torch.empty(self.out_channels)) if bias else None)

@@ -28,13 +28,21 @@ _JUMPS = (None, "last", "cat", "max")
 
 
 class JumpingKnowledge(torch.nn.Module):
-    """All layers' rows joined: concatenated ("cat") or the greatest number by number ("max").
+    """All layers' rows joined: `torch_geometric.nn.JumpingKnowledge`.
 
     Xu et al., "Representation Learning on Graphs with Jumping Knowledge Networks" (2018), https://arxiv.org/abs/1806.03536.
+
+    Args:
+        mode: "cat", which concatenates, or "max", elementwise.
+
+    Raises:
+        ConfigurationError: another mode.
     """
 
     def __init__(self, mode: str) -> None:
         super().__init__()
+        if mode not in ("cat", "max"):
+            raise wrong("JumpingKnowledge", "mode", mode, "'cat' or 'max' (others are not supported)")
         self.mode = mode
 
     def forward(self, xs: list[Tensor]) -> Tensor:

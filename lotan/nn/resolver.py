@@ -28,6 +28,9 @@ class LayerNorm(torch.nn.Module):
         eps: added to the variance.
         affine: whether weight and bias are there.
         mode: "node". The default of torch_geometric, "graph", normalises over all vertices at once and is refused.
+
+    Raises:
+        ConfigurationError: another mode than "node".
     """
 
     def __init__(self, in_channels: int, eps: float = 1e-5, affine: bool = True, mode: str = "graph") -> None:

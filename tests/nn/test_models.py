@@ -93,3 +93,8 @@ def test_bad_arguments_are_refused_by_name(name: str, options: dict) -> None:
 def test_unsupported_arguments_of_gat_are_refused(options: dict) -> None:
     with refuses(ConfigurationError, next(iter(options))):
         lotan.nn.GAT(WIDTH, 8, 2, 4, **options)
+
+
+def test_jumping_knowledge_refuses_what_it_cannot_join() -> None:
+    with refuses(ConfigurationError, "JumpingKnowledge", "mode='lstm'", "not supported"):
+        lotan.nn.JumpingKnowledge("lstm")
