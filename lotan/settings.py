@@ -43,12 +43,9 @@ class TrainerConfig:
     plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
-    chunk_rows: int | None = (
-        None  # vertices that a stage runs on at a time; None: 1024; on "local", all of a small graph
-    )
-    propagate: Literal["join", "messages"] = (
-        "join"  # on rows; "messages": GraphFrames' aggregateMessages, if its core is there
-    )
+    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" all of a small graph
+    # On rows; "messages": GraphFrames' aggregateMessages, if its core is there.
+    propagate: Literal["join", "messages"] = "join"
 
     master: str | None = None  # Spark master; None: the session there is, else local[*]
     partitions: int | None = None  # of the graph in Spark, and so of its sums; None: as many as it runs tasks at once
@@ -66,43 +63,11 @@ class TrainerConfig:
         Raises:
             ConfigurationError: naming the setting, what was given and what is expected.
         """
-        _one_of("engine", self.engine, ENGINES)
-        _one_of("plan", self.plan, PLANS)
-        _one_of("propagate", self.propagate, PROPAGATES)
-        for name, least in (("epochs", 1), ("eval_every", 0)):
-            _at_least(name, getattr(self, name), least)
-        if not isinstance(self.seed, int):
-            raise ConfigurationError(f"seed is {self.seed!r}; expected an integer")
-        for name in ("patience", "partitions", "workers", "chunk_rows"):
-            if getattr(self, name) is not None:
-                _at_least(name, getattr(self, name), 1)
-        for name in ("rgb", "resume", "progress"):
-            if not isinstance(getattr(self, name), bool):
-                raise ConfigurationError(f"{name} is {described(getattr(self, name))}; expected True or False")
-        for name, kinds in _TEXTS.items():
-            value = getattr(self, name)
-            if value is not None and not isinstance(value, kinds):
-                raise ConfigurationError(f"{name} is {described(value)}; expected a string")
-        if self.task is not None:
-            _one_of("task", self.task, TASKS)
-        if self.class_weights is not None:
-            _check_weights(self.class_weights)
-        if not isinstance(self.optimizer, Optimizer):
-            raise ConfigurationError(f"optimizer is {self.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
-        if self.engine == "local" and self.router is not None:
-            raise ConfigurationError(
-                f"router is {self.router!r}, but engine 'local' uses none: leave router out, or take engine 'rows'"
-            )
-        if self.patience is not None and self.eval_every == 0:
-            raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
-        if self.resume and self.checkpoint_dir is None:
-            raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
-        if isinstance(self.disable, str):
-            raise ConfigurationError(
-                f"disable is {self.disable!r}; give a list of rule names, such as [{self.disable!r}]"
-            )
-        if not isinstance(self.disable, Collection) or not all(isinstance(name, str) for name in self.disable):
-            raise ConfigurationError(f"disable is {described(self.disable)}; give a list of rule names")
+        _check_choices(self)
+        _check_numbers(self)
+        _check_kinds(self)
+        _check_rules(self.disable)
+        _check_together(self)
 
 
 def make_config(options: dict[str, Any]) -> TrainerConfig:
@@ -116,6 +81,57 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
     if unknown:
         raise ConfigurationError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
     return TrainerConfig(**options)
+
+
+def _check_choices(config: TrainerConfig) -> None:
+    _one_of("engine", config.engine, ENGINES)
+    _one_of("plan", config.plan, PLANS)
+    _one_of("propagate", config.propagate, PROPAGATES)
+    if config.task is not None:
+        _one_of("task", config.task, TASKS)
+
+
+def _check_numbers(config: TrainerConfig) -> None:
+    for name, least in (("epochs", 1), ("eval_every", 0)):
+        _at_least(name, getattr(config, name), least)
+    for name in ("patience", "partitions", "workers", "chunk_rows"):
+        if getattr(config, name) is not None:
+            _at_least(name, getattr(config, name), 1)
+    if not isinstance(config.seed, int):
+        raise ConfigurationError(f"seed is {config.seed!r}; expected an integer")
+    if config.class_weights is not None:
+        _check_weights(config.class_weights)
+
+
+def _check_kinds(config: TrainerConfig) -> None:
+    for name in ("rgb", "resume", "progress"):
+        if not isinstance(getattr(config, name), bool):
+            raise ConfigurationError(f"{name} is {described(getattr(config, name))}; expected True or False")
+    for name, kinds in _TEXTS.items():
+        value = getattr(config, name)
+        if value is not None and not isinstance(value, kinds):
+            raise ConfigurationError(f"{name} is {described(value)}; expected a string")
+    if not isinstance(config.optimizer, Optimizer):
+        raise ConfigurationError(f"optimizer is {config.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
+
+
+def _check_rules(disable: object) -> None:
+    if isinstance(disable, str):
+        raise ConfigurationError(f"disable is {disable!r}; give a list of rule names, such as [{disable!r}]")
+    if not isinstance(disable, Collection) or not all(isinstance(name, str) for name in disable):
+        raise ConfigurationError(f"disable is {described(disable)}; give a list of rule names")
+
+
+def _check_together(config: TrainerConfig) -> None:
+    """Settings that are good by themselves, and not beside each other."""
+    if config.engine == "local" and config.router is not None:
+        raise ConfigurationError(
+            f"router is {config.router!r}, but engine 'local' uses none: leave router out, or take engine 'rows'"
+        )
+    if config.patience is not None and config.eval_every == 0:
+        raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
+    if config.resume and config.checkpoint_dir is None:
+        raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
 
 
 def _one_of(name: str, value: object, choices: Sequence[str]) -> None:
