@@ -70,7 +70,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
-            name, help=summary, description=summary.capitalize() + ".", formatter_class=argparse.RawTextHelpFormatter
+            name,
+            help=summary,
+            description=f"{summary[0].upper()}{summary[1:]}.",
+            formatter_class=argparse.RawTextHelpFormatter,
         )
         if name in given:
             import_module(f"lotan.cli.{name}").add_options(command)

@@ -17,9 +17,13 @@ MOST = 1 << 40  # vertices, edges, features: what goes beyond is a slip of the k
 def add_options(parser: argparse.ArgumentParser) -> None:
     """None to list; what to draw and where it goes to generate."""
     actions = parser.add_subparsers(dest="action", metavar="generate")
+    parser.usage = "%(prog)s [-h] [generate ...]"  # after the line above, which would make it part of generate's
     summary = "write a random graph: degrees by a power law, classes that features and edges follow, splits"
     generate = actions.add_parser(
-        "generate", help=summary, description=summary.capitalize() + ".", formatter_class=argparse.RawTextHelpFormatter
+        "generate",
+        help=summary,
+        description=f"{summary[0].upper()}{summary[1:]}.",
+        formatter_class=argparse.RawTextHelpFormatter,
     )
     generate.add_argument(
         "place",

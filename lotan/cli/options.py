@@ -7,6 +7,8 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
+from planner.rules import RULES
+
 if TYPE_CHECKING:
     from lotan.graph import Graph
 
@@ -83,7 +85,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE",
-        help="switch a rewrite rule off by name; may be repeated",
+        help=f"switch a rewrite rule off by name; may be repeated: {', '.join(RULES[:4])},\n{', '.join(RULES[4:])}",
     )
     group.add_argument(
         "--no-rgb",
