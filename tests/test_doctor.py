@@ -47,7 +47,7 @@ def test_an_error_is_in_the_table_and_in_the_exit_status(monkeypatch, capsys):
     printed = capsys.readouterr().out
     assert "ERROR    Java              none  (expected: 17 or newer)" in printed
     assert "-> Install it." in printed
-    assert "1 errors, 0 warnings. Training cannot run here" in printed
+    assert "1 error, 0 warnings. Training cannot run here" in printed
 
 
 def test_a_check_that_breaks_is_an_error_of_its_own(monkeypatch):

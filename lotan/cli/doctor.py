@@ -38,4 +38,8 @@ def table(findings: list[Finding]) -> str:
     errors = sum(one.status == "error" for one in findings)
     warnings = sum(one.status == "warning" for one in findings)
     verdict = "Training cannot run here until what is marked ERROR is mended." if errors else "Training can run."
-    return "\n".join([*lines, "", f"{errors} errors, {warnings} warnings. {verdict}"])
+    return "\n".join([*lines, "", f"{_count(errors, 'error')}, {_count(warnings, 'warning')}. {verdict}"])
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
