@@ -101,8 +101,8 @@ def check_bind(address: str, keys: CurveKeys | None) -> None:
     if keys is None and scheme == "tcp" and not is_loopback(rest.rpartition(":")[0]):
         raise UnsafeBindError(
             f"refusing to listen on {address!r} without keys: anyone who reaches this machine could send work to the"
-            " workers. Listen on tcp://127.0.0.1:PORT, or make keys with messenger.keys.create_keys(directory) and give"
-            " the Router and every worker that directory"
+            " workers. Listen on tcp://127.0.0.1:PORT, or give --keys DIR, which makes keys in DIR where there are none,"
+            " and the same keys to every worker"
         )
 
 
@@ -121,6 +121,6 @@ def _read(path: Path) -> str:
             raise ValueError("not 32 bytes")
     except (OSError, ValueError, KeyError) as error:
         raise MessengerError(
-            f"cannot read the key {path}: {error}; messenger.keys.create_keys(directory) makes a set"
+            f"cannot read the key {path}: {error}; lotan router --keys DIR makes a set, to be copied to other hosts"
         ) from None
     return key
