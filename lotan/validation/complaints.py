@@ -72,7 +72,7 @@ def not_finite(count: int, identifier: object, features: Sequence[float]) -> Gra
 
 def missing_labels(count: int, identifier: object, split: str) -> GraphError:
     """Vertices of a split without a label."""
-    mend = "Label them, or give them no split (null)."
+    mend = "Label them, give them no split (null), or name the column of labels where the graph is made."
     problem = "vertices of a split that have no label"
     return fault("vertices", "label", problem, mend, count, example_row(identifier, f"in {split!r}"))
 
