@@ -194,7 +194,7 @@ class TestKeys:
         "address", ["tcp://0.0.0.0:1", "tcp://*:1", "tcp://192.168.0.1:*", "tcp://[::]:1", "tcp://eth0:1"]
     )
     def test_beyond_loopback_only_with_keys(self, address: str):
-        with pytest.raises(UnsafeBindError, match=r"without keys.*create_keys"):
+        with pytest.raises(UnsafeBindError, match=r"without keys.*--keys DIR"):
             check_bind(address, None)
         check_bind(address, CurveKeys.generate())
 
