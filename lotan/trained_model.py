@@ -113,7 +113,9 @@ def load(directory: str | Path) -> TrainedModel:
         _check_fit(spec, weights)
         return TrainedModel(spec, decode_loss(content["loss"]), weights)
     except FileNotFoundError as error:
-        raise ModelError(f"{directory} holds no model: {error.filename} is missing. Save one with Run.save") from error
+        raise ModelError(
+            f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"
+        ) from error
     except KeyError as error:
         raise ModelError(f"the model in {directory} cannot be read: {SPEC} has no {error}. {_MEND}") from error
     except (ValueError, TypeError, OSError, DamagedError, StageError) as error:
