@@ -269,10 +269,103 @@ def test_a_graphframe_of_the_library_is_a_graph(spark):
         ({"label": np.array([0, 1])}, "label: 2 entries, but features has 3"),
         ({"ids": np.array([0, 1])}, "ids: 2 entries"),
         ({"split": np.array([0, 1, 256])}, "split: holds others"),  # which int8 would take for 0, train
-        ({"split": np.array(["train", "val", "test"])}, "split: holds others"),
+        ({"split": np.array(["train", "val", "test"])}, "split: an array of <U5"),
+        ({"features": None}, "features: is None"),
+        ({"features": [["a", "b"]] * 3}, "features: an array of <U1"),
+        ({"src": np.array([0.5, 1.0])}, "src: an array of float64"),
+        ({"src": np.zeros((2, 1), int)}, r"src: an array of int64 of shape \(2, 1\)"),
+        ({"ids": np.array([0, "a", None], object)}, "ids: holds 0"),
+        ({"ids": np.arange(3, dtype=np.uint64) + np.uint64(2**63)}, "vertices.id: holds numbers beyond 2"),
+        ({"label": np.full(3, 2**64 - 1, np.uint64)}, "vertices.label: holds numbers beyond 2"),
+        ({"label": ["a", "b", "c"]}, "label: an array of <U1"),
+        ({"weight": ["a", "b"]}, "weight: an array of <U1"),
     ],
 )
 def test_arrays_that_do_not_fit_together_are_named(changed, message):
     arrays = {"features": np.ones((3, 2)), "src": np.array([0, 1]), "dst": np.array([1, 2])}
     with pytest.raises(GraphError, match=message):
         Graph.from_arrays(**{**arrays, **changed})
+
+
+def test_lists_make_a_graph_as_arrays_do():
+    lists = {"features": [[1.0], [2.0]], "src": [7, 8], "dst": [8, 8], "label": [0, 1], "split": [0, -1], "ids": [7, 8]}
+    same_arrays(
+        Graph.from_arrays(**lists).arrays(),
+        Graph.from_arrays(**{name: np.array(values) for name, values in lists.items()}).arrays(),
+    )
+    assert len(Graph.from_arrays([[1.0]], [], []).arrays().src) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"train_idx": np.array([-1])}, "train_idx holds -1"),  # numpy would take it for the last vertex
+        ({"train_idx": np.array([0, 1])}, "val_idx shares 1 vertices with train_idx"),
+        ({"y": np.array([0.5, 1.0, 2.0])}, "y holds numbers that are not whole"),
+        ({"edge_src": np.array([np.nan, 1.0])}, "edge_src holds numbers that are not whole"),
+        ({"edge_src": np.array([2**63, 1], np.uint64)}, "edge_src holds numbers that are not whole, or beyond"),
+        ({"num_nodes": 3.7}, "num_nodes holds numbers that are not whole"),
+        ({"x": np.ones((3, 1), complex)}, "x is of type complex128"),
+    ],
+)
+def test_what_an_archive_cannot_mean_is_named(changed, message, tmp_path):
+    arrays = {"num_nodes": 3, "x": np.ones((3, 1)), "edge_src": np.array([0, 1]), "edge_dst": np.array([1, 2])}
+    splits = {"train_idx": np.array([0]), "val_idx": np.array([1])}
+    np.savez(tmp_path / "graph.npz", **{**arrays, **splits, **changed})
+    with pytest.raises(GraphError, match=message):
+        Graph.read(tmp_path / "graph.npz")
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"x_shape": np.array([10**9, 10**9])}, "2 vertices, but features of shape"),
+        ({"x_shape": np.array([2, 10**15])}, "do not fit in memory"),
+        ({"x_indices": np.array([0, -1])}, "x_indices holds -1"),
+    ],
+)
+def test_sparse_features_that_cannot_be_are_named(changed, message, tmp_path):
+    features = {"x_indptr": np.array([0, 1, 2]), "x_indices": np.array([0, 1]), "x_data": np.ones(2)}
+    arrays = {"num_nodes": 2, "edge_src": np.array([0]), "edge_dst": np.array([1]), "x_shape": np.array([2, 2])}
+    np.savez(tmp_path / "graph.npz", **{**arrays, **features, **changed})
+    with pytest.raises(GraphError, match=message):
+        Graph.read(tmp_path / "graph.npz")
+
+
+def test_an_array_under_an_archives_name_is_refused(tmp_path):
+    with open(tmp_path / "graph.npz", "wb") as file:
+        np.save(file, np.ones(3))
+    with pytest.raises(GraphError, match="cannot be read as an"):
+        Graph.read(tmp_path / "graph.npz")
+
+
+@pytest.mark.parametrize(
+    ("vertices", "message"),
+    [
+        (VERTICES.assign(id=[2**70, 10, 20, 40]), "vertices.id: cannot be read"),
+        (VERTICES.assign(id=["\ud800", "b", "c", "d"]), "vertices.id: cannot be read"),
+        (VERTICES.assign(id=np.arange(4, dtype=np.uint64) + np.uint64(2**63)), "vertices.id: holds numbers beyond"),
+        (VERTICES.assign(label=np.full(4, 2**64 - 1, np.uint64)), "vertices.label: holds numbers beyond"),
+        (pd.concat([VERTICES, VERTICES[["id"]]], axis=1), "vertices.id: several columns have this name"),
+        (VERTICES.set_axis(pd.MultiIndex.from_product([VERTICES.columns, ["x"]]), axis=1), "there is no column 'id'"),
+        (VERTICES[:0], "the table has no rows"),
+    ],
+)
+def test_columns_that_pandas_can_hold_and_a_graph_cannot(vertices, message):
+    with pytest.raises(GraphError, match=message):
+        Graph(vertices, EDGES).arrays()
+
+
+@pytest.mark.parametrize(
+    "names", [{"features": []}, {"features": None}, {"features": [1]}, {"label": 7}, {"weight": 7}]
+)
+def test_names_of_columns_are_names(names):
+    with pytest.raises(GraphError, match="expected the name of a column"):
+        Graph(VERTICES, EDGES, **names)
+
+
+def test_a_long_id_does_not_fill_the_screen():
+    vertices = VERTICES.assign(id=["x" * 10_000, "x" * 10_000, "b", "c"])
+    with pytest.raises(GraphError, match="ids that occur more than once") as raised:
+        Graph(vertices, EDGES.assign(src="b", dst="c")).arrays()
+    assert len(str(raised.value)) < 300

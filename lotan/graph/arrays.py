@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids
+from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.row_keys import vertex_keys
 from planner.spec import SPLITS, Statistics
 
@@ -74,8 +74,10 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
     """Sort vertices and edges, and replace the ids of edges by positions.
 
     Raises:
-        GraphError: an id occurs twice, or an edge's end is no vertex.
+        GraphError: there are no vertices, an id occurs twice, or an edge's end is no vertex.
     """
+    if len(vertices.ids) == 0:
+        raise no_vertices()
     order = _order_of_ids(vertices.ids)
     ids = vertices.ids[order]
     src, dst = _find_ends(ids, edges)

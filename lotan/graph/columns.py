@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import (
     EXAMPLES,
+    doubled_column,
     example_row,
     fault,
     missing_column,
@@ -21,6 +22,7 @@ from lotan.graph.faults import (
     null_ids,
     null_rows,
     nulls_inside,
+    oversized,
     ragged,
     unknown_splits,
     wrong_id_type,
@@ -63,10 +65,12 @@ class ColumnNames:
 
 
 def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
-    """Raise a GraphError for the first column that is not there."""
+    """Raise a GraphError for the first column that is not there, or there more than once."""
     for name in wanted:
         if name not in present:
-            raise missing_column(table, name, present)
+            raise missing_column(table, name, map(str, present))
+        if present.count(name) > 1:
+            raise doubled_column(table, name)
 
 
 def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str | None = None) -> pa.Table:
@@ -85,7 +89,8 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
             series = _whole_numbers(series)
         try:
             columns[name] = _arrow_array(series)
-        except (pa.ArrowException, TypeError) as error:
+        # numbers of more than 64 bits, text that is no Unicode
+        except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
             mend = "Give every row of the column the same type."
             raise fault(table, name, f"cannot be read: {error}", mend) from error
     return pa.table(columns)
@@ -157,10 +162,17 @@ def _ids(table: pa.Table, name: str, column: str) -> Ids:
         raise null_ids(name, column, len(missing), table.take(missing[:EXAMPLES]).to_pylist())
     if pa.types.is_integer(values.type):
         ids = values.to_numpy()
-        return ids.astype(np.int64) if ids.dtype.kind == "u" else ids
+        return _signed(ids, name, column, "Give the ids as strings.") if ids.dtype.kind == "u" else ids
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         return values.to_numpy(zero_copy_only=False).astype(object)
     raise wrong_id_type(name, column, str(values.type), "an integer or string type")
+
+
+def _signed(numbers: Ids, name: str, column: str, mend: str) -> Ids:
+    """Unsigned numbers as int64."""
+    if numbers.max(initial=0) > np.iinfo(np.int64).max:
+        raise oversized(name, column, numbers.max(), mend)
+    return numbers.astype(np.int64)
 
 
 def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...]) -> Floats:
@@ -193,7 +205,8 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
         holes[np.flatnonzero(known)] = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1)
         raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None))
     matrix = np.full((len(values), width), np.nan, dtype=np.float32)
-    matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)
+    with np.errstate(over="ignore"):  # infinite then, which is found with its row
+        matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)
     return matrix
 
 
@@ -208,7 +221,8 @@ def _numbers(table: pa.Table, name: str, column: str, ids: Ids) -> Floats:
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if missing.any():
         raise null_rows(column, int(missing.sum()), _row(ids, missing, None), name)
-    return values.to_numpy(zero_copy_only=False).astype(np.float32)
+    with np.errstate(over="ignore"):  # infinite then, which is found with its row
+        return values.to_numpy(zero_copy_only=False).astype(np.float32)
 
 
 def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.generic]:
@@ -218,6 +232,8 @@ def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.gene
     if pa.types.is_null(values.type):
         return np.full(len(ids), -1, dtype=np.int64)
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        if pa.types.is_unsigned_integer(values.type):
+            _signed(pc.fill_null(values, 0).to_numpy(), "vertices", column, "Number the classes from 0.")
         return pc.fill_null(values.cast(pa.int64()), -1).to_numpy()
     if pa.types.is_floating(values.type):
         return pc.fill_null(values.cast(pa.float32(), safe=False), float("nan")).to_numpy()[:, np.newaxis]

@@ -31,8 +31,8 @@ def fault(table: str, column: str, problem: str, mend: str, count: int | None = 
     """
     place = f"{table}.{column}" if column else table
     number = "" if count is None else f"{count:,} "
-    shown = f" (for example {example})" if example else ""
-    return GraphError(f"{place}: {number}{problem}{shown}. {mend}")
+    such = f" (for example {example})" if example else ""
+    return GraphError(f"{place}: {number}{problem}{such}. {mend}")
 
 
 def example_row(identifier: object, value: object) -> str:
@@ -42,7 +42,27 @@ def example_row(identifier: object, value: object) -> str:
     'id 7: nan'
     """
     text = str(value)
-    return f"id {plain(identifier)!r}: {text if len(text) <= 80 else text[:77] + '...'}"
+    return f"id {shown(identifier)}: {text if len(text) <= 80 else text[:77] + '...'}"
+
+
+def shown(identifier: object) -> str:
+    """Write an id as in Python, the middle of a long one left out.
+
+    >>> shown(np.int64(7)), shown("x" * 1000)
+    ('7', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx'")
+    """
+    text = repr(plain(identifier))
+    return text if len(text) <= 60 else f"{text[:38]}...{text[-20:]}"
+
+
+def reason(error: BaseException) -> str:
+    """What a library says of a file, as one line.
+
+    >>> reason(ValueError("one   two."))
+    'one two'
+    """
+    text = " ".join(str(error).split()).rstrip(".")
+    return text if len(text) <= 200 else text[:197] + "..."
 
 
 def plain(value: object) -> object:
@@ -70,7 +90,7 @@ def doubled_ids(count: int, examples: Sequence[object]) -> GraphError:
         "ids that occur more than once",
         mend,
         count,
-        ", ".join(f"id {plain(example)!r}" for example in examples),
+        ", ".join(f"id {shown(example)}" for example in examples),
     )
 
 
@@ -81,15 +101,15 @@ def null_ids(table: str, column: str, count: int, rows: Sequence[Mapping[str, ob
         cells = [f"{name} {plain(value)}" for name, value in row.items() if name != column and value is not None]
         text = ", ".join(cells)
         examples.append(text if len(text) <= 60 else text[:57] + "...")
-    shown = "; ".join(f"the row with {text}" for text in examples if text)
-    return fault(table, column, "rows whose id is null", "Give them an id, or drop them.", count, shown)
+    rows_shown = "; ".join(f"the row with {text}" for text in examples if text)
+    return fault(table, column, "rows whose id is null", "Give them an id, or drop them.", count, rows_shown)
 
 
 def dangling_edges(count: int, pairs: Sequence[tuple[object, object]]) -> GraphError:
     """Build the error for edges whose source or destination is no vertex; `pairs` are up to three of them."""
-    shown = ", ".join(f"{plain(src)!r} -> {plain(dst)!r}" for src, dst in pairs)
+    examples = ", ".join(f"{shown(src)} -> {shown(dst)}" for src, dst in pairs)
     mend = "Add the missing vertices, or drop these edges."
-    return fault("edges", "src, dst", "edges with an end that is not among the vertices", mend, count, shown)
+    return fault("edges", "src, dst", "edges with an end that is not among the vertices", mend, count, examples)
 
 
 def no_vertices() -> GraphError:
@@ -121,6 +141,16 @@ def wrong_type(table: str, column: str, given: str) -> GraphError:
 def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:
     """Build the error for ids of a type that cannot be."""
     return fault(table, column, f"is of type {given}, expected {expected}", "Cast the column; ids are long or string.")
+
+
+def oversized(table: str, column: str, example: object, mend: str) -> GraphError:
+    """Build the error for unsigned numbers beyond those of 64 bits with a sign."""
+    return fault(table, column, "holds numbers beyond 2**63 - 1", mend, example=str(plain(example)))
+
+
+def doubled_column(table: str, column: str) -> GraphError:
+    """Build the error for a name that several columns have."""
+    return fault(table, column, "several columns have this name", "Rename all but one, or drop them.")
 
 
 def wrong_label_type(column: str, given: str) -> GraphError:

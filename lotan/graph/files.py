@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +16,7 @@ from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, vertex_tables
 from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
-from lotan.graph.faults import fault
+from lotan.graph.faults import fault, reason
 from planner.spec import SPLITS, Statistics
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
@@ -72,45 +70,80 @@ def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile, zlib.error) as error:
+    except Exception as error:  # of what type depends on where a file was cut or overwritten
         raise GraphError(
-            f"{path} cannot be read as an .npz archive: {error}. It may be truncated: copy or write it again."
+            f"{path} cannot be read as an .npz archive: {reason(error)}. It may be truncated: copy or write it again."
         ) from error
     _require(path, held, ("num_nodes", "edge_src", "edge_dst", *(("x",) if "x" in held else _CSR)))
     try:
         return _columns_of(held)
     except (ValueError, IndexError, TypeError) as error:
-        raise GraphError(f"{path}: its arrays do not fit together: {error}. Write the file again.") from error
+        raise GraphError(f"{path}: its arrays do not fit together: {reason(error)}. Write the file again.") from error
+    except MemoryError as error:
+        raise GraphError(
+            f"{path}: its features do not fit in memory: {error}. Give it as Parquet, to Spark."
+        ) from error
 
 
 def _require(path: Path, held: Mapping[str, object], names: tuple[str, ...]) -> None:
     missing = [name for name in names if name not in held]
     if missing:
         raise GraphError(
-            f"{path}: there is no array {', '.join(map(repr, missing))}; the arrays are {', '.join(sorted(held))}. "
+            f"{path}: there is no array {', '.join(map(repr, missing))}; the arrays are {', '.join(sorted(held)) or 'none'}. "
             f"Features are `x` (dense), or {', '.join(_CSR)} (CSR)."
         )
 
 
 def _columns_of(held: Mapping[str, npt.NDArray[np.generic]]) -> tuple[VertexColumns, EdgeColumns]:
-    count = int(held["num_nodes"])
-    features = held["x"].astype(np.float32, copy=False) if "x" in held else _dense(held)
-    label = held["y"].astype(np.int64) if "y" in held else np.full(count, -1, dtype=np.int64)
+    count = int(_whole(held, "num_nodes"))
+    features = _real(held, "x").astype(np.float32, copy=False) if "x" in held else _dense(held, count)
+    label = _whole(held, "y") if "y" in held else np.full(count, -1, dtype=np.int64)
     if features.ndim != 2 or len(features) != count or label.shape != (count,):
         raise ValueError(f"{count} vertices, but features of shape {features.shape} and labels of {label.shape}")
-    split = np.full(count, -1, dtype=np.int8)
-    for code, name in enumerate(SPLITS):
-        split[held.get(f"{name}_idx", np.zeros(0, dtype=np.int64))] = code
-    edges = EdgeColumns(held["edge_src"].astype(np.int64), held["edge_dst"].astype(np.int64), weight=None)
+    edges = EdgeColumns(_whole(held, "edge_src"), _whole(held, "edge_dst"), weight=None)
     if edges.src.shape != edges.dst.shape or edges.src.ndim != 1:
         raise ValueError(f"edge_src of shape {edges.src.shape} and edge_dst of {edges.dst.shape}")
-    return VertexColumns(np.arange(count), features, label, split), edges
+    return VertexColumns(np.arange(count), features, label, _splits(held, count)), edges
 
 
-def _dense(held: Mapping[str, npt.NDArray[np.generic]]) -> npt.NDArray[np.float32]:
-    dense = np.zeros(tuple(held["x_shape"]), dtype=np.float32)
-    rows = np.repeat(np.arange(len(dense)), np.diff(held["x_indptr"]))
-    dense[rows, held["x_indices"]] = held["x_data"]
+def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.int8]:
+    split = np.full(count, -1, dtype=np.int8)
+    for code, name in enumerate(SPLITS):
+        rows = held.get(f"{name}_idx", np.zeros(0, dtype=np.int64))
+        if rows.dtype.kind == "i" and rows.min(initial=0) < 0:
+            raise ValueError(f"{name}_idx holds {rows.min()}, and vertices are numbered from 0")
+        taken = split[rows][split[rows] >= 0]
+        if len(taken):
+            raise ValueError(f"{name}_idx shares {len(taken)} vertices with {SPLITS[int(taken.flat[0])]}_idx")
+        split[rows] = code
+    return split
+
+
+def _whole(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray[np.int64]:
+    """An array as int64, which must lose nothing."""
+    array = _real(held, name)
+    with np.errstate(invalid="ignore"):
+        found = array.astype(np.int64)
+    if not np.array_equal(found, array):
+        raise ValueError(f"{name} holds numbers that are not whole, or beyond 2**63 - 1")
+    return found
+
+
+def _real(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray[np.generic]:
+    if held[name].dtype.kind not in "biuf":
+        raise ValueError(f"{name} is of type {held[name].dtype}, not of numbers")
+    return held[name]
+
+
+def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.float32]:
+    shape = tuple(int(size) for size in _whole(held, "x_shape"))
+    if len(shape) != 2 or shape[0] != count:  # before so much is allocated
+        raise ValueError(f"{count} vertices, but features of shape {shape}")
+    dense = np.zeros(shape, dtype=np.float32)
+    rows, columns = np.repeat(np.arange(count), np.diff(held["x_indptr"])), held["x_indices"]
+    if columns.min(initial=0) < 0:
+        raise ValueError(f"x_indices holds {columns.min()}, and columns are numbered from 0")
+    dense[rows, columns] = _real(held, "x_data")
     return dense
 
 
@@ -177,5 +210,6 @@ def _read(path: Path) -> pa.Table:
 
 
 def _unreadable(path: Path, error: Exception) -> GraphError:
-    reason = "there is no such file" if isinstance(error, FileNotFoundError) else f"cannot be read as Parquet: {error}"
-    return fault(str(path), "", reason, "It may be truncated: copy or write it again.")
+    missing = isinstance(error, FileNotFoundError)
+    problem = "there is no such file" if missing else f"cannot be read as Parquet: {reason(error)}"
+    return fault(str(path), "", problem, "It may be truncated: copy or write it again.")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from lotan.graph import files
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, vertex_columns
+from lotan.graph.given_arrays import columns_of
 from lotan.graph.labels import (
     LabelStatistics,
     check_class_weights,
@@ -24,7 +25,7 @@ from lotan.graph.labels import (
     require_training_labels,
     training_weight,
 )
-from planner.spec import SPLITS, LossSpec, Statistics, Task
+from planner.spec import LossSpec, Statistics, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,8 +70,7 @@ class Graph:
         weight: str | None = None,
         undirected: bool = False,
     ) -> None:
-        columns = features if isinstance(features, str) else tuple(features)
-        self.names = ColumnNames(columns, label, split, weight)
+        self.names = _column_names(features, label, split, weight)
         self.undirected = undirected
         self._tables: tuple[DataFrame, DataFrame] | None = None
         self._directory: Path | None = None
@@ -117,6 +117,8 @@ class Graph:
         undirected: bool = False,
     ) -> Graph:
         """The vertices and edges of a GraphFrame, or of anything that has these two DataFrames."""
+        if not (hasattr(graph, "vertices") and hasattr(graph, "edges")):
+            raise GraphError(f"{type(graph).__name__} has no vertices and edges; expected a GraphFrame.")
         return cls(graph.vertices, graph.edges, features, label, split, weight, undirected)
 
     @classmethod
@@ -146,18 +148,8 @@ class Graph:
         Raises:
             GraphError: arrays that do not fit together.
         """
-        count = len(features)
-        _check_shapes(
-            count, features, src, {"dst": dst, "weight": weight}, {"label": label, "split": split, "ids": ids}
-        )
-        vertices = VertexColumns(
-            ids=np.arange(count) if ids is None else ids.astype(object) if ids.dtype.kind == "U" else ids,
-            features=np.asarray(features, dtype=np.float32),
-            label=_label_array(label, count),
-            split=np.full(count, -1, dtype=np.int8) if split is None else split.astype(np.int8),
-        )
-        ends = [end.astype(object) if end.dtype.kind == "U" else end for end in (src, dst)]
-        edges = EdgeColumns(ends[0], ends[1], None if weight is None else weight.astype(np.float32))
+        given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
+        vertices, edges = columns_of({**given, "ids": ids})
         return cls._of(lambda: (vertices, edges), undirected)
 
     @classmethod
@@ -307,6 +299,16 @@ class Graph:
         return frames.collect(self._tables, self.names)
 
 
+def _column_names(features: Any, label: Any, split: Any, weight: Any) -> ColumnNames:
+    several = [features] if isinstance(features, str) else list(features) if isinstance(features, Iterable) else []
+    if not several or not all(isinstance(name, str) for name in several):
+        raise GraphError(f"features is {features!r}; expected the name of a column, or a list of such names.")
+    for name, column in (("label", label), ("split", split), ("weight", weight)):
+        if column is not None and not isinstance(column, str):
+            raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
+    return ColumnNames(features if isinstance(features, str) else tuple(several), label, split, weight)
+
+
 def _is_spark(table: object) -> bool:
     """Whether it is a Spark DataFrame, classic or Connect; asked without importing Spark."""
     return any(
@@ -318,35 +320,3 @@ def _from_pandas(vertices: pd.DataFrame, edges: pd.DataFrame, names: ColumnNames
     names = names.present(list(vertices.columns))
     columns = vertex_columns(arrow_table(vertices, "vertices", names.of_vertices(), names.label), names)
     return columns, edge_columns(arrow_table(edges, "edges", names.of_edges()), names, columns.ids)
-
-
-def _check_shapes(
-    count: int,
-    features: npt.NDArray[np.generic],
-    src: npt.NDArray[np.generic],
-    of_edges: dict[str, npt.NDArray[np.generic] | None],
-    of_vertices: dict[str, npt.NDArray[np.generic] | None],
-) -> None:
-    """Each array one entry an edge or a vertex, splits among those that there are."""
-    if np.ndim(features) != 2:
-        raise GraphError(f"features: an array of shape {np.shape(features)}; expected [vertices, width].")
-    for name, array, expected in (
-        *((name, array, len(src)) for name, array in of_edges.items()),
-        *((name, array, count) for name, array in of_vertices.items()),
-    ):
-        if array is not None and len(array) != expected:
-            kind, other = ("edge", "src") if name in of_edges else ("vertex", "features")
-            raise GraphError(
-                f"{name}: {len(array):,} entries, but {other} has {expected:,}. Give one for every {kind}."
-            )
-    split = of_vertices["split"]
-    if split is not None and not (np.isin(split, range(-1, len(SPLITS)))).all():
-        raise GraphError("split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test). Give these numbers.")
-
-
-def _label_array(label: npt.NDArray[np.generic] | None, count: int) -> npt.NDArray[np.generic]:
-    if label is None:
-        return np.full(count, -1, dtype=np.int64)
-    if label.dtype.kind in "iub" and label.ndim == 1:
-        return label.astype(np.int64)
-    return label.astype(np.float32).reshape(count, -1)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from lotan.errors import GraphError
-from lotan.graph.faults import example_row, fault, plain
+from lotan.graph.faults import example_row, fault, plain, shown
 from lotan.validation.demands import Demands
 from planner.spec import SPLITS
 
@@ -107,4 +107,4 @@ def bad_weights(count: int, src: object, dst: object, weight: object, negative: 
         mend = "Replace them by numbers of at least 0, or make the layer with normalize=False."
     else:
         problem, mend = "weights that are NaN or infinite", "Replace them by numbers, or drop the edges."
-    return fault("edges", "weight", problem, mend, count, f"{plain(src)!r} -> {plain(dst)!r}: {plain(weight)}")
+    return fault("edges", "weight", problem, mend, count, f"{shown(src)} -> {shown(dst)}: {plain(weight)}")
