@@ -28,7 +28,8 @@ class Welcome:
 
 def new_identity(role: str, name: str) -> bytes:
     """An identity that no other peer, attempt or process has; readable in messages."""
-    return f"{role}/{name[:128]}/{uuid.uuid4().hex[:12]}".encode()
+    short = name.encode(errors="replace")[:128]  # ZeroMQ takes 255 bytes in all
+    return f"{role}/".encode() + short + f"/{uuid.uuid4().hex[:12]}".encode()
 
 
 def peer_name(identity: bytes) -> str:

@@ -51,9 +51,12 @@ class CurveKeys:
         """Write both files; only the owner may read the secret one.
 
         Raises:
-            MessengerError: the secret file is there already.
+            MessengerError: the secret file is there already, or there can be no such directory.
         """
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            raise MessengerError(f"cannot make the keys directory {directory}: {error}; name another") from None
         try:
             handle = os.open(directory / f"{name}.secret", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         except FileExistsError:

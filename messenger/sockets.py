@@ -27,7 +27,9 @@ from messenger.transport import Received
 
 FLUSH_SECONDS = 0.01  # between two tries to pass on what waits for a peer that was behind
 
-_HANDSHAKE = "the security handshake failed: keys on one side only, or the wrong Router key"
+_HANDSHAKE = (
+    "the security handshake failed: keys on one side only, the wrong Router key, or another program on that port"
+)
 _REFUSALS = {
     zmq.Event.HANDSHAKE_FAILED_AUTH: "it does not accept this peer's key",
     zmq.Event.HANDSHAKE_FAILED_PROTOCOL: _HANDSHAKE,
@@ -239,10 +241,13 @@ class _Authenticator:
 
 
 def _check_port(bind: str) -> None:
-    """Refuse a port above 65535: ZeroMQ would take it modulo 65536, and listen on another."""
+    """Refuse what ZeroMQ takes for another port: 65537 and -65535 for 1, "80 90" for 80."""
     port = bind.rpartition(":")[2]
-    if bind.startswith("tcp://") and port.isdigit() and int(port) > 65535:
-        raise MessengerError(f"cannot listen on {bind!r}: ports end at 65535; choose another, or * for a free one")
+    number = int(port) if port.isascii() and port.isdecimal() else -1
+    if bind.startswith("tcp://") and port != "*" and not 0 <= number <= 65535:
+        raise MessengerError(
+            f"cannot listen on {bind!r}: {port!r} is no port from 0 to 65535; choose one of these, or * for a free one"
+        )
 
 
 def _socket(context: zmq.Context[zmq.Socket[bytes]], kind: int, settings: Settings) -> zmq.Socket[bytes]:

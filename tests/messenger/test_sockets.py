@@ -9,6 +9,7 @@ import pytest
 
 from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError
+from messenger.joining import new_identity
 from messenger.settings import Settings
 from messenger.sockets import ZmqHub, connect
 from tests.messenger.numpy_handler import wait_until
@@ -81,3 +82,8 @@ def test_wake_ends_a_wait_and_is_harmless_after_close(hub: ZmqHub):
 def test_a_malformed_endpoint_is_an_error(endpoint: Endpoint):
     with pytest.raises(MessengerError, match="cannot connect to"):
         connect(endpoint, b"x", SMALL)
+
+
+@pytest.mark.parametrize("name", ["", "w" * 1000, "日" * 100, "\udcff/x"])
+def test_any_name_makes_an_identity_that_zeromq_takes(name: str):
+    connect(Endpoint("tcp://127.0.0.1:1"), new_identity("worker", name), SMALL).close(0)
