@@ -7,10 +7,12 @@ one whole checkpoint stands. Only plain data and tensors are inside (`torch.load
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import IO, Any
@@ -104,19 +106,53 @@ def keep_as_best(directory: Path) -> None:
     _force_directory(directory)
 
 
+@contextmanager
+def claimed(directory: Path) -> Iterator[None]:
+    """Make the directory if need be, and keep other runs out of it for the block, however the block ends.
+
+    Raises:
+        CheckpointError: another run is in it, or it cannot be made.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(directory, os.O_RDONLY)
+    except OSError as error:
+        raise _not_writable(directory, error) from error
+    try:
+        _lock(directory, descriptor)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _lock(directory: Path, descriptor: int) -> None:
+    """Until the descriptor is closed, or its process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CheckpointError(
+            f"another run writes its checkpoints to {directory}; wait for its end, or name another directory"
+        ) from None
+    except OSError:
+        return  # a file system without locks
+
+
 def put_aside(directory: Path) -> None:
     """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`.
 
     Raises:
-        CheckpointError: if the directory cannot be made or written.
+        CheckpointError: if the directory cannot be written.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
         _put_aside(directory)
     except OSError as error:
-        raise CheckpointError(
-            f"checkpoints cannot be written to {directory}: {error}; name a directory that can be written"
-        ) from error
+        raise _not_writable(directory, error) from error
+
+
+def _not_writable(directory: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(
+        f"checkpoints cannot be written to {directory}: {error}; name a directory that can be written"
+    )
 
 
 def _put_aside(directory: Path) -> None:

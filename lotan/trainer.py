@@ -20,7 +20,7 @@ import torch
 
 from lotan.arguments import require_kind
 from lotan.borders import translated
-from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
+from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
 from lotan.engines.opening import check_named_router, open_engine, placed
@@ -108,6 +108,8 @@ class Trainer:
             stack.callback(self._forget_job)
             check_named_router(self.config.engine, self.config.router, self.config.keys)
             job = self.job
+            if self.config.checkpoint_dir is not None:
+                stack.enter_context(claimed(Path(self.config.checkpoint_dir)))
             state = self._start(job)
             engine = stack.enter_context(closing(open_engine(job.engine.name, job.graph, self.config)))
             engine.load(job.graph, job.plan)
@@ -130,6 +132,8 @@ class Trainer:
             while state.epoch < self.config.epochs and not state.stopping.exhausted:
                 self._epoch(job, engine, state)
                 progress.epoch(state.history[-1])
+            if "metrics" not in state.history[-1]:  # resumed to end with an epoch that was not to be the last
+                self._evaluate(job, engine, state, state.history[-1])
             if state.stopping.exhausted:
                 progress.say(f"stopped early: {state.stopping.monitor} was best in epoch {state.stopping.best_epoch}")
 
@@ -142,17 +146,23 @@ class Trainer:
         self._step(state.optimizer, outcome, epoch)
         stepped = time.perf_counter()
         entry: dict[str, Any] = {"epoch": epoch, "loss": loss, "train_seconds": stepped - started}
-        improved = False
-        if self._is_evaluated(epoch):
-            found = metrics(job.loss, self._run(job, engine, job.plan.evaluate, epoch).statistics)
-            improved = state.stopping.update(epoch, found)
-            entry["metrics"] = found
-        if improved:
-            state.best_weights = {name: tensor.clone() for name, tensor in self._weights().items()}
+        improved = self._is_evaluated(epoch) and self._evaluate(job, engine, state, entry)
         entry["eval_seconds"] = time.perf_counter() - stepped
         state.history.append(entry)
         state.epoch = epoch
         self._keep(job, state, improved)
+
+    def _evaluate(self, job: Job, engine: Engine, state: State, entry: dict[str, Any]) -> bool:
+        """Put the metrics of the weights as they are into an epoch's entry; whether they are the best so far."""
+        epoch = entry["epoch"]
+        found = metrics(job.loss, self._run(job, engine, job.plan.evaluate, epoch).statistics)
+        for split, figures in found.items():
+            _check_finite(epoch, figures["loss"], f" over {split!r} after the step")
+        entry["metrics"] = found
+        improved = state.stopping.update(epoch, found)
+        if improved:
+            state.best_weights = {name: tensor.clone() for name, tensor in self._weights().items()}
+        return improved
 
     def _run(self, job: Job, engine: Engine, steps: tuple[Step, ...], epoch: int) -> Outcome:
         """Walk over the steps; if the walk is lost, from the beginning again: the weights are still those before it."""
@@ -168,10 +178,7 @@ class Trainer:
     def _loss(self, job: Job, outcome: Outcome, epoch: int) -> float:
         """The training loss before the step, as autograd would have it: with dropout."""
         loss = metrics(job.loss, outcome.statistics)["train"]["loss"]
-        if not math.isfinite(loss):
-            raise EngineError(
-                f"epoch {epoch}: the loss is {loss}. Training diverged: lower the learning rate, or scale the features"
-            )
+        _check_finite(epoch, loss)
         return loss
 
     def _step(self, optimizer: torch.optim.Optimizer, outcome: Outcome, epoch: int) -> None:
@@ -259,3 +266,10 @@ class Trainer:
         )
         trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in self._weights().items()})
         return Run(state.history, best["metrics"], best["epoch"], report, trained, self.graph, self.config)
+
+
+def _check_finite(epoch: int, loss: float, where: str = "") -> None:
+    if not math.isfinite(loss):
+        raise EngineError(
+            f"epoch {epoch}: the loss is {loss}{where}. Training diverged: lower the learning rate, or scale the features"
+        )

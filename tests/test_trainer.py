@@ -16,7 +16,7 @@ import torch_geometric.nn as pyg
 from torch.nn import functional
 
 import lotan
-from lotan.checkpoint import CheckpointError
+from lotan.checkpoint import CheckpointError, claimed
 from lotan.engines.local import LocalEngine
 from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.memory_watch import MEMORY_KEYS
@@ -252,6 +252,15 @@ def test_a_diverging_run_says_so() -> None:
         _fit(_pair()[0], Data(), epochs=50, optimizer=lotan.SGD(lr=1e30))
 
 
+@pytest.mark.parametrize("split", [None, 0], ids=["with validation", "training vertices alone"])
+def test_a_last_step_that_diverges_gives_no_model(split: int | None) -> None:
+    data = Data()
+    if split is not None:
+        data.graph = lotan.Graph.from_arrays(data.x, *data.edge_index, data.label, np.full(VERTICES, split))
+    with pytest.raises(EngineError, match=r"epoch 1: the loss is .* after the step"):
+        _fit(_pair()[0], data, epochs=1, optimizer=lotan.SGD(lr=1e38))
+
+
 class TestResume:
     def test_equals_the_straight_run(self, tmp_path: Path) -> None:
         straight, resumed = _pair(dropout=0.5)[0], _pair(dropout=0.5)[0]
@@ -281,6 +290,30 @@ class TestResume:
         again = _fit(_pair()[0], Data(), epochs=3, checkpoint_dir=tmp_path, resume=True)
         assert again.metrics == first.metrics
         assert again.history == first.history
+
+    def test_to_end_with_an_epoch_that_was_not_to_be_the_last(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As where a run was stopped, and the epochs it had done are found to be enough."""
+
+        def interrupt(_: Progress, entry: dict[str, Any]) -> None:
+            if entry["epoch"] == 2:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Progress, "epoch", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                _fit(_pair()[0], Data(), epochs=9, eval_every=0, checkpoint_dir=tmp_path)
+        straight = _fit(_pair()[0], Data(), epochs=2, eval_every=0)
+        for epochs in (1, 2):
+            again = _fit(_pair()[0], Data(), epochs=epochs, eval_every=0, checkpoint_dir=tmp_path, resume=True)
+            assert (again.best_epoch, again.metrics) == (2, straight.metrics)
+
+    def test_keeps_others_out_of_its_directory(self, tmp_path: Path) -> None:
+        with claimed(tmp_path), pytest.raises(CheckpointError, match="another run writes its checkpoints to"):
+            _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path)
+        _fit(_pair()[0], Data(), epochs=1, checkpoint_dir=tmp_path)
+        _fit(_pair()[0], Data(), epochs=2, checkpoint_dir=tmp_path, resume=True)
 
     @pytest.mark.parametrize(
         ("change", "message"),
