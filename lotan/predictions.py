@@ -49,9 +49,12 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 
 
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
-    """Write as Parquet: one file from pandas, a directory of files from Spark."""
+    """Write as Parquet: one file from pandas, there whole or not at all; a directory of files from Spark."""
     if isinstance(frame, pd.DataFrame):
-        frame.to_parquet(path, index=False)
+        from lotan.checkpoint import write_atomically  # which loads torch, and Spark's tasks load this module
+
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
     else:
         frame.write.mode("overwrite").parquet(str(path))
 

@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 
 from lotan.cli.interrupt import exit_soon_after_interrupt, leave_at_once
@@ -38,24 +39,61 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status, see above.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
+    _open_closed_streams()
     try:
         with exit_soon_after_interrupt(INTERRUPTED):
-            return int(import_module(f"lotan.cli.{options.command}").run(options))
-    except KeyboardInterrupt:
-        print("lotan: interrupted", file=sys.stderr)
-        if arguments is None:  # this process is the command's own
-            leave_at_once(INTERRUPTED)
-        return INTERRUPTED
+            return _run_unless_interrupted(given, own_process=arguments is None)
     except BrokenPipeError:  # `lotan explain ... | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 1
     except (LotanError, MessengerError) as error:  # the messenger's own, from `lotan router` and `lotan worker`
-        print(f"lotan: {error}", file=sys.stderr)
+        _say(str(error))
         return 1 if isinstance(error, EngineError | MessengerError) else 2
-    except OSError as error:  # a disk that is full, a file that went away
-        print(f"lotan: {error}; free some space, mend the permissions or name another place", file=sys.stderr)
+    except MemoryError as error:
+        _say(f"out of memory: {error or 'Python had none left'}; take a smaller model or graph, or a machine with more")
         return 1
+    except OSError as error:  # a disk that is full, a file that went away
+        _say(f"{error}; free some space, mend the permissions or name another place")
+        _discard_output()
+        return 1
+
+
+def _run_unless_interrupted(given: Sequence[str], own_process: bool) -> int:
+    try:
+        return _run(given)
+    except KeyboardInterrupt:
+        _say("interrupted")
+        if own_process:
+            leave_at_once(INTERRUPTED)
+        return INTERRUPTED
+
+
+def _run(given: Sequence[str]) -> int:
+    options = _parser(given).parse_args(given)
+    status = int(import_module(f"lotan.cli.{options.command}").run(options))
+    sys.stdout.flush()  # here, where it can still be said that there is no room for it, or no reader
+    return status
+
+
+def _say(text: str) -> None:
+    """One line on standard error, where somebody may have closed it."""
+    with suppress(OSError):
+        print(f"lotan: {text}", file=sys.stderr)
+
+
+def _open_closed_streams() -> None:
+    """Have streams that the shell closed (`2>&-`) lead nowhere: the next socket would get their numbers otherwise."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the stream's
+            os.set_inheritable(opened, True)
+            setattr(sys, name, os.fdopen(opened, mode))
+
+
+def _discard_output() -> None:
+    """Send what Python has yet to write to standard output, and would complain about at its exit, nowhere."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
+import select
 import signal
 import socket
 import sys
@@ -51,8 +52,9 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
 def leave_at_once(status: int) -> NoReturn:
     """End the process, its exit handlers run but its modules not torn down: with torch that alone takes half a second."""
     atexit._run_exitfuncs()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with suppress(OSError):  # nobody reads them any more
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)
 
 
@@ -78,7 +80,9 @@ def _end_now(status: int) -> None:
     """Kill what this process started, give its exit handlers (temporary folders) a moment, and end it."""
     import psutil
 
-    os.write(2, b"lotan: interrupted\n")
+    with suppress(OSError):  # a reader that is gone, or does not read on, must not keep the process
+        if select.select([], [2], [], 0)[1]:
+            os.write(2, b"lotan: interrupted\n")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what other threads have to say of the processes they lose
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):

@@ -16,16 +16,17 @@ OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 AGGREGATES = ("mean", "max", "sum")
 
 
-def number(kind: type[int] | type[float], least: float, below: float = float("inf")) -> Callable[[str], float]:
-    """An argparse type: a number from `least` on, under `below`."""
+def number(kind: type[int] | type[float], least: float, below: float | None = None) -> Callable[[str], float]:
+    """An argparse type: a number from `least` on, under `below` (None: whole numbers stay under 2**63)."""
+    end = below if below is not None else 2**63 if kind is int else float("inf")
 
     def parse(text: str) -> float:
         value = kind(text)
-        if not isfinite(value):
+        if isinstance(value, float) and not isfinite(value):
             raise argparse.ArgumentTypeError(f"{text} is not a finite number")
-        if not least <= value < below:
-            limit = "" if below == float("inf") else f" and less than {below:g}"
-            raise argparse.ArgumentTypeError(f"{text} is not at least {least:g}{limit}")
+        if not least <= value < end:
+            limit = f" and less than {end:g}" if below is not None or value >= end else ""
+            raise argparse.ArgumentTypeError(f"{text[:40]} is not at least {least:g}{limit}")
         return value
 
     parse.__name__ = "whole number" if kind is int else "number"  # argparse: "invalid whole number value: 'x'"

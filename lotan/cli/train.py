@@ -56,12 +56,13 @@ def run(options: argparse.Namespace) -> int:
         if not options.quiet:
             print(trainer.explain(), flush=True)
         finished = trainer.fit()
-    if options.report:
-        write_report(options.report, finished.report)
-    if options.save:
-        finished.save(options.save)
+    # what a full disk would cost most, first
     if not options.quiet:
         print_metrics(finished.best_epoch, finished.metrics)
+    if options.save:
+        finished.save(options.save)
+    if options.report:
+        write_report(options.report, finished.report)
     return 0
 
 
@@ -89,4 +90,4 @@ def print_metrics(epoch: int, metrics: Mapping[str, Mapping[str, float]]) -> Non
     """One line a split."""
     print(f"best epoch {epoch}")
     for split, figures in metrics.items():
-        print(f"  {split:<6}" + "  ".join(f"{name} {value:.4f}" for name, value in figures.items()))
+        print(f"  {split:<6}" + "  ".join(f"{name} {value:.4f}" for name, value in figures.items()), flush=True)

@@ -103,6 +103,7 @@ def test_what_cannot_be_used_is_one_line_and_status_2(words, expected, capsys):
         (["train", "--graph", "digits", "--lr", "fast"], "invalid number value: 'fast'"),
         (["train", "--graph", "digits", "--lr", "nan"], "nan is not a finite number"),
         (["train", "--graph", "digits", "--weight-decay", "inf"], "inf is not a finite number"),
+        (["train", "--graph", "digits", "--epochs", "1" + "0" * 400], "less than 9.22337e+18"),
         (["trian"], "invalid choice"),
     ],
 )
@@ -185,3 +186,54 @@ def test_own_factory_that_fails_is_one_line(content, expected, tmp_path, monkeyp
 def test_model_that_no_memory_holds_is_one_line(capsys):
     assert main(["train", "--graph", "digits", "--hidden", str(10**13)]) == 2
     assert "--model gcn failed with in_channels=64, hidden_channels=10000000000000" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("closing", "status"), [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1)]
+)
+def test_streams_that_lead_nowhere(closing, status):
+    """As a shell may start it. What is opened next must not become standard output, nor Python complain at its exit."""
+    script = (
+        "import os, sys\n"
+        "from lotan.cli import main\n"
+        "status = main(['datasets'])\n"
+        "assert [stream.fileno() for stream in (sys.stdin, sys.stdout, sys.stderr)] == [0, 1, 2]\n"
+        "assert all(os.get_inheritable(number) for number in (0, 1, 2))\n"
+        "sys.exit(status)"
+    )
+    words = ["sh", "-c", f'"$0" -c "$1" {closing}', sys.executable, script]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == status
+    assert "Traceback" not in done.stderr
+    assert "ignored" not in done.stderr
+    assert ("No space left on device" in done.stderr) == bool(status)
+
+
+def test_results_are_kept_in_the_order_of_their_worth(tmp_path, capsys, monkeypatch):
+    """A report that cannot be written costs neither the model nor the metrics."""
+
+    def fail(*_):
+        raise OSError(28, "No space left on device", "report.json")
+
+    monkeypatch.setattr("lotan.report.write_report", fail)
+    words = ["--report", str(tmp_path / "report.json"), "--save", str(tmp_path / "model")]
+    assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", *words]) == 1
+    assert "test  " in capsys.readouterr().out
+    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "weights.pt"]
+
+
+def test_memory_that_runs_out_is_one_line(monkeypatch, capsys):
+    def fail(_):
+        raise MemoryError("Unable to allocate 9 TiB")
+
+    monkeypatch.setattr("lotan.cli.datasets.run", fail)
+    assert main(["datasets"]) == 1
+    assert capsys.readouterr().err.startswith("lotan: out of memory: Unable to allocate 9 TiB")
+
+
+def test_predictions_go_to_a_folder_that_is_not_there_yet(tmp_path):
+    common = ["--graph", "digits", "--engine", "local"]
+    assert main(["train", *common, "--epochs", "1", "--quiet", "--save", str(tmp_path / "model")]) == 0
+    out = tmp_path / "a" / "b" / "predictions.parquet"
+    assert main(["predict", *common, "--model-dir", str(tmp_path / "model"), "--out", str(out)]) == 0
+    assert [path.name for path in out.parent.iterdir()] == ["predictions.parquet"]

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import psutil
 import pytest
@@ -32,6 +33,17 @@ try:
 except KeyboardInterrupt:
     print("closed", flush=True)
 """
+UNREAD = """
+import sys, types
+from lotan.cli import main
+def run(options):
+    print(0, flush=True)
+    while True:
+        print("epoch", file=sys.stderr, flush=True)
+sys.modules["lotan.cli.datasets"] = types.SimpleNamespace(add_options=lambda _: None, run=run)
+sys.argv = ["lotan", "datasets"]
+main()
+"""
 
 
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
@@ -49,6 +61,26 @@ def test_orderly_command_ends_by_itself(received):
         command.stdout.readline()
         command.send_signal(received)
         assert command.communicate(timeout=10)[0] == "closed\n"
+
+
+@pytest.mark.parametrize("script", [STUBBORN, UNREAD], ids=["stubborn", "writing"])
+def test_a_reader_that_does_not_read_keeps_nobody(script):
+    """As `lotan train 2>&1 | less` with a screen that is full: what there is to say finds no room in the pipe."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    with suppress(BlockingIOError):
+        while os.write(writing, bytes(65536)):
+            pass
+    os.set_blocking(writing, True)
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=writing, text=True) as command:
+        try:
+            command.stdout.readline()
+            command.send_signal(signal.SIGINT)
+            assert command.wait(timeout=10) == 130
+        finally:
+            command.kill()
+            os.close(reading)
+            os.close(writing)
 
 
 @pytest.mark.slow
