@@ -86,12 +86,12 @@ def _check_reachable(master: str, seconds: float) -> None:
     tried = []
     for place in master.removeprefix("spark://").split(","):
         host, separator, port = place.rpartition(":")
-        if not separator or not port.isdigit():
+        if not separator or not port.isdecimal() or int(port) > 65535:
             raise ConfigurationError(f"master {master!r} is not of the form spark://host:port")
         try:
             socket.create_connection((host, int(port)), timeout=seconds).close()
             return
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # no name of a host may have a label that is empty or long
             tried.append(f"{place}: {error}")
     raise EngineError(
         f"no Spark master answers at {master} ({'; '.join(tried)}). Is it running, and reachable from here?"
