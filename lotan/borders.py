@@ -1,13 +1,17 @@
-"""What the planner and the messenger raise, as errors of this package: neither room knows it, so it is said at the borders."""
+"""What the planner, the messenger and Spark raise, as errors of this package: said at the borders, for none of them knows it."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from subprocess import TimeoutExpired
 
 import messenger.errors
 import planner.errors
-from lotan.errors import ConfigurationError, EngineError
+from lotan.errors import ConfigurationError, EngineError, LotanError
+
+JAVA_SECONDS = 0.2  # that a process which has closed its connections is given to end
 
 
 class PlanError(ConfigurationError, planner.errors.PlanError):
@@ -29,3 +33,50 @@ def translated() -> Iterator[None]:
         raise PlanError(str(error)) from error
     except messenger.errors.MessengerError as error:
         raise MessengerError(str(error)) from error
+
+
+@contextmanager
+def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark failed") -> Iterator[None]:
+    """Within the block, or the function it decorates: what Spark raises leaves as one line.
+
+    Args:
+        kind: of the error, where Spark's Java process runs on.
+        what: was not possible, in words.
+
+    Raises:
+        EngineError: the Java process has ended, whatever came of that.
+    """
+    try:
+        yield
+    except Exception as error:
+        ours = isinstance(error, LotanError)
+        sparks = type(error).__module__.split(".")[0] in ("py4j", "pyspark")
+        status = _status_of_java() if ours or sparks or isinstance(error, ConnectionError) else None
+        if status is not None:
+            raise EngineError(
+                f"Spark's Java process has ended with status {status}, and with it all that it held. Its last words are above, "
+                "if it had any; it may have been killed for want of memory. Run again, with resume where there are checkpoints"
+            ) from error
+        if not sparks:
+            raise
+        raise kind(f"{what}: {first_line(error)}") from error
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error that goes on with a Java trace."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return next(
+        (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
+    )
+
+
+def _status_of_java() -> int | None:
+    """Of the process that PySpark started, if it has ended; None also where PySpark started none."""
+    gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return None
+    try:
+        return process.wait(JAVA_SECONDS)  # its connections may break a moment before
+    except TimeoutExpired:
+        return None

@@ -18,6 +18,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Literal
 
+from lotan.borders import first_line
 from lotan.errors import GraphError
 from lotan.jar import BUILD, JAR, spark_defaults, spark_home
 from lotan.rooms import check_rooms
@@ -183,7 +184,7 @@ def check_jar() -> list[Finding]:
     if any(finding.status == "error" for finding in check_java()):
         return [Finding("jar", "warning", f"{JAR}, not tried", "Java to try it with", "Mend Java first.")]
     from lotan.engines.blocks.trial import try_jar
-    from lotan.spark_session import first_line, open_spark
+    from lotan.spark_session import open_spark
 
     try:
         with closing(open_spark()) as spark:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from lotan.borders import translated
+from lotan.borders import spark_translated, translated
 from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings
-from lotan.errors import ModelError
+from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.settings import TrainerConfig
 from lotan.tracing import trace
@@ -38,6 +38,7 @@ class Job:
         return self.planned.plan
 
 
+@spark_translated(GraphError, "Spark cannot read the graph's tables")
 def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
     """Check, trace and plan.
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
 from lotan.jar import spark_jars
 
@@ -156,14 +157,6 @@ def _run_a_task(session: SparkSession, seconds: float) -> None:
         raise EngineError(f"Spark with master {context.master!r} cannot run a task: {first_line(error)}") from error
     finally:
         timer.cancel()
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error that goes on with a Java trace."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next(
-        (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
-    )
 
 
 def _is_here(master: str) -> bool:

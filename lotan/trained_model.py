@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 
 from lotan.arguments import require_kind
+from lotan.borders import spark_translated
 from lotan.checkpoint import DamagedError, read_data, write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
@@ -72,6 +73,7 @@ class TrainedModel:
         """Predict as `predict` does, and write the rows as Parquet without holding them all on the driver."""
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
 
+    @spark_translated()
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
-from lotan.borders import translated
+from lotan.borders import spark_translated, translated
 from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
@@ -94,6 +94,7 @@ class Trainer:
         with translated():
             return explain(self.job.planned, format, stage)
 
+    @spark_translated()
     def fit(self) -> Run:
         """Train; everything that was started is stopped again, whatever happens.
 

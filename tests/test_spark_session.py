@@ -7,7 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from lotan import jar, spark_session
-from lotan.spark_session import SparkSettings
+from lotan.errors import ConfigurationError, EngineError
+from lotan.spark_session import SparkSettings, open_spark
 
 
 class Builder:
@@ -40,3 +41,18 @@ def test_the_jar_comes_along_where_it_is_built(built, tmp_path, monkeypatch):
     monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
     spark_session._start("local[1]", SparkSettings()).close()
     assert builder.options.get("spark.jars") == (str(jar.JAR) if built else None)
+
+
+@pytest.mark.parametrize(
+    ("master", "error", "message"),
+    [
+        ("spark://127.0.0.1:99999", ConfigurationError, "is not of the form spark://host:port"),
+        ("spark://127.0.0.1:²", ConfigurationError, "is not of the form spark://host:port"),
+        ("spark://a..b:7077", EngineError, "no Spark master answers"),  # no name of a host
+    ],
+)
+def test_a_master_that_cannot_be_is_refused_before_spark_starts(master, error, message, monkeypatch):
+    none = SimpleNamespace(getActiveSession=lambda: None)
+    monkeypatch.setattr(spark_session, "SparkSession", none)
+    with pytest.raises(error, match=message):
+        open_spark(SparkSettings(master))

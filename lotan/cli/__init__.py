@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
+from lotan.borders import spark_translated
 from lotan.cli.interrupt import exit_soon_after_interrupt, leave_at_once
 from lotan.errors import EngineError, LotanError
 from messenger.errors import MessengerError
@@ -60,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run_unless_interrupted(given: Sequence[str], own_process: bool) -> int:
     try:
-        return _run(given)
+        with spark_translated():
+            return _run(given)
     except KeyboardInterrupt:
         _say("interrupted")
         if own_process:
