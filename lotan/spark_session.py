@@ -10,9 +10,12 @@ import socket
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lotan.borders import first_line
@@ -20,6 +23,7 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.jar import spark_jars
 
 ROOT = Path(__file__).resolve().parents[1]
+END_SECONDS = 0.5  # for a Java process that has barely started to end in order
 
 
 @dataclass(frozen=True)
@@ -125,15 +129,32 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     builder = SparkSession.builder.master(master).appName("lotan")
     for name, value in options.items():
         builder = builder.config(name, value)
+    before = psutil.Process().children()
     try:
         session = builder.getOrCreate()
     except BaseException as error:
+        if SparkContext._gateway is None:  # PySpark knows nothing of the Java process that it was about to start
+            _end([child for child in psutil.Process().children() if child not in before])
         shutil.rmtree(folder, ignore_errors=True)
         if isinstance(error, Exception):
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
     session.sparkContext.setLogLevel("ERROR")
     return OpenSpark(session, ours=True, folder=folder)
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """End processes and all below them: Java, which would wait for ever to be told what to do, or the script that starts it."""
+    ended = []
+    for process in processes:
+        with suppress(psutil.Error):
+            ended += [process, *process.children(recursive=True)]
+    for process in ended:
+        with suppress(psutil.Error):
+            process.terminate()
+    for process in psutil.wait_procs(ended, END_SECONDS)[1]:
+        with suppress(psutil.Error):
+            process.kill()
 
 
 def _run_a_task(session: SparkSession, seconds: float) -> None:

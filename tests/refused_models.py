@@ -45,6 +45,20 @@ class CountsAsNumber(Model):
         return self.lin(x) / int(x.shape[0])  # here: number of rows
 
 
+class LoopOverRows(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return torch.stack([self.lin(row) for row in x])  # here: number of rows
+
+
+class RecurrentOverRows(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.recurrent = torch.nn.LSTM(6, 4)
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.recurrent(x)[0]  # here: several results
+
+
 class CountsAsFactor(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         return self.lin(x) * x.shape[0]  # here: number of rows

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
 
 import lotan
 import messenger.errors
 import planner
 from lotan import session
-from lotan.borders import translated
+from lotan.borders import spark_translated, translated
 from lotan.cli import main
 from lotan.engines import opening
 from lotan.engines.choice import idle_settings
-from lotan.errors import ConfigurationError, EngineError, LotanError
+from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -53,6 +57,35 @@ def test_words_and_cause_stay_and_no_border_translates_twice() -> None:
     with pytest.raises(lotan.MessengerError, match=r"^too late$") as caught:
         translated()(translated()(fails))()
     assert type(caught.value.__cause__) is messenger.errors.DeadlineError
+
+
+class TestSpark:
+    def fails(self, error: Exception, *arguments: object) -> LotanError:
+        with pytest.raises(LotanError) as caught, spark_translated(*arguments):
+            raise error
+        assert "\n" not in str(caught.value)
+        return caught.value
+
+    def test_errors_leave_as_one_line(self) -> None:
+        error = PySparkException("[FAILED] no such file\n\nJVM stacktrace:\n\tat java.io")
+        assert str(self.fails(error)) == "Spark failed: [FAILED] no such file"
+        assert isinstance(self.fails(error), EngineError)
+        assert isinstance(self.fails(error, GraphError, "the tables cannot be read"), GraphError)
+
+    def test_an_ended_java_process_explains_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        process = subprocess.Popen(["false"])
+        monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
+        for error in (Py4JNetworkError("gone"), ConnectionRefusedError(111, "refused"), EngineError("attempt 1 of 2")):
+            found = self.fails(error, GraphError, "the tables cannot be read")
+            assert isinstance(found, EngineError)
+            assert "Spark's Java process has ended with status 1" in str(found)
+
+    def test_other_errors_stay(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(SparkContext, "_gateway", None)
+        for error in (ValueError("of the user"), ConnectionRefusedError(111, "refused"), EngineError("of ours")):
+            with pytest.raises(type(error)) as caught, spark_translated():
+                raise error
+            assert caught.value is error
 
 
 @pytest.fixture

@@ -263,7 +263,7 @@ def test_a_graphframe_of_the_library_is_a_graph(spark):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"features": np.ones(3)}, "features: an array of shape"),
+        ({"features": np.ones(3)}, "features: an array of float64 of shape"),
         ({"dst": np.array([1])}, "dst: 1 entries, but src has 2"),
         ({"weight": np.ones(5)}, "weight: 5 entries, but src has 2"),
         ({"label": np.array([0, 1])}, "label: 2 entries, but features has 3"),

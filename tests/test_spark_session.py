@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from lotan import jar, spark_session
 from lotan.errors import ConfigurationError, EngineError
 from lotan.spark_session import SparkSettings, open_spark
+from tests.messenger.numpy_handler import wait_until
 
 
 class Builder:
@@ -56,3 +58,23 @@ def test_a_master_that_cannot_be_is_refused_before_spark_starts(master, error, m
     monkeypatch.setattr(spark_session, "SparkSession", none)
     with pytest.raises(error, match=message):
         open_spark(SparkSettings(master))
+
+
+def test_java_that_was_about_to_start_ends_with_an_interrupt(tmp_path, monkeypatch):
+    """PySpark forgets the process whose port it waits for, which then waits for ever to be told what to do."""
+    script = f"sleep 60 & echo > {tmp_path / 'started'}; wait"
+    started = []
+
+    class Interrupted(Builder):
+        def getOrCreate(self):  # noqa: N802
+            shell = psutil.Popen(["sh", "-c", script])
+            wait_until((tmp_path / "started").exists)
+            started.extend([shell, *shell.children()])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=Interrupted()))
+    monkeypatch.setattr(spark_session.SparkContext, "_gateway", None)
+    with pytest.raises(KeyboardInterrupt):
+        spark_session._start("local[1]", SparkSettings())
+    assert len(started) == 2
+    assert psutil.wait_procs(started, 5)[1] == []

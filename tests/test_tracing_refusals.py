@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from lotan.errors import ModelError
+from lotan.nn import EdgeIndex
 from lotan.tracing import trace
 from tests import refused_models
 
@@ -34,6 +35,16 @@ def test_is_refused(kind: type[torch.nn.Module]) -> None:
         text = text.removeprefix("here: ")
     for word in text.split(" | "):
         assert word in message
+
+
+def test_torch_logs_nothing_of_its_own(caplog: pytest.LogCaptureFixture) -> None:
+    class Narrow(refused_models.Model):
+        def forward(self, x: torch.Tensor, graph: EdgeIndex) -> torch.Tensor:
+            return x[:, :2] @ self.table
+
+    with pytest.raises(ModelError, match="must have same reduction dim"):
+        trace(Narrow(), 6, training=True)
+    assert [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")] == []
 
 
 def test_width_of_features_is_compared_with_the_first_layer() -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 # Seconds, so that two after Ctrl-C the prompt is back.
-GRACE = 1.4  # for an orderly end
+GRACE = 1.2  # for an orderly end; the rest is for ending it on a machine that is busy
 EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is ended
 
 

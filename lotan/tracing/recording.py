@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +83,7 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
         return result
 
     try:
-        with scope.watched(), torch.enable_grad():
+        with scope.watched(), torch.enable_grad(), _without_logging():
             module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
     except ModelError:
         raise
@@ -91,6 +93,17 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
         raise environment.objection
     others = len(fakes.inputs) - len(parameters) - 1
     return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols)
+
+
+@contextmanager
+def _without_logging() -> Iterator[None]:
+    """Torch logs a traceback of its own for every operator that does not fit; the error that it raises has the words."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class _Fakes:
@@ -142,6 +155,7 @@ class _Environment(ShapeEnv):
         new, self._seen = self.guards[self._seen :], len(self.guards)
         if self.objection is None and not all(_holds_for_other_counts(guard.expr) for guard in new):
             self.objection = self._scope.error(MIXED_ROWS)
+            raise self.objection  # rather than go on, perhaps through a loop over all rows
         return value
 
 
