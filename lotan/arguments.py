@@ -46,7 +46,7 @@ def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:
 def require_number(owner: str, name: str, value: Any, least: float = -LARGEST, most: float = LARGEST) -> None:
     """A finite number that float32 can hold, between two limits; they are named only where they are narrower."""
     number = not isinstance(value, bool) and isinstance(value, Real)
-    if not (number and math.isfinite(value) and least <= value <= most):
+    if not (number and least <= value <= most and math.isfinite(value)):  # the last fails for an int beyond floats
         limits = f" from {least:g}" if least > -LARGEST else ""
         limits += f" to {most:g}" if most < LARGEST else ""
         raise wrong(owner, name, value, f"a number{limits}" if limits else "a finite number, within float32's range")

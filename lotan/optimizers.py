@@ -48,8 +48,12 @@ class Optimizer:
         """Torch's optimizer over `parameters`, by name.
 
         Raises:
-            ConfigurationError: if `groups` names what the model lacks.
+            ConfigurationError: if `groups` names what the model lacks, or there is nothing to train.
         """
+        if not parameters:
+            raise ConfigurationError(
+                "the model has no parameters to train; leave requires_grad True for some, or predict without training"
+            )
         arguments = self._arguments()
         groups: Overrides = arguments.pop("groups")
         _check_groups(groups, parameters)

@@ -112,7 +112,7 @@ def _check_kinds(config: TrainerConfig) -> None:
         if value is not None and not isinstance(value, kinds):
             raise ConfigurationError(f"{name} is {described(value)}; expected a string")
     if not isinstance(config.optimizer, Optimizer):
-        raise ConfigurationError(f"optimizer is {config.optimizer!r}; give one such as lotan.Adam(lr=0.01)")
+        raise ConfigurationError(f"optimizer is {described(config.optimizer)}; give one such as lotan.Adam(lr=0.01)")
 
 
 def _check_rules(disable: object) -> None:

@@ -12,6 +12,7 @@ import lotan
 from lotan.nn import GAT, GCN, GIN, MLP, GATConv, GCNConv, GINConv, GraphSAGE, SAGEConv
 
 NAN, INF = float("nan"), float("inf")
+TORCHS = torch.optim.Adam([torch.nn.Parameter(torch.zeros(1))])
 
 
 def _graph() -> lotan.Graph:
@@ -26,6 +27,8 @@ def _graph() -> lotan.Graph:
         (lambda: lotan.Adam(lr="x"), "Adam got lr='x'; expected a finite number"),
         (lambda: lotan.Adam(lr=1e40), "lr=1e[+]40; .*float32's range"),
         (lambda: lotan.Adam(lr=-1.0), "lr=-1.0"),
+        (lambda: lotan.Adam(lr=10**400), "lr=1000.*float32's range"),
+        (lambda: lotan.TrainerConfig(optimizer=TORCHS), r"optimizer is Adam \( Parameter Group 0 .*\.\.\.; give one"),
         (lambda: lotan.Adam(lr=True), "lr=True"),
         (lambda: lotan.SGD(lr=NAN), "SGD got lr=nan"),
         (lambda: lotan.AdamW(weight_decay="much"), "weight_decay='much'"),

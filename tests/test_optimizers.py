@@ -83,6 +83,11 @@ def test_what_cannot_be_is_refused(optimizer: Optimizer, message: str) -> None:
         optimizer.build(dict(_model().named_parameters()))
 
 
+def test_nothing_to_train_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no parameters to train"):
+        Adam().build({})
+
+
 def test_by_name() -> None:
     assert optimizer_by_name("AdamW", lr=0.5) == AdamW(lr=0.5)
     with pytest.raises(ConfigurationError, match=r"lion.*adam, adamw, sgd, adagrad"):
