@@ -343,6 +343,18 @@ class MixingMessage(MessagePassing):
         return x_j / x_j.norm(dim=0)  # here: dimension 0
 
 
+class IntegerMessages(MessagePassing):
+    def __init__(self) -> None:
+        super().__init__("max")
+        self.lin = torch.nn.Linear(6, 4)
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(self.propagate(graph, x).float())  # here: messages must be float32 | but got int64
+
+    def message(self, x_j: Tensor) -> Tensor:
+        return (10 * x_j).long()
+
+
 class Failing(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         raise ValueError("out of ideas")  # here: ValueError | out of ideas

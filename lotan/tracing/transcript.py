@@ -144,13 +144,11 @@ class Transcript:
                 kept = (x, end, edges)
             case "lotan.aggregate":
                 messages, _, _, kind, edges = arguments
-                self._require(node, messages, "edge", edges, "the messages must hold one row per edge of this layer")
+                self._require(node, messages, "edge", edges, "messages must be float32, one row per edge of this layer")
                 kept = (messages, kind, edges)
             case "lotan.edge_softmax":
                 scores, _, _, edges = arguments
-                self._require(
-                    node, scores, "edge", edges, "the scores of a softmax must hold one row per edge of this layer"
-                )
+                self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")
                 kept = (scores, edges)
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
@@ -237,7 +235,9 @@ class Transcript:
     def _require(self, node: Node, argument: Any, rows: Rows, edges: Any, text: str) -> None:
         ref = self._argument(node, argument)
         kind = self._types[ref.name] if isinstance(ref, Ref) else None
-        if kind is None or kind.rows != rows or kind.edges != edges:
+        # On the way over edges all is float32; other numbers would fail in the first epoch, and on some engines alone.
+        fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
+        if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
             raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
 
     # Calls
