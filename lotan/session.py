@@ -142,7 +142,8 @@ class Session:
     def _how_to_mend(self) -> str:
         if self._count:
             return "; their output says what became of them"
-        return f"; start some with `lotan worker --router {self.endpoint.address}`"
+        keys = "" if self.settings.keys is None else f" --keys {self.settings.keys}"
+        return f"; start some with `lotan worker --router {self.endpoint.address}{keys}`"
 
     def _start_router(self, keys: Path | None) -> str:
         more = [] if keys is None else ["--keys", str(keys)]

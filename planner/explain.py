@@ -30,7 +30,7 @@ from planner.physical import (
     Stage,
     Step,
 )
-from planner.printer import WIDTH, aligned, cut, engine, has_line, label, row_inputs, tree
+from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs, tree, wrapped
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.spec import Call
 
@@ -132,9 +132,13 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     for number, step in enumerate(steps):
         rows, moved = step_rows(step, planned.statistics), step_bytes(step, planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
-        lines.append(aligned(f"{number:>2} {step_label(step)}", where, f"{rows:>11,} rows", f"{size(moved):>8}"))
+        lines += aligned(f"{number:>2} {step_label(step)}", where, f"{rows:>11,} rows", f"{size(moved):>8}")
         if isinstance(step, PipeStep) and step.mode != "backward":
-            lines += [cut("     " + call_label(call), WIDTH) for call in planned.plan.stage(step.stage).calls]
+            lines += [
+                line
+                for call in planned.plan.stage(step.stage).calls
+                for line in wrapped("     " + call_label(call), WIDTH)
+            ]
     return lines
 
 

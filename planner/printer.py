@@ -7,6 +7,8 @@ follows on the next line.
 
 from __future__ import annotations
 
+import textwrap
+
 from planner.edge_nodes import EdgeDropout, EdgeExpression, EdgeSum, Extreme, ScaledPropagate, SegmentSoftmax
 from planner.expressions import renamed, text
 from planner.nodes import (
@@ -52,8 +54,8 @@ def _subtree(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
         inline = {child: _inline(child, names) for child in row_inputs(node)}
         below = [child for child, text in inline.items() if text is None]
         operands = [text or "_" for text in inline.values()] if len(below) < len(inline) else []
-        lines.append(
-            aligned("  " * (depth - bool(branch)) + branch + prefix + label(node, operands), engine(node), shape(node))
+        lines += aligned(
+            "  " * (depth - bool(branch)) + branch + prefix + label(node, operands), engine(node), shape(node)
         )
         prefix = ""
         several = len(below) > 1
@@ -139,12 +141,15 @@ def shape(node: Node) -> str:
     return "[" + ", ".join([rows, *map(str, node.output.shape)]) + "]"
 
 
-def aligned(left: str, engine_name: str, *right: str) -> str:
-    """A line with engine and estimates in the right-hand column."""
+def aligned(left: str, engine_name: str, *right: str) -> list[str]:
+    """A line with engine and estimates in the right-hand column; what does not fit beside them goes on below."""
     room = WIDTH - RIGHT
-    return f"{cut(left, room - 1):<{room}}{engine_name:<6}{'  '.join(right)}".rstrip()
+    first, *rest = wrapped(left, room - 1)
+    return [f"{first:<{room}}{engine_name:<6}{'  '.join(right)}".rstrip(), *rest]
 
 
-def cut(text: str, room: int) -> str:
-    """Text shortened to fit."""
-    return text if len(text) <= room else text[: room - 3] + "..."
+def wrapped(text: str, room: int) -> list[str]:
+    """Text in lines that fit, broken between words; each further one stands six deeper than the first."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    further = indent + " " * 6
+    return textwrap.wrap(text.lstrip(), room, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)
