@@ -93,8 +93,10 @@ class Pinned:
 
     def release(self) -> None:
         """Drop the rows. They can be computed again no more."""
-        # Spark has no public way to release a local checkpoint: its rows are the RDD at the root of its plan.
-        self.frame._jdf.queryExecution().logical().rdd().unpersist(False)
+        # Spark has no public way to release a local checkpoint: its rows are the RDD at the root of its plan. Nor has it one
+        # without a warning that they cannot be computed again, several an epoch in the logs of a user's session.
+        rows = self.frame._jdf.queryExecution().logical().rdd()
+        rows.sparkContext().unpersistRDD(rows.id(), False)
 
 
 def pin(frame: DataFrame) -> Pinned:
