@@ -50,7 +50,7 @@ class SessionSettings:
     keys: str | Path | None = None  # directory of CurveZMQ keys
     threads: int = 1  # of torch, per worker
     worker_memory: int = 1 << 30  # bytes of autograd graphs that a worker keeps
-    respawns: int = 8  # workers started again, over the session's life, before it gives up
+    respawns: int = 8  # workers and Routers started again, over the session's life, before it gives up
     start_seconds: float = 60.0  # for the Router and all workers to be there
     stop_seconds: float = 1.0  # for processes to end before they are killed
     messenger: Settings = field(default_factory=Settings)
@@ -117,7 +117,7 @@ class Session:
     def _start(self) -> None:
         settings = self.settings
         keys = None if settings.keys is None else Path(settings.keys)
-        address = settings.router or self._start_router(keys)
+        address = settings.router or self._start_router()
         self.endpoint: Endpoint = keyed_endpoint(address, keys)
         self._count = _worker_count(settings)
         for number in range(self._count):
@@ -145,9 +145,10 @@ class Session:
         keys = "" if self.settings.keys is None else f" --keys {self.settings.keys}"
         return f"; start some with `lotan worker --router {self.endpoint.address}{keys}`"
 
-    def _start_router(self, keys: Path | None) -> str:
-        more = [] if keys is None else ["--keys", str(keys)]
-        child = self._spawn("router", ["messenger.router_process", "--exit-with-parent", *more], subprocess.PIPE)
+    def _start_router(self, bind: str = "tcp://127.0.0.1:*") -> str:
+        words = ["messenger.router_process", "--exit-with-parent", "--bind", bind]
+        words += [] if self.settings.keys is None else ["--keys", str(self.settings.keys)]
+        child = self._spawn("router", words, subprocess.PIPE)
         assert child.process.stdout is not None
         line = _read_line(child.process.stdout, self.settings.start_seconds)
         if not line:
@@ -188,26 +189,30 @@ class Session:
     def _watch(self) -> None:
         while not self._stopping.wait(WATCH_SECONDS):
             with self._lock:
-                ended = [child for child in self._children if child.is_worker and not child.runs]
+                ended = [child for child in self._children if not child.runs]
                 self._children = [child for child in self._children if child not in ended]
-            for child in ended:
+            for child in sorted(ended, key=lambda child: child.is_worker):  # the Router first, whom workers look for
                 self._replace(child)
 
     def _replace(self, child: _Child) -> None:
-        """Report a worker that died, and start another."""
+        """Report a worker that died, or the Router, and start another: neither holds the only copy of anything."""
         child.free()
+        kind = "worker" if child.is_worker else "Router"
         reason = f"its process ended with status {child.process.returncode}"
-        log.warning("worker %s: %s", child.name, reason)
-        if self.link is not None:
+        log.warning("%s %s: %s", kind, child.name, reason)
+        if child.is_worker and self.link is not None:
             self.link.lost(child.name, reason)
         self._respawned += 1
         if self._respawned > self.settings.respawns:
-            log.error("%d workers died: no more are started (respawns)", self._respawned)
+            log.error("%d processes died: no more are started (respawns)", self._respawned)
             return
         try:
-            self._start_worker(f"{child.name.split('+')[0]}+{self._respawned}")
+            if child.is_worker:
+                self._start_worker(f"{child.name.split('+')[0]}+{self._respawned}")
+            else:
+                self._start_router(self.endpoint.address)
         except (OSError, EngineError) as error:
-            log.error("cannot start another worker: %s", error)
+            log.error("cannot start another %s: %s", kind, error)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

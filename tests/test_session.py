@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan.errors import EngineError
-from lotan.session import Session, SessionSettings
+from lotan.session import Session, SessionSettings, check_router
 from messenger.router import Router
 from messenger.settings import Settings
 from messenger.sockets import ZmqHub
@@ -48,6 +48,18 @@ def test_no_router_ever_answers() -> None:
     settings = SessionSettings(router="tcp://127.0.0.1:9", messenger=Settings(connect_seconds=0.3))
     with pytest.raises(EngineError, match=r"tcp://127.0.0.1:9 did not answer .* within 0.3 s \(connect_seconds\)"):
         Session(settings)
+
+
+def test_a_router_that_dies_is_replaced_where_it_was() -> None:
+    """Workers and the coordinator join the new one by themselves, and work goes through it."""
+    with Session(SessionSettings(workers=1)) as session:
+        (router,) = [child.process for child in session._children if not child.is_worker]
+        router.kill()
+        router.wait()
+        check_router(session.endpoint.address, None)
+        session.link._workers = []  # those of the Router before
+        session.wait()
+        assert session.link._workers == list(session.worker_processes)
 
 
 @pytest.mark.spark
