@@ -176,8 +176,12 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
             stream.flush()
             os.fsync(stream.fileno())
         os.replace(unfinished, path)
-    except BaseException:
+    except BaseException as error:
         unfinished.unlink(missing_ok=True)
+        # torch's zip writer turns an OSError of the stream into a RuntimeError
+        found = error.__context__ if isinstance(error, RuntimeError) else error
+        if isinstance(found, OSError) and found.filename is None:
+            raise OSError(found.errno, found.strerror, str(path)) from error
         raise
     _force_directory(path.parent)
 

@@ -20,6 +20,7 @@ from lotan.checkpoint import (
     load_checkpoint,
     put_aside,
     save_checkpoint,
+    write_atomically,
 )
 
 IDENTITY = {"seed": "0", "model": "abc"}
@@ -151,6 +152,21 @@ def test_full_disk_leaves_the_checkpoint_before(tmp_path: pathlib.Path) -> None:
     assert loaded is not None
     assert loaded.epoch == 1
     assert sorted(os.listdir(tmp_path)) == [BEST, LAST]
+
+
+@pytest.mark.parametrize("by_torch", [False, True])
+def test_a_full_disk_is_an_os_error_that_names_the_file(tmp_path: pathlib.Path, by_torch: bool) -> None:
+    def write(_: object) -> None:
+        try:
+            raise OSError(28, "No space left on device")
+        except OSError:
+            if by_torch:  # as its zip writer does
+                raise RuntimeError("unexpected pos 0 vs 64")  # noqa: B904
+            raise
+
+    with pytest.raises(OSError, match=f"No space left on device: '{tmp_path / 'file'}'"):
+        write_atomically(tmp_path / "file", write)
+    assert os.listdir(tmp_path) == []
 
 
 def test_the_file_is_forced_before_it_is_renamed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
