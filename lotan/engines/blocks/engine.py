@@ -247,13 +247,13 @@ class BlocksEngine(Engine):
         if loaded is not None:
             loaded.close()
         if commits is not None:
+            self._facade.disconnect(commits.run)
             commits.close()
 
     def close(self) -> None:
         """Let go of the graph, and stop what was started for this engine. May be called twice."""
         try:
             self._unload()
-            self._facade.disconnect()
         finally:
             while self._on_close:
                 self._on_close.pop().close()  # type: ignore[attr-defined]

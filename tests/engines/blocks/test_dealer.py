@@ -94,7 +94,7 @@ def check(returned: list[np.ndarray], partition: int, epoch: int = 0) -> None:
 def jvm(spark: SparkSession) -> Iterator[JvmDealers]:
     dealers = JvmDealers(spark)
     yield dealers
-    dealers.facade.disconnect()
+    dealers.facade.disconnect("run")
 
 
 @pytest.fixture

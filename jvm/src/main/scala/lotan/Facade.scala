@@ -126,8 +126,8 @@ object Facade {
   /** The messenger's settings, by their names in Python. */
   def messengerSettings(values: util.Map[String, _]): Settings = Settings.of(values)
 
-  /** Closes this JVM's connections to Routers. */
-  def disconnect(): Unit = Dealers.closeAll()
+  /** Closes this JVM's connections for a run that has ended; those of other runs stay. */
+  def disconnect(run: String): Unit = Dealers.close(run)
 
   /** Frees a graph's blocks and columns. */
   def close(graph: LoadedGraph): Unit = graph.close()

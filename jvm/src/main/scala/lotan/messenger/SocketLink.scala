@@ -68,6 +68,8 @@ final private[messenger] class SocketLink(
 
   def close(): Unit = close(settings.lingerSeconds)
 
+  def isClosing: Boolean = closing.isDefined
+
   def ended: Boolean = !thread.isAlive
 
   /** Waits until the socket is closed. */

@@ -18,12 +18,18 @@ private[messenger] object Sockets {
     link
   }
 
-  /** Closes all sockets, and ends ZeroMQ's threads. Those who still use one find it closed. */
-  def closeAll(): Unit = synchronized {
-    for (link <- links) link.close()
-    for (link <- links) link.awaitEnd()
-    links.clear()
-    context.foreach(_.close())
-    context = None
+  /** Whether ZeroMQ's threads are there. */
+  def running: Boolean = synchronized(context.isDefined)
+
+  /** Waits for links that were closed, and ends ZeroMQ's threads if no other is left. */
+  def closeUnused(): Unit = {
+    for (link <- synchronized(links.toSeq) if link.isClosing) link.awaitEnd()
+    synchronized {
+      links.filterInPlace(!_.ended)
+      if (links.isEmpty) {
+        context.foreach(_.close())
+        context = None
+      }
+    }
   }
 }

@@ -22,7 +22,7 @@ object PipeBenchmark {
     }
     tasks.foreach(_.check())
     threads.shutdown()
-    Dealers.closeAll()
+    Dealers.close("run")
   }
 
   private final class Task(

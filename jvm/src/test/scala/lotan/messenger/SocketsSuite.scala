@@ -1,5 +1,7 @@
 package lotan.messenger
 
+import scala.collection.mutable
+
 import org.scalatest.{Assertion, BeforeAndAfterEach}
 import org.scalatest.funsuite.AnyFunSuite
 import org.zeromq.{SocketType, ZContext, ZMQ}
@@ -8,7 +10,13 @@ class SocketsSuite extends AnyFunSuite with BeforeAndAfterEach {
   private val settings = Settings(connectSeconds = 5, lingerSeconds = 1, sharedBytes = 0)
   private val deadline = 5.0
 
-  override def afterEach(): Unit = Sockets.closeAll()
+  private val opened = mutable.Buffer.empty[Link]
+
+  override def afterEach(): Unit = {
+    opened.foreach(_.close(1))
+    opened.clear()
+    Sockets.closeUnused()
+  }
 
   /** A socket that sends back what it gets, from another sender's name. */
   private def withEcho(keys: Option[Keys] = None)(action: String => Any): Unit = {
@@ -39,8 +47,10 @@ class SocketsSuite extends AnyFunSuite with BeforeAndAfterEach {
       }
     catch { case _: Exception => } // told to end
 
-  private def connect(address: String, keys: Option[Keys] = None): Link =
-    Sockets.connect(Endpoint(address, keys), Joining.newIdentity("d"), settings)
+  private def connect(address: String, keys: Option[Keys] = None): Link = {
+    opened += Sockets.connect(Endpoint(address, keys), Joining.newIdentity("d"), settings)
+    opened.last
+  }
 
   private def exchange(link: Link, frames: Array[Byte]*): Assertion = {
     link.send("somebody".getBytes, frames)
@@ -106,13 +116,26 @@ class SocketsSuite extends AnyFunSuite with BeforeAndAfterEach {
     assert(intercept[DeadlineError](dealer.pipe(job, Iterator.empty).hasNext).getMessage.contains("did not answer"))
   }
 
-  test("closing all ends the threads, and those who still wait hear of it") {
+  test("who still waits on a link that is closed hears of it") {
     withEcho() { address =>
       val link = connect(address)
       exchange(link, Array(1))
-      Sockets.closeAll()
+      link.close(1)
       assert(intercept[MessengerError](link.receive(deadline)).getMessage.contains("closed"))
-      exchange(connect(address), Array(1)) // and one can begin anew
+    }
+  }
+
+  test("the threads end with the last link that is used") {
+    withEcho() { address =>
+      val Seq(one, other) = Seq.fill(2)(connect(address)): @unchecked
+      for (link <- Seq(one, other)) exchange(link, Array(1))
+      one.close(1)
+      Sockets.closeUnused()
+      exchange(other, Array(2))
+      other.close(1)
+      Sockets.closeUnused()
+      assert(!Sockets.running)
+      exchange(connect(address), Array(3)) // and one can begin anew
     }
   }
 }
