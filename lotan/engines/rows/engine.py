@@ -7,16 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
-from uuid import uuid4
 
-import numpy as np
-import torch
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, shuffle_bytes
 from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
@@ -27,11 +25,8 @@ from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, expected_sizes, load_tables
 from lotan.errors import EngineError
-from lotan.worker import encode_program
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
-from messenger.errors import MessengerError
-from messenger.jobs import GRADIENT, STATISTICS, PipeJob
 from messenger.settings import Settings
 from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
 
@@ -66,18 +61,12 @@ class _Loaded:
     site: Site
     static: Mapping[str, ColumnHandle]  # columns of the vertex table, by name
     stages: Mapping[str, Stage]  # by name
+    commits: Commits
     shuffled_before: int  # bytes
-    sent: int = 0  # bytes, as are the others
-    received: int = 0
-    shared: int = 0
 
     @property
     def tables(self) -> Tables:
         return self.site.tables
-
-
-def _floats(tensor: torch.Tensor) -> np.ndarray:
-    return tensor.detach().cpu().numpy()
 
 
 def compute(rows: DataFrame) -> None:
@@ -117,7 +106,6 @@ class RowsEngine(Engine):
         self._on_close = list(on_close)
         self._held: _Loaded | None = None
         self._under_way: PassState | None = None
-        self._passes = 0
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
@@ -129,8 +117,13 @@ class RowsEngine(Engine):
         shuffled_before = shuffle_bytes(self._session.sparkContext)
         with brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
             tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
+        try:
+            commits = Commits(self._link, plan)
+        except BaseException:
+            tables.close()
+            raise
         site = Site(
-            run=uuid4().hex,
+            run=commits.run,
             tables=tables,
             placement=self._placement,
             chunk_rows=chunk_rows,
@@ -139,9 +132,7 @@ class RowsEngine(Engine):
             per_edge=plan.source_gradients == "per_edge",
         )
         stages = {stage.name: stage for stage in plan.stages}
-        self._held = _Loaded(site, _static_columns(tables, plan), stages, shuffled_before)
-        for stage in plan.stages:
-            self._link.publish(site.run, stage.name, encode_program(stage, plan.source_gradients))
+        self._held = _Loaded(site, _static_columns(tables, plan), stages, commits, shuffled_before)
 
     @property
     def _loaded(self) -> _Loaded:
@@ -161,17 +152,13 @@ class RowsEngine(Engine):
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
-    @translated()
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
-        self._passes += 1
+        commits = self._loaded.commits
+        commits.begin(steps, a_pass)
         read = Counter(name for step in steps for name in reads(step))
         piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
-        self._under_way = PassState(self._passes, read, piped)
-        backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
-        parameters = {name: _floats(tensor) for name, tensor in a_pass.parameters.items()}
-        settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
-        self._link.begin(self._loaded.site.run, self._passes, parameters, settings)
+        self._under_way = PassState(commits.number, read, piped)
 
     def propagate(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
         """Sum along edges."""
@@ -218,7 +205,7 @@ class RowsEngine(Engine):
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
-        self._state.jobs.append((step.stage, step.mode))
+        self._loaded.commits.expect(step)
         rows, returned = builder.rows(), builder.returned()
         names = [column.name for column in step.outputs]
         if not step.outputs or all(item.kind == VERTEX for item in returned):
@@ -251,7 +238,7 @@ class RowsEngine(Engine):
             ends = [made.frame for made in self._state.made if not made.read]
             ends += [handle.pinned.frame for handle in columns.values()]
             self._force(ends)
-            outcome = self._outcome()
+            outcome = self._loaded.commits.take(expected_sizes(self._loaded.tables))
         except BaseException:
             for handle in columns.values():
                 handle.pinned.release()
@@ -262,37 +249,13 @@ class RowsEngine(Engine):
     def _force(self, ends: Sequence[DataFrame]) -> None:
         one_column = [end.select(F.lit(0).alias("row")) for end in ends]
         rows = reduce(DataFrame.unionAll, one_column)
-        what = ", ".join(f"{stage} ({mode})" for stage, mode in self._state.jobs)
         force(
             self._session.sparkContext,
             lambda: compute(rows),
-            f"pass {self._state.number}: {what}",
+            str(self._loaded.commits),
             self.settings.attempts,
             self.settings.stall_seconds,
         )
-
-    def _outcome(self) -> Outcome:
-        """Check that every partition of every pipe has committed, and sum."""
-        loaded = self._loaded
-        jobs = [
-            PipeJob(loaded.site.run, self._state.number, stage, mode, part)
-            for stage, mode in self._state.jobs
-            for part in expected_sizes(loaded.tables)
-        ]
-        try:
-            totals = self._link.wait(jobs)
-        except MessengerError as error:
-            raise EngineError(f"pass {self._state.number}: {error}") from error
-        loaded.sent += totals.bytes_sent
-        loaded.received += totals.bytes_received
-        loaded.shared += totals.bytes_shared
-        tensors = totals.tensors
-        gradients = {
-            name.removeprefix(GRADIENT): torch.from_numpy(np.array(total, dtype=np.float32))
-            for name, total in tensors.items()
-            if name.startswith(GRADIENT)
-        }
-        return Outcome(gradients, tensors.get(STATISTICS))
 
     def _dense(self, handle: ColumnHandle) -> DataFrame:
         """id, values for every vertex, zeros where the column has no row."""
@@ -322,9 +285,9 @@ class RowsEngine(Engine):
         loaded = self._loaded
         shuffled = shuffle_bytes(self._session.sparkContext) - loaded.shuffled_before
         return {
-            "messenger_sent": loaded.sent,
-            "messenger_received": loaded.received,
-            "messenger_shared": loaded.shared,
+            "messenger_sent": loaded.commits.sent,
+            "messenger_received": loaded.commits.received,
+            "messenger_shared": loaded.commits.shared,
             "shuffle_written": shuffled,
         }
 
@@ -333,7 +296,7 @@ class RowsEngine(Engine):
     def _unload(self) -> None:
         if self._held is not None:
             self._held.tables.close()
-            self._link.forget(self._held.site.run)
+            self._held.commits.close()
             self._held = None
 
     def close(self) -> None:

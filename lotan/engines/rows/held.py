@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -69,4 +68,3 @@ class PassState:
     reads: dict[str, int]  # how many steps read a column or collection
     pipes: dict[str, int]  # how many pipes do
     made: list[Made] = field(default_factory=list)
-    jobs: list[Any] = field(default_factory=list)  # (stage, mode) of each pipe, in order
