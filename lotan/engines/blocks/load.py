@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from math import nan
 from typing import TYPE_CHECKING, Any
@@ -50,34 +51,46 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
         plan: says which columns and edge sets are read.
         partitions: of the graph.
         chunk_rows: vertices of a chunk.
+
+    If it fails, nothing is left held.
     """
     vertices, edges = graph.frames(spark)
     weighted = graph.statistics.weighted
     columns = {column.name: column for column in plan.static_columns}
     given = [name for name in columns if not _follows_from_edges(name)]
     table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
-    blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
-    rows = {name: facade.column(blocks, name) for name in given}
-    for name in columns:
-        if _follows_from_edges(name):
-            rows[name] = facade.degrees(blocks, name, weighted)
-            facade.persist(rows[name])
-    chunks = {}
+    with ExitStack() as undo:
+        blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
+        undo.callback(facade.close, blocks)
+        occupied = tuple(facade.occupied(blocks))  # the last job: what is persisted below waits for its first use
+        rows = {name: facade.column(blocks, name) for name in given}
+        for name in columns:
+            if _follows_from_edges(name):
+                rows[name] = facade.degrees(blocks, name, weighted)
+                facade.persist(rows[name])
+        loaded = Loaded(
+            facade=facade,
+            blocks=blocks,
+            columns={
+                name: Column(rows[name], _width(vertices, name, column.width, plan), name)
+                for name, column in columns.items()
+            },
+            chunks=_chunks(facade, blocks, plan, chunk_rows),
+            partitions=occupied,
+            weighted=weighted,
+        )
+        undo.pop_all()
+    return loaded
+
+
+def _chunks(facade: Any, blocks: Any, plan: Plan, chunk_rows: int) -> dict[EdgeSet, Any]:
+    """Of each edge set that a stage collects along: every partition's neighbourhoods."""
+    found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
         keyed = any(draws(stage, edge_set) for stage in plan.stages)
-        chunks[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
-        facade.persist(chunks[edge_set])
-    return Loaded(
-        facade=facade,
-        blocks=blocks,
-        columns={
-            name: Column(rows[name], _width(vertices, name, column.width, plan), name)
-            for name, column in columns.items()
-        },
-        chunks=chunks,
-        partitions=tuple(facade.occupied(blocks)),
-        weighted=weighted,
-    )
+        found[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
+        facade.persist(found[edge_set])
+    return found
 
 
 def _follows_from_edges(name: str) -> bool:
