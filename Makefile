@@ -32,7 +32,7 @@ $(JAR): $(JVM) tools/build_jar.sh
 	@tools/build_jar.sh $@
 
 run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
-	lotan train --graph digits --model gcn --layers 2 --engine rows --epochs 30 --eval-every 5 --report report.json $(ARGS)
+	lotan train --graph digits --model gcn --layers 2 --engine blocks --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
 test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
 	@tools/maven.sh test

@@ -191,7 +191,7 @@ def check_jar() -> list[Finding]:
             try_jar(spark.session)
     except Exception as error:  # whatever Java throws
         return [Finding("jar", "warning", f"{JAR}: {first_line(error)}", "a tiny job through it in Spark", mend)]
-    return [Finding("jar", "ok", f"{JAR.name} did a tiny job in Spark")]
+    return [Finding("jar", "ok", f"{JAR} did a tiny job in Spark")]
 
 
 def check_temporary_folder() -> list[Finding]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from lotan.borders import spark_translated, translated
+from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
@@ -46,6 +47,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
         GraphError: a graph that cannot be trained on.
         ModelError: a model that cannot be traced.
         PlanError: one that cannot be planned, or an unknown rule.
+        ConfigurationError: the partitions that were asked for are too few for blocks.
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
@@ -65,12 +67,16 @@ def plan_for(
 
     Raises:
         PlanError: a model that cannot be planned, or an unknown rule.
+        ConfigurationError: the partitions that were asked for are too few for blocks.
     """
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb, abilities=ABILITIES["local"])
     planned = compile_plan(train, evaluate, loss, graph.statistics, options)
-    engine = choose_engine(config.engine, graph.origin, planned.plan, graph.statistics)
+    engine = choose_engine(config, graph, planned.plan)
     options = replace(options, abilities=ABILITIES[engine.name], engine=engine.name, engine_reason=engine.reason)
-    return engine, compile_plan(train, evaluate, loss, graph.statistics, options)
+    planned = compile_plan(train, evaluate, loss, graph.statistics, options)
+    if engine.name == "blocks" and config.partitions is not None:
+        check_partitions(config.partitions, planned.plan, graph.statistics)
+    return engine, planned
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:

@@ -39,10 +39,10 @@ class TrainerConfig:
     patience: int | None = None  # evaluations without improvement after which to stop; None: never
     seed: int = 0  # of dropout; the model's initial weights are as the model comes
 
-    engine: EngineName = "auto"  # "local": one process; "rows", "blocks": Spark and workers; "auto": local if it fits
+    engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
     plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
     disable: Sequence[str] = ()  # names of planner rules not to apply
-    rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison
+    rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
     chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" all of a small graph
     # On rows; "messages": GraphFrames' aggregateMessages, if its core is there.
     propagate: Literal["join", "messages"] = "join"
@@ -126,7 +126,11 @@ def _check_together(config: TrainerConfig) -> None:
     """Settings that are good by themselves, and not beside each other."""
     if config.engine == "local" and config.router is not None:
         raise ConfigurationError(
-            f"router is {config.router!r}, but engine 'local' uses none: leave router out, or take engine 'rows'"
+            f"router is {config.router!r}, but engine 'local' uses none: leave router out, or take engine 'blocks'"
+        )
+    if config.engine == "blocks" and not config.rgb:
+        raise ConfigurationError(
+            "rgb is False, but engine 'blocks' always sums gradients before they cross partitions: take engine 'rows'"
         )
     if config.patience is not None and config.eval_every == 0:
         raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")

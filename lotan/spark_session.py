@@ -53,6 +53,12 @@ class OpenSpark:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
+def active_session() -> SparkSession | None:
+    """The session that there is, if it has not been stopped."""
+    active = SparkSession.getActiveSession()
+    return active if active is not None and active.sparkContext._jsc is not None else None
+
+
 def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
     """The active session as it is, or a new one.
 
@@ -61,8 +67,8 @@ def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
         EngineError: the master does not answer, or gives no executors in time.
     """
     settings = settings or SparkSettings()
-    active = SparkSession.getActiveSession()
-    if active is not None and active.sparkContext._jsc is not None:
+    active = active_session()
+    if active is not None:
         running = active.sparkContext.master
         if settings.master not in (None, running):
             raise ConfigurationError(

@@ -48,6 +48,16 @@ def row_bytes(column: Column) -> int:
     return column.width * BYTES[column.dtype]
 
 
+def widest_column(plan: Plan, statistics: Statistics) -> tuple[str, int]:
+    """The column of a plan that takes the most bytes over all vertices, or edges, and how many."""
+    sizes = {column.name: _count(column, statistics) * row_bytes(column) for column in _columns(plan)}
+    return max(sizes.items(), key=lambda item: item[1])
+
+
+def _count(column: Column, statistics: Statistics) -> int:
+    return statistics.vertices if column.edges is None else statistics.edge_count(column.edges)
+
+
 def _columns(plan: Plan) -> list[Column]:
     """Every column of a plan, static ones included."""
     made = [column for steps in (plan.train, plan.predict) for step in steps for column in columns_made(step)]

@@ -55,8 +55,9 @@ def _model() -> torch.nn.Module:
 
 
 def _fit(graph: lotan.Graph, model: torch.nn.Module | None = None, **options: Any) -> Run:
-    settings = {"epochs": 3, "partitions": 3, "workers": 1, "chunk_rows": 8, "progress": False, **options}
-    return lotan.Trainer(model or _model(), graph, optimizer=lotan.Adam(lr=0.01), **settings).fit()
+    settings = {"engine": "rows", "optimizer": lotan.Adam(lr=0.01), "epochs": 3, "partitions": 3, "workers": 1}
+    settings |= {"chunk_rows": 8, "progress": False, **options}
+    return lotan.Trainer(model or _model(), graph, **settings).fit()
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +66,7 @@ def trained(spark: SparkSession) -> Run:
     return _fit(_in_spark(spark))
 
 
-def test_auto_is_rows_and_equals_local(trained: Run, tmp_path: Path) -> None:
+def test_rows_equal_local(trained: Run, tmp_path: Path) -> None:
     run, local = trained, _fit(lotan.Graph(*_tables()), engine="local")
     assert run.report["engine"] == "rows"
     assert [entry["loss"] for entry in run.history] == pytest.approx([e["loss"] for e in local.history], rel=1e-5)
@@ -102,7 +103,7 @@ def test_predictions_are_a_spark_frame_with_the_ids_as_given(spark: SparkSession
     assert rows["prediction"].tolist() == expected["prediction"].tolist()
     np.testing.assert_allclose(np.stack(rows["probability"]), np.stack(expected["probability"]), rtol=1e-4, atol=1e-6)
     run.save(tmp_path / "model")
-    load(tmp_path / "model").write_predictions(graph, tmp_path / "out.parquet", partitions=2, workers=1)
+    load(tmp_path / "model").write_predictions(graph, tmp_path / "out.parquet", engine="rows", partitions=2, workers=1)
     assert sorted(pd.read_parquet(tmp_path / "out.parquet")["id"]) == expected["id"].tolist()
 
 
@@ -116,9 +117,7 @@ def test_files_are_opened_by_spark(spark: SparkSession, tmp_path: Path) -> None:
 def test_a_failure_stops_all_that_was_started(spark: SparkSession) -> None:
     """The fixture that counts what is left behind is the assertion."""
     with pytest.raises(lotan.EngineError, match="the loss is"):
-        lotan.Trainer(
-            _model(), _in_spark(spark), optimizer=lotan.SGD(lr=1e38), epochs=5, workers=1, partitions=2, progress=False
-        ).fit()
+        _fit(_in_spark(spark), optimizer=lotan.SGD(lr=1e38), epochs=5)
 
 
 OTHER_TASKS = {

@@ -71,8 +71,9 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         "--engine",
         default="auto",
         metavar="auto|blocks|rows|local",
-        help="rows: Spark and DL workers; blocks: the same on dense blocks (needs our jar); local: this process, no Spark;\n"
-        "auto: local if the graph is not in Spark and its memory fits (default: auto)",
+        help="blocks: Spark and DL workers, on dense blocks (needs our jar); rows: the same on Spark's rows, slower;\n"
+        "local: this process, no Spark; auto: local if the graph is not in Spark and its memory fits, else blocks if the\n"
+        "session has the jar, else rows (default: auto)",
     )
     group.add_argument(
         "--plan",
@@ -91,7 +92,8 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--no-rgb",
         action="store_true",
-        help="do without Reverse Graph Backpropagation: one gradient per edge crosses partitions (an ablation)",
+        help="do without Reverse Graph Backpropagation: one gradient per edge crosses partitions (an ablation,\n"
+        "on local and rows)",
     )
     group.add_argument(
         "--propagate",

@@ -14,6 +14,8 @@ from planner.physical import Plan
 from planner.spec import Ability, Statistics
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from lotan.graph import Graph
     from lotan.settings import TrainerConfig
 
@@ -39,8 +41,10 @@ def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str
     if engine == "local":
         unset = {"workers": None, "partitions": None, "router": None, "keys": None, "master": None, "propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
-        mend = "leave them out, or ask for engine rows"
+        mend = "leave them out, or ask for engine blocks or rows"
         return (f"settings: {', '.join(given)} change nothing on the local engine; {mend}",) if given else ()
+    if engine == "blocks" and config.propagate != "join":
+        return (f"settings: propagate {config.propagate} changes nothing on the blocks engine; ask for engine rows",)
     if config.master is not None and graph.origin == "spark":
         running = graph.tables()[0].sparkSession.sparkContext.master
         if running != config.master:
@@ -54,15 +58,30 @@ def fits_in_memory(statistics: Statistics) -> bool:
     return features + EDGE_BYTES * statistics.edges <= MEMORY_SHARE * psutil.virtual_memory().available
 
 
-def choose_engine(asked: str, origin: str, plan: Plan, statistics: Statistics) -> EngineChoice:
-    """What "auto" means for this graph: local if it is not in Spark already and the estimated memory fits."""
-    if asked != "auto":
-        return EngineChoice(asked, "asked for")
-    if origin == "spark":
-        return EngineChoice("rows", "the graph is in Spark")
-    needed, free = peak_bytes_local(plan, statistics), psutil.virtual_memory().available
-    fits = needed <= MEMORY_SHARE * free
+def choose_engine(config: TrainerConfig, graph: Graph, plan: Plan) -> EngineChoice:
+    """What "auto" means for this graph: local if it is not in Spark and the estimated memory fits, else blocks if they can.
+
+    Args:
+        config: asks for an engine, and for what not every engine has.
+        graph: to train on.
+        plan: for the local engine; its memory is estimated.
+    """
+    if config.engine != "auto":
+        return EngineChoice(config.engine, "asked for")
+    if graph.origin == "spark":
+        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession)
+    needed, free = peak_bytes_local(plan, graph.statistics), psutil.virtual_memory().available
     comparison = f"about {size(needed)} needed, {size(free)} free"
-    if fits:
+    if needed <= MEMORY_SHARE * free:
         return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
-    return EngineChoice("rows", f"training does not fit in memory: {comparison}")
+    return _on_spark(f"training does not fit in memory: {comparison}", config, None)
+
+
+def _on_spark(reason: str, config: TrainerConfig, spark: SparkSession | None) -> EngineChoice:
+    """Blocks, else rows and what keeps blocks from it; without a session, as one of our own would have it."""
+    from lotan.engines.blocks.obstacles import obstacle
+
+    found = obstacle(config, spark)
+    if found is None:
+        return EngineChoice("blocks", reason)
+    return EngineChoice("rows", f"{reason}; not blocks, for {found}")

@@ -113,6 +113,11 @@ def test_help_lists_every_target():
         assert re.search(rf"make {target} +\S", shown), target
 
 
+def test_make_run_trains_on_the_engine_that_users_get():
+    shown = subprocess.run(["make", "--dry-run", "run"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
+    assert "lotan train --graph digits --model gcn --layers 2 --engine blocks" in shown
+
+
 def test_ci_runs_the_command_of_the_readme():
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
     assert "\nmake test " in (ROOT / "README.md").read_text()

@@ -14,12 +14,14 @@ from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step, returned
+from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, reads
+from planner.spec import Statistics
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
 class BlocksSettings:
     """How the engine lays out and moves blocks."""
 
-    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
+    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
     chunk_rows: int = 1024  # vertices a micro-batch: few enough to stay in a core's cache
     shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
     attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
@@ -87,17 +89,28 @@ class BlocksEngine(Engine):
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def load(self, graph: Graph, plan: Plan) -> None:
-        """Lay the graph out in blocks, and publish the plan's stages."""
+        """Lay the graph out in blocks, and publish the plan's stages.
+
+        Raises:
+            ConfigurationError: the partitions that were asked for are too few.
+        """
         if plan.source_gradients == "per_edge":
             raise EngineError(
-                "the blocks engine always sums gradients before they cross partitions; use --engine rows for --no-rgb"
+                "the blocks engine always sums gradients before they cross partitions; plan with rgb, or use rows"
             )
         self._unload()
-        partitions = self.settings.partitions or self._session.sparkContext.defaultParallelism
+        partitions = self._partitions(plan, graph.statistics)
         self._shuffled_before = shuffle_bytes(self._session.sparkContext)
         self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan)
         self._stages = {stage.name: stage for stage in plan.stages}
+
+    def _partitions(self, plan: Plan, statistics: Statistics) -> int:
+        """As many as were asked for; else as Spark runs tasks at once, and more if blocks would be too large."""
+        if self.settings.partitions is None:
+            return max(self._session.sparkContext.defaultParallelism, least_partitions(plan, statistics))
+        check_partitions(self.settings.partitions, plan, statistics)
+        return self.settings.partitions
 
     @property
     def _graph(self) -> Loaded:

@@ -1,0 +1,111 @@
+"""What engine "auto" means: local where it fits, blocks in Spark where they can, else rows, and the reason in words."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+import lotan
+from lotan import jar
+from lotan.engines import choice
+from lotan.errors import ConfigurationError
+from lotan.job import plan_for
+from lotan.tracing import trace
+from planner.explain import explain
+from planner.spec import LossSpec, Statistics
+
+
+class Session:
+    """Of a Spark session, what the choice looks at: `version` is that of its jar."""
+
+    def __init__(self, version: object) -> None:
+        self._jvm = self.lotan = self.Facade = self.sparkSession = self
+        self.version = version
+
+
+WITH_JAR, OTHER_JAR = Session(lambda: lotan.__version__), Session(lambda: "0.0.1")
+WITHOUT_JAR = Session("what is no class cannot be called")
+
+
+@pytest.fixture(autouse=True)
+def built(tmp_path, monkeypatch):
+    """A jar that is there, and no active session."""
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    jar.JAR.touch()
+    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+
+
+@dataclass
+class Graph:
+    """Of a graph, what the choice looks at."""
+
+    session: Session | None  # in which it lives; None: in memory
+    statistics: Statistics = field(default_factory=lambda: Statistics(vertices=4, edges=2, width=3))
+
+    @property
+    def origin(self) -> str:
+        return "memory" if self.session is None else "spark"
+
+    def tables(self) -> tuple[Session | None, Session | None]:
+        return self.session, self.session
+
+
+def chosen(session: Session | None = None, **options: Any) -> choice.EngineChoice:
+    """The engine for a GCN with these settings; explain has the reason."""
+    model = lotan.nn.GCN(3, 4, 2, 2)
+    train, evaluate = (trace(model, 3, training=training) for training in (True, False))
+    loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
+    engine, planned = plan_for(train, evaluate, loss, Graph(session), config)
+    assert engine.reason in explain(planned)
+    return engine
+
+
+def test_a_graph_in_memory_is_trained_there_if_it_fits(monkeypatch):
+    assert chosen().name == "local"
+    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(100))
+    engine = chosen()
+    assert engine.name == "blocks"
+    assert engine.reason.startswith("training does not fit in memory: about ")
+
+
+def test_blocks_where_the_session_has_the_jar():
+    assert chosen(WITH_JAR) == choice.EngineChoice("blocks", "the graph is in Spark")
+
+
+@pytest.mark.parametrize(("session", "words"), [(WITHOUT_JAR, "has no lotan jar"), (OTHER_JAR, "version 0.0.1")])
+def test_rows_where_it_has_not_and_the_line_that_adds_it(session, words):
+    engine = chosen(session)
+    assert engine.name == "rows"
+    assert engine.reason.startswith("the graph is in Spark; not blocks, for ")
+    assert words in engine.reason
+    assert f".config('spark.jars', '{jar.JAR}')" in engine.reason
+
+
+def test_rows_where_the_jar_is_not_built(monkeypatch):
+    jar.JAR.unlink()
+    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(100))
+    engine = chosen()
+    assert engine.name == "rows"
+    assert "make jar" in engine.reason
+
+
+@pytest.mark.parametrize(
+    ("options", "words"), [({"rgb": False}, "--no-rgb"), ({"propagate": "messages"}, "--propagate")]
+)
+def test_rows_for_what_blocks_cannot_do(options, words):
+    engine = chosen(WITH_JAR, **options)
+    assert engine.name == "rows"
+    assert words in engine.reason
+
+
+def test_blocks_too_large_for_an_array_are_refused_before_anything_starts(monkeypatch):
+    monkeypatch.setattr("lotan.engines.blocks.sizes.LARGEST", 20)
+    words = (
+        r"partitions is 2: the column 'features' would be 24 B in each, and a block holds at most 20 B; .* at least 3 p"
+    )
+    with pytest.raises(ConfigurationError, match=words):
+        chosen(WITH_JAR, partitions=2)
+    assert chosen(WITH_JAR).name == "blocks"  # with as many as are needed
