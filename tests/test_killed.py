@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import traceback
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,13 +21,16 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan.engines import action
+from lotan.jar import JAR
+from lotan.spark_session import SparkSettings, open_spark
 from lotan.stages import StageProgram
+from tests.engines.blocks.faults import FailingTasks, Place, at_commit
 from tests.engines.faults import Fault, inject
 from tests.test_trainer import assert_same_checkpoint
 
 ROOT = Path(__file__).resolve().parents[1]
 EPOCHS = 12
-EPOCHS_ON_ROWS = 2
+EPOCHS_ON_SPARK = 2
 MARK = "LOTAN_TEST_MARK"
 
 TRAIN = """
@@ -36,8 +41,8 @@ train_and_die(sys.argv[1], sys.argv[2:])
 
 DISTURBED = """
 import sys
-from tests.test_killed import train_disturbed
-train_disturbed(sys.argv[1])
+from tests import test_killed
+getattr(test_killed, sys.argv[1])(sys.argv[2])
 """
 
 
@@ -57,10 +62,10 @@ def train(directory: str | Path, engine: str = "local", **options: Any) -> None:
     lotan.Trainer(model, graph, optimizer=lotan.AdamW(lr=0.01), engine=engine, **settings).fit()
 
 
-def train_on_rows(directory: str | Path, **options: Any) -> None:
+def train_on_spark(directory: str | Path, engine: str, **options: Any) -> None:
     """The same on Spark, in fewer epochs."""
-    settings = {"epochs": EPOCHS_ON_ROWS, "partitions": 3, "chunk_rows": 8, "workers": 2, **options}
-    train(directory, "rows", **settings)
+    settings = {"epochs": EPOCHS_ON_SPARK, "partitions": 3, "chunk_rows": 8, "workers": 2, **options}
+    train(directory, engine, **settings)
 
 
 def die(name: str, call: int) -> None:
@@ -139,32 +144,70 @@ def run(script: str, *arguments: str, **environment: str) -> subprocess.Complete
 # -- on Spark --------------------------------------------------------------------------------------------------------
 
 
-def train_disturbed(folder: str) -> None:
-    """Two runs on a Spark that tries tasks again: in the first, tasks fail once; in the second, this process is killed."""
-    marks, patch = Path(folder), pytest.MonkeyPatch()
-    # nothing but Spark's own retries may help
+PLACES = Place("train.0", "forward"), Place("train.1", "backward")
+LAST = 3  # the pass that trains the second epoch: each has one to train and one to evaluate
+RETRYING = "local[2,4]"  # a Spark that tries a task up to four times
+
+
+def only_spark_tries_again(patch: pytest.MonkeyPatch) -> None:
     once = lambda context, run, what, _, stall: action.force(context, run, what, 1, stall)  # noqa: E731
-    patch.setattr("lotan.engines.rows.engine.force", once)
+    for engine in ("rows", "blocks"):
+        patch.setattr(f"lotan.engines.{engine}.engine.force", once)
     patch.setattr("lotan.trainer.PASS_ATTEMPTS", 1)
-    failures = [Fault("raise", *place, marks) for place in (("train.0", "forward"), ("train.1", "backward"))]
+
+
+def train_rows_disturbed(folder: str) -> None:
+    """Two runs: in the first, tasks fail once; in the second, this process is killed."""
+    marks, patch = Path(folder), pytest.MonkeyPatch()
+    only_spark_tries_again(patch)
+    failures = [Fault("raise", place.stage, place.mode, marks) for place in PLACES]
     with patch.context() as during:
         inject(during, failures)
-        train_on_rows(marks / "failed", master="local[2,4]")
+        train_on_spark(marks / "failed", "rows", master=RETRYING)
     assert all(fault.happened for fault in failures)
-    # of the second epoch's training: each epoch has one pass to train and one to evaluate
-    inject(patch, [Fault("kill", "train.1", "backward", marks, (os.getpid(),), a_pass=3)])
-    train_on_rows(marks / "killed", master="local[2,4]")
+    inject(patch, [Fault("kill", "train.1", "backward", marks, (os.getpid(),), a_pass=LAST)])
+    train_on_spark(marks / "killed", "rows", master=RETRYING)
 
 
-@pytest.fixture(scope="module")
-def disturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which `train_disturbed` was killed."""
-    folder, mark = tmp_path_factory.mktemp("disturbed"), uuid4().hex
-    done = run(DISTURBED, str(folder), TMPDIR=str(folder), **{MARK: mark})
+def train_blocks_disturbed(folder: str) -> None:
+    """As `train_rows_disturbed`, on blocks."""
+    marks, patch = Path(folder), pytest.MonkeyPatch()
+    only_spark_tries_again(patch)
+    with closing(open_spark(SparkSettings(RETRYING))) as opened:
+        failing = FailingTasks(opened.session, PLACES, marks)
+        with patch.context() as during:
+            during.setattr("lotan.engines.blocks.engine.facade", lambda _: failing)
+            train_on_spark(marks / "failed", "blocks")
+        assert failing.happened
+        at_commit(patch, PLACES[1], lambda: os.kill(os.getpid(), signal.SIGKILL), number=LAST)
+        train_on_spark(marks / "killed", "blocks")
+
+
+@dataclass(frozen=True)
+class Disturbed:
+    """Where the checkpoints are of runs on an engine that tasks failed in, and that was killed; and of an undisturbed one."""
+
+    engine: str
+    folder: Path
+    straight: Path
+
+
+@pytest.fixture(scope="module", params=["rows", "blocks"])
+def disturbed(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Disturbed:
+    """What `train_..._disturbed` left when it was killed."""
+    engine = request.param
+    if engine == "blocks" and not JAR.is_file():
+        pytest.skip("the jar has not been built: make jar")
+    folder, straight = tmp_path_factory.mktemp("disturbed"), tmp_path_factory.mktemp("straight")
+    mark = uuid4().hex
+    done = run(DISTURBED, f"train_{engine}_disturbed", str(folder), TMPDIR=str(folder), **{MARK: mark})
     assert done.returncode == -signal.SIGKILL, done.stderr
     _, alive = psutil.wait_procs(marked(mark), timeout=20)
     assert alive == [], "Spark, the Router and the workers end with a driver that was killed"
-    return folder
+    train_on_spark(straight, engine)
+    return Disturbed(engine, folder, straight / "last.pt")
 
 
 def marked(mark: str) -> list[psutil.Process]:
@@ -179,28 +222,18 @@ def marked(mark: str) -> list[psutil.Process]:
     return found
 
 
-@pytest.fixture(scope="module")
-def straight(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The checkpoint of an undisturbed run on Spark."""
-    folder = tmp_path_factory.mktemp("straight")
-    train_on_rows(folder)
-    return folder / "last.pt"
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.chaos
+def test_tasks_that_spark_tries_again_change_no_bit(disturbed: Disturbed) -> None:
+    assert_same_checkpoint(disturbed.folder / "failed" / "last.pt", disturbed.straight)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.chaos
-def test_tasks_that_spark_tries_again_change_no_bit(disturbed: Path, straight: Path) -> None:
-    assert_same_checkpoint(disturbed / "failed" / "last.pt", straight)
-
-
-@pytest.mark.spark
-@pytest.mark.slow
-@pytest.mark.chaos
-def test_a_driver_killed_inside_backward_resumes_to_the_same_bits(
-    disturbed: Path, straight: Path, spark: SparkSession
-) -> None:
-    last = disturbed / "killed" / "last.pt"
+def test_a_driver_killed_inside_backward_resumes_to_the_same_bits(disturbed: Disturbed) -> None:
+    last = disturbed.folder / "killed" / "last.pt"
     assert torch.load(last, weights_only=True)["epoch"] == 1
-    train_on_rows(last.parent, resume=True, workers=1)
-    assert_same_checkpoint(last, straight)
+    train_on_spark(last.parent, disturbed.engine, resume=True, workers=1)
+    assert_same_checkpoint(last, disturbed.straight)

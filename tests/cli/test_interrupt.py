@@ -12,6 +12,10 @@ from contextlib import suppress
 import psutil
 import pytest
 
+from lotan.jar import JAR
+
+ON_SPARK = ["rows"] + ["blocks"] * JAR.is_file()
+
 # Handlers that do nothing stand for a call that does not come back.
 STUBBORN = """
 import signal, subprocess, sys, threading
@@ -84,7 +88,7 @@ def test_a_reader_that_does_not_read_keeps_nobody(script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", pytest.param("rows", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("engine", ["local", *(pytest.param(one, marks=pytest.mark.spark) for one in ON_SPARK)])
 def test_training_stops_within_two_seconds_and_leaves_nothing(engine, tmp_path):
     words = [sys.executable, "-m", "lotan", "train", "--graph", "digits", "--epochs", "100000", "--engine", engine]
     words += ["--eval-every", "0", "--master", "local[2]", "--hidden", "8"]

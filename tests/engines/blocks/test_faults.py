@@ -1,0 +1,117 @@
+"""What goes wrong while blocks are trained, and what two engines do to each other, changes no bit of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.errors import ConfigurationError
+from lotan.jar import JAR
+from lotan.session import Session, SessionSettings
+from planner import Options
+from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
+from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar"),
+]
+
+FORWARD, TURN, BACKWARD = Place("train.0", "forward"), Place("train.2", "turn"), Place("train.1", "backward")
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Session]:
+    with Session(SessionSettings(workers=2)) as session:
+        yield session
+
+
+def gcn() -> Job:
+    return Job(dropout_gcn(0.5), Options())
+
+
+def on_blocks(spark: SparkSession, session: Session, job: Job, **settings: object) -> BlocksEngine:
+    assert session.link is not None
+    engine = BlocksEngine(
+        spark, session.link, session.endpoint, BlocksSettings(**({"partitions": 3, "chunk_rows": 4} | settings))
+    )
+    engine.load(job.graph, job.planned.plan)
+    return engine
+
+
+@pytest.fixture(scope="module")
+def undisturbed(spark: SparkSession, workers: Session) -> list[bytes]:
+    """Weights after two epochs."""
+    with closing(on_blocks(spark, workers, gcn())) as engine:
+        return two_epochs(gcn(), engine)
+
+
+def test_an_engine_that_is_closed_leaves_another_one_alone(
+    spark: SparkSession, workers: Session, undisturbed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a pass of the other, which is not tried again."""
+    job = gcn()
+    with (
+        closing(on_blocks(spark, workers, job, attempts=1)) as engine,
+        closing(on_blocks(spark, workers, job)) as other,
+    ):
+        assert two_epochs(job, other) == undisturbed
+        closed = at_commit(monkeypatch, FORWARD, other.close)
+        assert two_epochs(job, engine) == undisturbed
+    assert closed.is_set()
+
+
+@pytest.mark.chaos
+def test_tasks_that_fail_change_no_bit(
+    spark: SparkSession,
+    workers: Session,
+    undisturbed: list[bytes],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """On `local[2]`, where Spark tries nothing again: each fault costs one attempt of the first pass, and there are three."""
+    failing = FailingTasks(spark, (FORWARD, BACKWARD), tmp_path)
+    monkeypatch.setattr("lotan.engines.blocks.engine.facade", lambda _: failing)
+    with closing(on_blocks(spark, workers, gcn(), attempts=3)) as engine:
+        assert two_epochs(gcn(), engine) == undisturbed
+    assert failing.happened
+
+
+@pytest.mark.chaos
+def test_killed_workers_change_no_bit(
+    spark: SparkSession, undisturbed: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One in forward, and all in backward of the next epoch."""
+    with Session(SessionSettings(workers=2)) as session:
+        living = lambda: sorted(session.worker_processes.values())  # noqa: E731
+        one, all_of_them = living()[:1], []
+
+        def kill_all() -> None:
+            all_of_them.extend(living())
+            kill(all_of_them)
+
+        first = at_commit(monkeypatch, FORWARD, lambda: kill(one))
+        second = at_commit(monkeypatch, BACKWARD, kill_all, number=2)
+        with closing(on_blocks(spark, session, gcn())) as engine:
+            assert two_epochs(gcn(), engine) == undisturbed
+        assert first.is_set()
+        assert second.is_set()
+        wait_for(lambda: len(living()) == 2)
+        assert not {*one, *all_of_them} & set(living())
+
+
+def test_blocks_that_no_array_would_hold(
+    spark: SparkSession, workers: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused before anything starts where the partitions were asked for; else there are more of them."""
+    monkeypatch.setattr("lotan.engines.blocks.sizes.LARGEST", 400)
+    job = gcn()
+    with pytest.raises(ConfigurationError, match=r"partitions is 3: .* in each, and a block holds at most 400 B"):
+        on_blocks(spark, workers, job)
+    with closing(on_blocks(spark, workers, job, partitions=None)) as engine:
+        assert engine._graph.blocks.blocks().getNumPartitions() > 3
