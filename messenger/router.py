@@ -65,6 +65,7 @@ class Router:
         self._peers: dict[bytes, Peer] = {}
         self._attempts: dict[bytes, Attempt] = {}  # by Dealer
         self._replaced: set[bytes] = set()  # workers whose name another one has taken: they may not take it back
+        self._for_coordinator: list[tuple[float, bytes, list[Frame]]] = []  # since when, from whom: none is there yet
         self._assignment = Assignment()
         self._stopping = threading.Event()
         self._beats = 0
@@ -142,6 +143,10 @@ class Router:
         self._send(identity, Message(Kind.WELCOME, welcome))
         if role == WORKER_ROLE:
             self._place_waiting()
+        if role == COORDINATOR_ROLE:
+            waiting, self._for_coordinator = self._for_coordinator, []
+            for _, sender, frames in waiting:
+                self._hub.send(identity, sender, frames)
         return None
 
     def _route(self, peer: Peer, envelope: Envelope, to: bytes, frames: list[Frame]) -> None:
@@ -192,19 +197,16 @@ class Router:
         target: Peer | None
         if to == COORDINATOR:
             target = self._coordinator()
-            if target is None:
-                return self._error(
-                    sender.identity,
-                    "no_coordinator",
-                    "no coordinator is connected to the Router: has the driver ended?",
-                )
+            if target is None:  # it may be on its way to a Router that took another one's place
+                self._for_coordinator.append((time.monotonic(), sender.identity, frames))
+                return
         else:
             target = self._peers.get(to)
         if target is None or target.role == sender.role:  # peers of one role have nothing to say to each other
-            return None  # who waits for one that is gone has been, or will be, told
+            return  # who waits for one that is gone has been, or will be, told
         if not self._hub.send(target.identity, sender.identity, frames):
             self._lose(target.identity, "its connection ended")
-        return None
+        return
 
     # -- workers -----------------------------------------------------------------------------------------------------
 
@@ -252,6 +254,18 @@ class Router:
                 and time.monotonic() - attempt.since > self._settings.worker_seconds
             ):
                 self._no_worker(identity, attempt)
+        self._no_coordinator(time.monotonic() - self._settings.connect_seconds)
+
+    def _no_coordinator(self, before: float) -> None:
+        """Tell those whose words have waited for a coordinator since then."""
+        late = [sender for since, sender, _ in self._for_coordinator if since < before]
+        self._for_coordinator = [waiting for waiting in self._for_coordinator if waiting[0] >= before]
+        text = (
+            "no coordinator is connected to the Router, and none came within"
+            f" {self._settings.connect_seconds} s (connect_seconds): has the driver ended?"
+        )
+        for sender in late:
+            self._error(sender, "no_coordinator", text)
 
     def _probe(self, dealer: Peer) -> None:
         """A Dealer need not beat: it may wait for its input for hours. Sending shows whether it is still connected."""

@@ -83,24 +83,25 @@ def test_tasks_that_fail_change_no_bit(
 
 
 @pytest.mark.chaos
-def test_killed_workers_change_no_bit(
+def test_killed_workers_and_a_killed_router_change_no_bit(
     spark: SparkSession, undisturbed: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One in forward, and all in backward of the next epoch."""
+    """One worker in forward, the Router in the turn, and all workers in backward of the next epoch."""
     with Session(SessionSettings(workers=2)) as session:
         living = lambda: sorted(session.worker_processes.values())  # noqa: E731
         one, all_of_them = living()[:1], []
+        (router,) = [child.process for child in session._children if not child.is_worker]
 
         def kill_all() -> None:
             all_of_them.extend(living())
             kill(all_of_them)
 
         first = at_commit(monkeypatch, FORWARD, lambda: kill(one))
-        second = at_commit(monkeypatch, BACKWARD, kill_all, number=2)
+        second = at_commit(monkeypatch, TURN, router.kill)
+        third = at_commit(monkeypatch, BACKWARD, kill_all, number=2)
         with closing(on_blocks(spark, session, gcn())) as engine:
             assert two_epochs(gcn(), engine) == undisturbed
-        assert first.is_set()
-        assert second.is_set()
+        assert all(happened.is_set() for happened in (first, second, third))
         wait_for(lambda: len(living()) == 2)
         assert not {*one, *all_of_them} & set(living())
 
