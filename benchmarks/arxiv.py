@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import statistics
 import subprocess
@@ -29,7 +30,9 @@ PEER = "pyg torch CSR"
 HIDDEN, LAYERS = 256, 3
 SETTINGS: dict[str, dict[str, Any]] = {  # engine: settings of the Trainer
     "local": {"engine": "local"},
+    "blocks": {"engine": "blocks", "master": "local[2]"},
 }
+SUBMIT = "--driver-memory 2g pyspark-shell"  # of Spark, unless PYSPARK_SUBMIT_ARGS says otherwise
 LIMIT_SECONDS = 3600
 
 
@@ -44,20 +47,24 @@ def measure(contestant: str, options: argparse.Namespace) -> dict[str, Any]:
     graph = make_graph(options)
     channels = (graph.statistics.width, HIDDEN, LAYERS, graph.labels.outputs)
     run = measure_pyg if contestant == PEER else measure_lotan
-    seconds, memory = run(graph, channels, contestant, options.epochs + WARM_UP)
-    return {"seconds": seconds[WARM_UP:], "memory": memory}
+    seconds, memory, moved = run(graph, channels, contestant, options.epochs + WARM_UP)
+    return {"seconds": seconds[WARM_UP:], "memory": memory, "moved": moved}
 
 
-def measure_pyg(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> tuple[list[float], int]:
+Measured = tuple[list[float], dict[str, int], dict[str, float]]
+"""Seconds of each epoch, peak bytes by kind of process, bytes that moved in an epoch by how."""
+
+
+def measure_pyg(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> Measured:
     from lotan.memory_watch import MemoryWatch
 
     with MemoryWatch() as watch:
         step = pyg_step(graph, channels, "csr")
         seconds = [timed(step) for _ in range(epochs)]
-    return seconds, sum(watch.peak.values())
+    return seconds, watch.peak, {}
 
 
-def measure_lotan(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> tuple[list[float], int]:
+def measure_lotan(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> Measured:
     import torch
 
     import lotan
@@ -66,14 +73,17 @@ def measure_lotan(graph: Any, channels: tuple[int, ...], contestant: str, epochs
     model, adam = lotan.nn.GCN(*channels, dropout=0.5), lotan.Adam(lr=0.01, weight_decay=5e-4)
     settings = SETTINGS[contestant]
     run = lotan.Trainer(model, graph, optimizer=adam, epochs=epochs, eval_every=0, progress=False, **settings).fit()
-    return [entry["train_seconds"] for entry in run.history], sum(run.report["peak_memory_bytes"].values())
+    moved = {**run.report["transport"], "shuffled": run.report["bytes"]["shuffle_written"]}
+    seconds = [entry["train_seconds"] for entry in run.history]
+    return seconds, run.report["peak_memory_bytes"], {name: count / epochs for name, count in moved.items()}
 
 
 def measure_apart(contestant: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a fresh process."""
     sizes = [f"--{name}={getattr(options, name)}" for name in ("vertices", "edges", "epochs", "seed")]
     words = [sys.executable, __file__, "--one", contestant, *sizes]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": os.environ.get("PYSPARK_SUBMIT_ARGS", SUBMIT)}
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS, env=environment)
     if done.returncode:
         raise SystemExit(f"{contestant} failed with status {done.returncode}; its error is above")
     return json.loads(done.stdout.splitlines()[-1])
@@ -82,17 +92,21 @@ def measure_apart(contestant: str, options: argparse.Namespace) -> dict[str, Any
 def table(measured: dict[str, list[dict[str, Any]]]) -> list[str]:
     """The Markdown: of all rounds the least and the median epoch, and the greatest memory."""
     seconds = {name: [second for one in rounds for second in one["seconds"]] for name, rounds in measured.items()}
-    memory = {name: max(one["memory"] for one in rounds) for name, rounds in measured.items()}
+    memory = {name: max(sum(one["memory"].values()) for one in rounds) for name, rounds in measured.items()}
     lines = [
-        "| | s / epoch, least | median | greatest | least ÷ PyG | median ÷ PyG | peak MiB | ÷ PyG |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | s / epoch, least | median | greatest | least ÷ PyG | median ÷ PyG | peak MiB | ÷ PyG "
+        "| driver, JVM, workers MiB | MiB / epoch shared, inline, shuffled |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for name, found in seconds.items():
         figures = [min(found), statistics.median(found), max(found)]
         ratios = [least / peer for least, peer in zip(figures, _peer(seconds), strict=False)]
         parts = [*(f"{figure:.3f}" for figure in figures), *(f"{ratio:.2f}" for ratio in ratios or ["-", "-"])]
         share = f"{memory[name] / memory[PEER]:.2f}" if PEER in memory else "-"
-        lines.append("| " + " | ".join([name, *parts, f"{memory[name] / MEBI:,.0f}", share]) + " |")
+        last = measured[name][-1]
+        places = ", ".join(f"{last['memory'][key] / MEBI:,.0f}" for key in ("driver", "jvm", "workers"))
+        moved = ", ".join(f"{count / MEBI:,.0f}" for count in last["moved"].values()) or "-"
+        lines.append("| " + " | ".join([name, *parts, f"{memory[name] / MEBI:,.0f}", share, places, moved]) + " |")
     return lines
 
 

@@ -24,6 +24,7 @@ from lotan.jar import require_jar
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.jobs import ChunkKey
+from messenger.room import Room
 from messenger.worker_loop import WorkerLoop
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,7 +44,7 @@ class Echo:
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
         """Not looked at."""
 
-    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
         """See `messenger.jobs.Handler`."""
         rows = torch.from_numpy(tensors["x"])
         return {} if key.mode == "there" else {"y": rows.numpy()}

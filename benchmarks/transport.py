@@ -27,6 +27,7 @@ from messenger.coordinator import CoordinatorLink
 from messenger.dealer import Dealer
 from messenger.endpoint import Endpoint
 from messenger.jobs import ChunkKey, OutgoingChunk, PipeJob
+from messenger.room import Room
 from messenger.settings import Settings
 from messenger.worker_loop import WorkerLoop
 
@@ -46,7 +47,7 @@ class Echo:
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
         """There are none."""
 
-    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
         """The same."""
         return tensors
 

@@ -60,6 +60,10 @@ class SavedGraphs:
             self._held[_of(key)] = (saved, size)
             self._bytes += size
 
+    def has(self, key: ChunkKey) -> bool:
+        """Whether the run of that chunk is kept."""
+        return _of(key) in self._held
+
     def take(self, key: ChunkKey) -> Saved | None:
         """The run of that chunk, once."""
         saved, size = self._held.pop(_of(key), (None, 0))

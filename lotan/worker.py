@@ -13,7 +13,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,10 +25,14 @@ from lotan.errors import StageError
 from lotan.randomness import Randomness
 from lotan.saved_graphs import SavedGraphs
 from lotan.stages import Chunk, EdgeBlock, StageGradients, StageProgram, decode_stage, encode_stage
+from lotan.stages.chunk import Places
+from lotan.stages.pieces import Pieces
 from messenger.errors import MessengerError
+from messenger.fields import ALIGNMENT
 from messenger.jobs import GRADIENT, STATISTICS, ChunkKey
 from messenger.keys import keyed_endpoint
 from messenger.parent import when_stdin_ends
+from messenger.room import Room
 from messenger.settings import Settings
 from messenger.worker_loop import WorkerLoop
 from planner.physical import Stage
@@ -36,6 +40,7 @@ from planner.spec import EdgeSet
 
 DEFAULT_MEMORY = 1 << 30  # bytes of autograd graphs
 Tensors = dict[str, np.ndarray]
+Body = StageProgram | Pieces
 
 
 @dataclass
@@ -43,15 +48,23 @@ class _Run:
     """What the worker knows of one training run."""
 
     programs: dict[str, StageProgram] = field(default_factory=dict)
+    pieces: dict[str, Pieces] = field(default_factory=dict)  # of stages that may be cut
     epoch: int = -1
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
     backward: frozenset[str] = frozenset()  # stages that will run backward in this epoch
 
 
-def encode_program(stage: Stage, source_gradients: str) -> dict[str, Any]:
-    """A stage as it is published to workers."""
-    return {"stage": encode_stage(stage), "source_gradients": source_gradients}
+def encode_program(stage: Stage, source_gradients: str, rows: int | None = None) -> dict[str, Any]:
+    """A stage as it is published to workers.
+
+    Args:
+        stage: the stage.
+        source_gradients: see `StageProgram`.
+        rows: of a chunk that the stage is run on at a time; None: all.
+    """
+    program = {"stage": encode_stage(stage), "source_gradients": source_gradients}
+    return program if rows is None or stage.edge_sets else program | {"rows": rows}
 
 
 class StageHandler:
@@ -72,7 +85,13 @@ class StageHandler:
         per_edge = program.get("source_gradients")
         if per_edge not in ("summed", "per_edge"):
             raise StageError(f"stage {name}: source_gradients is {per_edge!r}, expected 'summed' or 'per_edge'")
-        self._run(run).programs[name] = StageProgram(decode_stage(program.get("stage")), per_edge)
+        rows = program.get("rows")
+        if rows is not None and not (type(rows) is int and rows > 0):
+            raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
+        of_run = self._run(run)
+        of_run.programs[name] = StageProgram(decode_stage(program.get("stage")), per_edge)
+        if rows is not None:
+            of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 
     def parameters(self, run: str, epoch: int, tensors: Tensors, settings: dict[str, Any]) -> None:
         """Take an epoch's parameters and seed; what was kept of earlier epochs goes."""
@@ -83,24 +102,31 @@ class StageHandler:
         of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]))
         of_run.backward = frozenset(settings["backward"])
 
-    def chunk(self, key: ChunkKey, tensors: Tensors) -> Tensors:
+    def chunk(self, key: ChunkKey, tensors: Tensors, room: Room) -> Tensors:
         """Run a chunk in the mode that its key names."""
         run = self._run(key.run)
         program = run.programs[key.stage]
-        chunk = make_chunk(program.stage, tensors)
+        body = run.pieces.get(key.stage, program)
+        chunk = make_chunk(program, tensors, spared=key.mode == "backward" and not self.lacks(key))
         match key.mode:
             case "forward":
-                return self._forward(run, program, key, chunk)
+                return _outputs(self._forward(run, program, body, key, chunk, _places(program, chunk, room)))
             case "backward":
-                return self._backward(run, program, key, chunk, tensors)
+                into = _gradient_places(program, chunk, room)
+                return _gradients(self._backward(run, body, key, chunk, tensors, into))
             case "turn":
-                statistics, gradients = program.turn(chunk, run.parameters, run.randomness)
+                into = _gradient_places(program, chunk, room)
+                statistics, gradients = body.turn(chunk, run.parameters, run.randomness, into)
                 return _gradients(gradients) | {STATISTICS: statistics}
             case "evaluate":
-                return {STATISTICS: program.evaluate(chunk, run.parameters)}
+                return {STATISTICS: body.evaluate(chunk, run.parameters)}
             case "predict":
-                return _outputs(program.predict(chunk, run.parameters))
+                return _outputs(body.predict(chunk, run.parameters, _places(program, chunk, room)))
         raise StageError(f"stage {key.stage}: there is no mode {key.mode!r}")
+
+    def lacks(self, key: ChunkKey) -> bool:
+        """Whether nothing is kept of a chunk's forward run."""
+        return not self._saved.has(key)
 
     def forget(self, run: str) -> None:
         """Drop all of a run."""
@@ -110,37 +136,48 @@ class StageHandler:
     def _run(self, run: str) -> _Run:
         return self._runs.setdefault(run, _Run())
 
-    def _forward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk) -> Tensors:
+    def _forward(
+        self, run: _Run, program: StageProgram, body: Body, key: ChunkKey, chunk: Chunk, into: Places
+    ) -> Mapping[str, Tensor]:
         if key.stage not in run.backward or self._saved.full:
-            return _outputs(program.forward(chunk, run.parameters, run.randomness)[0])
+            return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
+        if not program.flat:  # an autograd graph holds on to what it was made of
+            chunk = _own(chunk)
         with self._saved.measured() as size:
-            rows, saved = program.forward(chunk, run.parameters, run.randomness, keep=True)
+            rows, saved = body.forward(chunk, run.parameters, run.randomness, True, into)
         if saved is not None:
             self._saved.put(key, saved, size.bytes + saved.bytes)
-        return _outputs(rows)
+        return rows
 
-    def _backward(self, run: _Run, program: StageProgram, key: ChunkKey, chunk: Chunk, tensors: Tensors) -> Tensors:
+    def _backward(
+        self, run: _Run, body: Body, key: ChunkKey, chunk: Chunk, tensors: Tensors, into: Places
+    ) -> StageGradients:
         prefix = "output_gradient/"
         gradients = {
             name.removeprefix(prefix): _tensor(tensor) for name, tensor in tensors.items() if name.startswith(prefix)
         }
         saved = self._saved.take(key)
-        return _gradients(program.backward(chunk, run.parameters, run.randomness, gradients, saved))
+        return body.backward(chunk, run.parameters, run.randomness, gradients, saved, into)
 
 
-def make_chunk(stage: Stage, tensors: Mapping[str, np.ndarray]) -> Chunk:
+def make_chunk(program: StageProgram, tensors: Mapping[str, np.ndarray], spared: bool = False) -> Chunk:
     """A chunk of what came over the wire.
+
+    Args:
+        program: of its stage.
+        tensors: see `StageHandler`.
+        spared: whether inputs may be missing that a backward does not read if its forward run was kept.
 
     Raises:
         StageError: a tensor is missing.
     """
+    stage = program.stage
     try:
-        values = {
-            i.value: _tensor(
-                tensors[f"column/{i.column}" if i.role == "vertex" else f"source/{i.edges}/{i.column}"]
-            ).view(-1, *i.shape)
-            for i in stage.inputs
-        }
+        values = {}
+        for i in stage.inputs:
+            name = f"column/{i.column}" if i.role == "vertex" else f"source/{i.edges}/{i.column}"
+            if name in tensors or not spared or i.value in program.rereads:
+                values[i.value] = _tensor(tensors[name]).view(-1, *i.shape)
         edges = {name: _edge_block(name, tensors) for name in stage.edge_sets}
         keys = _tensor(tensors["keys"])
     except KeyError as missing:
@@ -160,12 +197,40 @@ def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """A copy in torch's own memory, which is aligned.
+    """The array, or a copy in torch's own memory if it lies askew.
 
-    Arrays from the wire lie anywhere, and the last bit of a matrix product can depend on how its operands are aligned
+    Arrays in inline frames lie anywhere, and the last bit of a matrix product can depend on how its operands are aligned
     (Intel, "Conditional Numerical Reproducibility"; seen here between two loads of one graph). Attempts must not differ.
     """
-    return torch.from_numpy(np.require(array, requirements="C")).clone()
+    found = torch.from_numpy(np.require(array, requirements="C"))
+    return found.clone() if found.data_ptr() % ALIGNMENT else found
+
+
+def _own(chunk: Chunk) -> Chunk:
+    """A chunk that outlives the memory it came in."""
+    values = {name: value.clone() for name, value in chunk.values.items()}
+    edges = {name: replace(block, **_clones(block)) for name, block in chunk.edges.items()}
+    return replace(chunk, keys=chunk.keys.clone(), values=values, edges=edges)
+
+
+def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
+    parts = {"indptr": block.indptr, "positions": block.positions, "weight": block.weight, "keys": block.keys}
+    return {name: None if part is None else part.clone() for name, part in parts.items()}
+
+
+def _places(program: StageProgram, chunk: Chunk, room: Room) -> Places:
+    """Where a stage's outputs are written."""
+    return {o.value: _place(room, chunk.rows, o.shape) for o in program.stage.outputs}
+
+
+def _gradient_places(program: StageProgram, chunk: Chunk, room: Room) -> Places:
+    """Where the gradients of a stage's inputs are written, as far as these are of the chunk's vertices."""
+    wanted = [i for i in program.stage.inputs if i.needs_gradient and i.role == "vertex"]
+    return {i.value: _place(room, chunk.rows, i.shape) for i in wanted}
+
+
+def _place(room: Room, rows: int, shape: tuple[int, ...]) -> Tensor:
+    return torch.from_numpy(room.array((rows, *shape)))
 
 
 def _outputs(rows: Mapping[str, Tensor]) -> Tensors:

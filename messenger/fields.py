@@ -130,6 +130,7 @@ FIELDS: dict[str, Check] = {
     "digest": _word,
     "offers": _offers,
     "names": _names,
+    "spares": _names,  # tensors that a worker may ask for, and does without if it has kept what it made of them
     "reply": _extent,  # shared memory where a worker may write the chunk's result
     "group": _count,
     "count": _count,
@@ -172,7 +173,7 @@ REQUIRED: dict[Kind, tuple[str, ...]] = {
 }
 
 OPTIONAL: dict[Kind, tuple[str, ...]] = {
-    Kind.CHUNK: ("reply",),
+    Kind.CHUNK: ("reply", "spares"),
     Kind.COMMIT: ("bytes_shared",),
     Kind.PONG: ("workers",),
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),

@@ -23,7 +23,7 @@ for the Router, or for whomever the Router chooses); to a peer, whom it is from 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -32,8 +32,9 @@ import numpy as np
 import xxhash
 
 from messenger.errors import FrameError, UnmappedError
-from messenger.fields import ALIGNMENT, Kind, check_fields, is_place
+from messenger.fields import Kind, check_fields, is_place
 from messenger.settings import Limits
+from messenger.spaces import Space, places, put
 
 MAGIC = b"LTN"
 VERSION = 1
@@ -68,15 +69,6 @@ class Envelope:
     checksum: int
 
 
-@dataclass(frozen=True)
-class Space:
-    """Shared memory that `encode` may fill."""
-
-    region: str
-    offset: int  # of its first byte in the region, a multiple of 64
-    memory: memoryview  # writable, of bytes
-
-
 class Regions(Protocol):
     """The shared memory that `decode` may look at."""
 
@@ -89,39 +81,34 @@ class Regions(Protocol):
         """
 
 
-def shared_room(tensors: Iterable[np.ndarray]) -> int:
-    """Bytes of a `Space` that holds these tensors, each from a multiple of 64 on."""
-    return sum(_padded(tensor.nbytes) for tensor in tensors)
-
-
 def encode(message: Message, limits: Limits, space: Space | None = None) -> list[Frame]:
     """The frames of a message. Tensor frames are views of the arrays where these are contiguous.
 
     Args:
         message: what to say.
         limits: the receiver's.
-        space: filled with all tensors, one after the other, if they fit; they travel inline otherwise.
+        space: filled with all tensors, one after the other, if they fit; they travel inline otherwise. A tensor that lies
+            in it already stays where it is.
 
     Raises:
         FrameError: the receiver would refuse it: a dtype that does not travel, a tensor or a header beyond the limits.
     """
-    if space is not None and shared_room(message.tensors.values()) > space.memory.nbytes:
-        space = None
+    starts = None if space is None else places(message.tensors, space)
     data: list[Frame] = []  # of all tensors
-    descriptors, filled = [], 0
+    descriptors = []
     for name, array in message.tensors.items():
         dtype = array.dtype.name
         size = check_shape(name, dtype, array.shape, limits)
         place: list[Any] = ["inline", len(data)]
-        if space is None:
+        if space is None or starts is None:
             data.append(raw_bytes(np.ascontiguousarray(array, dtype=DTYPES[dtype])))
         else:
-            data.append(_write(array, space.memory[filled : filled + size]))
-            place = ["shared", space.region, space.offset + filled]
-            filled += _padded(size)
+            start = starts[name]
+            data.append(put(array, space.memory[start : start + size]))
+            place = ["shared", space.region, space.offset + start]
         descriptors.append([name, dtype, list(array.shape), place])
     header = _header(message, descriptors, checksum(data), limits)
-    return [header, *data] if space is None else [header]
+    return [header, *data] if starts is None else [header]
 
 
 def _header(message: Message, descriptors: list[Any], total: int, limits: Limits) -> bytes:
@@ -135,15 +122,6 @@ def _header(message: Message, descriptors: list[Any], total: int, limits: Limits
             f"the header of a {message.kind.value!r} message has {len(header)} bytes, limit {limits.header_bytes}"
         )
     return header
-
-
-def _padded(size: int) -> int:
-    return -(-size // ALIGNMENT) * ALIGNMENT
-
-
-def _write(array: np.ndarray, memory: memoryview) -> memoryview:
-    np.frombuffer(memory, DTYPES[array.dtype.name]).reshape(array.shape)[...] = array
-    return memory
 
 
 def decode(frames: Sequence[Frame], limits: Limits, regions: Regions | None = None) -> Message:

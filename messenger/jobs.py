@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from messenger.room import Room
+
 GRADIENT = "gradient/"
 """Prefix of the names under which a handler returns what is summed over a partition's chunks."""
 
@@ -104,11 +106,19 @@ class Handler(Protocol):
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
         """Take an epoch's parameters, before its first chunk. Those of the run's earlier epochs are not needed then."""
 
-    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
         """Run a chunk: a pure function of its arguments, the stage and the epoch's parameters.
+
+        `room` has memory from which a result need not be copied; it may be used, or left.
 
         Tensors named "gradient/<parameter>" or "statistics" are summed in float64 over the chunks of the partition and
         end in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
+        """
+
+    def lacks(self, key: ChunkKey) -> bool:
+        """Whether a chunk cannot be run without the tensors that its Dealer would rather not send.
+
+        Asked only for chunks that have such: of what these hold, the handler may have kept what it made of it earlier.
         """
 
     def forget(self, run: str) -> None:

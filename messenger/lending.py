@@ -15,10 +15,11 @@ import numpy as np
 
 from messenger.errors import FrameError
 from messenger.fields import ALIGNMENT
-from messenger.frames import Message, Space, shared_room
+from messenger.frames import Message
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.settings import Settings
 from messenger.shared_memory import Region
+from messenger.spaces import Space, shared_room
 
 log = logging.getLogger(__name__)
 

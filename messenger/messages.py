@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from messenger.fields import Kind
-from messenger.frames import Message, Space, checksum, encode
+from messenger.frames import Message, checksum, encode
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.settings import Limits
+from messenger.spaces import Space
 from messenger.stream import SendChunk, SendEnd, Stream
 
 

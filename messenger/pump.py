@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError, RouterLostError
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, Space, decode, encode, peek
+from messenger.frames import Frame, Message, decode, encode, peek
 from messenger.joining import join, new_identity, refused, say_hello
 from messenger.settings import Settings
+from messenger.spaces import Space
 from messenger.transport import ROUTER, Connect
 
 

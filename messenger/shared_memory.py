@@ -53,7 +53,7 @@ import numpy as np
 from messenger.errors import FrameError, UnmappedError
 from messenger.extents import Extents
 from messenger.fields import ALIGNMENT
-from messenger.frames import Space
+from messenger.spaces import Space
 
 NONCE = 16  # bytes at the beginning of a region
 FIRST_BYTES = 1 << 20  # of a new region

@@ -12,17 +12,20 @@ from messenger.errors import FrameError
 from messenger.frames import Message, checksum, raw_bytes
 from messenger.jobs import ChunkKey
 from messenger.kept import KeptTensors, Offer, Slot
+from messenger.room import aligned
 from messenger.sums import Sums
 
 
 @dataclass
 class ParkedChunk:
-    """A chunk, complete or waiting for tensors that were offered by checksum."""
+    """A chunk, complete or waiting for tensors that it was offered, by checksum or as spare ones."""
 
     key: ChunkKey
     digest: int
     tensors: dict[str, np.ndarray]
     missing: dict[str, Offer]
+    spares: frozenset[str] = frozenset()  # to be had for the asking
+    awaited: set[str] = field(default_factory=set)  # those of them that were asked for and are not here
     reply: tuple[str, int, int] | None = None  # shared memory for the result: region, offset, bytes
 
     @classmethod
@@ -31,6 +34,7 @@ class ParkedChunk:
         header = message.header
         names = ("run", "epoch", "stage", "mode", "partition", "chunk", "first_row", "rows")
         chunk = cls(ChunkKey(**{name: header[name] for name in names}), header["digest"], dict(message.tensors), {})
+        chunk.spares = frozenset(header.get("spares", ()))
         if "reply" in header:
             region, offset, size = header["reply"]
             chunk.reply = region, offset, size
@@ -43,19 +47,35 @@ class ParkedChunk:
                 chunk.tensors[name] = array
         return chunk
 
+    @property
+    def complete(self) -> bool:
+        """Whether all that it lacked and asked for is here."""
+        return not self.missing and not self.awaited
+
+    def want(self, spares: bool) -> list[str]:
+        """The names to ask for now: what is missing, with or without the spare ones. Each is asked for once."""
+        if spares and not self.awaited and not self.tensors.keys() >= self.spares:
+            self.awaited = set(self.spares)
+        return sorted(self.missing.keys() | self.awaited)
+
     def fill(self, message: Message, kept: KeptTensors) -> None:
-        """Take tensors that were asked for, and keep them.
+        """Take tensors that were asked for, and keep those that were offered by checksum.
 
         Raises:
             FrameError: one is not the tensor that was offered.
         """
         for name, array in message.tensors.items():
+            if name in self.awaited:
+                self.tensors[name] = array
+                self.awaited.remove(name)
             offer = self.missing.get(name)
             if offer is None:
                 continue
             if message.shared:  # the Dealer's memory is ours for this chunk only
-                array = array.copy()
-                array.flags.writeable = False
+                copy = aligned(array.shape, array.dtype)
+                copy[...] = array
+                copy.flags.writeable = False
+                array = copy
             if Offer(name, array.dtype.name, array.shape, checksum([raw_bytes(array)]), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
             kept.put(self._slot(name), offer, array, self.key.epoch)

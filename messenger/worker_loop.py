@@ -20,6 +20,7 @@ from messenger.jobs import Handler, is_summed
 from messenger.joining import WORKER_ROLE
 from messenger.kept import KeptTensors
 from messenger.pump import Failed, Incoming, Pump, Rejoined
+from messenger.room import Room
 from messenger.settings import Settings
 from messenger.shared_memory import MappedRegions
 from messenger.sockets import connect as connect_socket
@@ -164,8 +165,13 @@ class WorkerLoop:
         if self._supplies.is_stale(chunk.key):
             return  # refused when its turn comes
         self._supplies.ask(chunk.key)
-        if chunk.missing:
-            header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "names": sorted(chunk.missing)}
+        self._need(ticket, chunk)
+
+    def _need(self, ticket: Ticket, chunk: ParkedChunk) -> None:
+        """Ask for what a chunk lacks, and for its spare tensors if the handler cannot do without."""
+        names = chunk.want(bool(chunk.spares) and self._handler.lacks(chunk.key))
+        if names:
+            header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "names": names}
             self._pump.send(ticket.dealer, Message(Kind.NEED, header))
 
     def _supplied(self, sender: bytes, message: Message) -> None:
@@ -217,20 +223,27 @@ class WorkerLoop:
             elif self._supplies.is_stale(head.key):
                 text = f"epoch {head.key.epoch} is over, epoch {self._supplies.epoch(head.key.run)} runs"
                 self._fail(ticket, head, "stale", text)
-            elif head.missing or not self._supplies.has(head.key):
+            elif not head.complete or not self._supplies.has(head.key) or self._has_lost(ticket, head):
                 return
             else:
                 self._run_chunk(ticket, head)
             if ticket.parked and ticket.parked[0] is head:
                 ticket.parked.popleft()
 
+    def _has_lost(self, ticket: Ticket, chunk: ParkedChunk) -> bool:
+        """Whether a complete chunk waits for its spare tensors after all: another attempt has used up what was kept."""
+        if chunk.spares:
+            self._need(ticket, chunk)
+        return not chunk.complete
+
     def _run_chunk(self, ticket: Ticket, chunk: ParkedChunk) -> None:
         try:
-            tensors = self._handler.chunk(chunk.key, chunk.tensors)
+            space = self._regions.space(chunk.reply)
+            tensors = self._handler.chunk(chunk.key, chunk.tensors, Room(space))
             ticket.add({name: tensor for name, tensor in tensors.items() if is_summed(name)})
             rows = {name: tensor for name, tensor in tensors.items() if not is_summed(name)}
             header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "digest": chunk.digest}
-            self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows), self._regions.space(chunk.reply))
+            self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows), space)
         except Exception as error:  # it belongs to the Dealer whose chunk this is
             self._fail(ticket, chunk, "handler", _text(error))
 

@@ -24,9 +24,10 @@ class Commits:
     Args:
         link: to the Router and its workers.
         plan: whose stages workers will be asked to run.
+        chunk_rows: of what is sent together, that a worker runs a stage on at a time; None: all.
     """
 
-    def __init__(self, link: CoordinatorLink, plan: Plan) -> None:
+    def __init__(self, link: CoordinatorLink, plan: Plan, chunk_rows: int | None = None) -> None:
         self.run = uuid4().hex
         self.number = 0  # of the pass under way: the messenger's epoch
         self.sent = self.received = 0  # bytes, of all passes
@@ -35,7 +36,7 @@ class Commits:
         self._jobs: list[tuple[str, str]] = []
         with translated():
             for stage in plan.stages:
-                link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients))
+                link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients, chunk_rows))
 
     @translated()
     def begin(self, steps: Sequence[Step], a_pass: Pass) -> None:

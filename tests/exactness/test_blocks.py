@@ -73,3 +73,11 @@ def test_string_ids_and_empty_partitions(spark, workers):
     )
     for name in ("GraphSAGE", "GAT"):
         check(spark, workers, name, "auto", replace(drawn, graph=graph), 7, shuffled=True)
+
+
+def test_workers_that_keep_nothing_ask_for_what_they_need(spark):
+    drawn = sample(2, vertices=20, edges=50, weighted=True)
+    with Session(SessionSettings(workers=1, worker_memory=0)) as forgetful:
+        for name in ("GCN", "GAT"):
+            weighted = drawn if CASES[name].weights else sample(2, vertices=20, edges=50)
+            check(spark, forgetful, name, "auto", weighted, 2, shuffled=name == "GAT")

@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 
 from messenger.jobs import ChunkKey, OutgoingChunk, ReturnedChunk
+from messenger.room import Room
 
 ROWS, WIDTH = 8, 4
 DEADLINE = 20.0  # seconds that a test waits for anything
@@ -38,7 +39,7 @@ class NumpyHandler:
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
         self.weight, self.settings = tensors["w"], settings
 
-    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
         self.seen.append(key)
         if self.settings.get("fail") == key.chunk:
             raise ZeroDivisionError("a number too small")

@@ -11,10 +11,11 @@ from messenger.dealer import Dealer, close_shared_dealers, shared_dealer
 from messenger.endpoint import Endpoint
 from messenger.errors import ConflictError, FrameError, RemoteError
 from messenger.fields import Kind
-from messenger.frames import Frame, Message, Space, decode, encode
+from messenger.frames import Frame, Message, decode, encode
 from messenger.jobs import OutgoingChunk
 from messenger.settings import Limits, Settings
 from messenger.shared_memory import MappedRegions
+from messenger.spaces import Space
 from messenger.transport import ROUTER, Received
 from tests.messenger.network import job
 from tests.messenger.numpy_handler import chunks

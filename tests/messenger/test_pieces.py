@@ -13,12 +13,17 @@ from hypothesis import strategies as st
 from messenger.assignment import Assignment
 from messenger.endpoint import Endpoint
 from messenger.errors import AddressInUseError, ConflictError, MessengerError, StaleEpochError, UnsafeBindError
+from messenger.fields import Kind
+from messenger.frames import Message, decode, encode
 from messenger.kept import KeptTensors, Offer
 from messenger.keys import CurveKeys, allowed_keys, check_bind, create_keys, keyed_endpoint
 from messenger.ledger import Commit, Ledger
-from messenger.settings import Settings
+from messenger.room import Room, aligned
+from messenger.settings import Limits, Settings
 from messenger.sockets import ZmqHub
+from messenger.spaces import Space
 from messenger.sums import Sums
+from messenger.tickets import ParkedChunk
 from tests.messenger.network import job
 
 
@@ -224,3 +229,84 @@ def test_an_address_that_cannot_be_had(address: str):
     keys = CurveKeys.generate()
     with pytest.raises(MessengerError, match="cannot listen on"):
         ZmqHub(address, Settings(), keys)
+
+
+class TestRoom:
+    NAME = "lotan-1-2-0123456789abcdef"
+
+    def lent(self, size: int) -> tuple[Space, np.ndarray]:
+        """A space in a region that begins at 1024, and the bytes of the region from there on."""
+        memory = aligned((size,), np.dtype(np.uint8))
+        memory[:] = 0
+        return Space(self.NAME, 1024, memory.data), memory
+
+    def places(self, frames: list) -> dict[str, list]:
+        """By tensor."""
+        memory = TestRoom.Everywhere()
+        message = decode(frames, Limits(), memory)
+        assert message.kind is Kind.RESULT
+        return memory.asked
+
+    class Everywhere:
+        """Regions of which all is zero."""
+
+        def __init__(self) -> None:
+            self.asked: dict[int, int] = {}
+
+        def view(self, region: str, offset: int, size: int) -> memoryview:
+            self.asked[offset] = size
+            return memoryview(bytes(size))
+
+    def test_what_is_written_there_stays_and_the_rest_goes_behind_it(self) -> None:
+        space, memory = self.lent(1024)
+        room = Room(space)
+        first, second = room.array((3, 5)), room.array((2, 4))
+        assert first.ctypes.data == memory.ctypes.data
+        assert (second.ctypes.data - memory.ctypes.data) % 64 == 0
+        other = np.zeros((4, 4), np.float32)
+        tensors = {"b": second, "other": other, "a": first}  # in whatever order they are returned
+        frames = encode(Message(Kind.RESULT, {"ticket": 1, "chunk": 0, "digest": 0}, tensors), Limits(), space)
+        assert len(frames) == 1
+        assert self.places(frames) == {1024 + 64: 32, 1024 + 128: 64, 1024: 60}
+
+    def test_numbers_are_left_alone_where_they_lie(self) -> None:
+        space, memory = self.lent(256)
+        placed = Room(space).array((4, 4))
+        placed[...] = 7
+        encode(Message(Kind.RESULT, {"ticket": 1, "chunk": 0, "digest": 0}, {"y": placed}), Limits(), space)
+        assert (memory[:64].view(np.float32) == 7).all()
+        assert not memory[64:].any()
+
+    def test_without_room_it_gives_aligned_memory_of_our_own(self) -> None:
+        space, memory = self.lent(64)
+        room = Room(space)
+        assert np.shares_memory(room.array((16,)), memory)
+        for more in (room.array((1,)), Room().array((3, 3))):
+            assert not np.shares_memory(more, memory)
+            assert more.ctypes.data % 64 == 0
+
+    def test_a_message_that_does_not_fit_travels_inline(self) -> None:
+        space, _ = self.lent(128)
+        placed = Room(space).array((4, 4))
+        tensors = {"y": placed, "z": np.zeros(40, np.float32)}
+        frames = encode(Message(Kind.RESULT, {"ticket": 1, "chunk": 0, "digest": 0}, tensors), Limits(), space)
+        assert len(frames) == 3
+
+
+class TestSpares:
+    def parked(self) -> ParkedChunk:
+        header = {"run": "r", "epoch": 0, "stage": "s", "mode": "backward", "partition": 0, "chunk": 2}
+        header |= {"first_row": 0, "rows": 1, "digest": 5, "offers": [], "spares": ["x", "z"]}
+        return ParkedChunk.of(Message(Kind.CHUNK, header, {"g": np.zeros(1)}), KeptTensors(1 << 20))
+
+    def test_they_are_asked_for_when_they_are_needed(self) -> None:
+        chunk = self.parked()
+        assert chunk.want(spares=False) == []
+        assert chunk.complete
+        assert chunk.want(spares=True) == ["x", "z"]
+        assert not chunk.complete
+        for name in ("x", "z"):
+            chunk.fill(Message(Kind.DATA, {}, {name: np.ones(1)}), KeptTensors(1 << 20))
+        assert chunk.complete
+        assert chunk.tensors.keys() == {"g", "x", "z"}
+        assert chunk.want(spares=True) == [], "what is here is not asked for again"

@@ -18,9 +18,10 @@ from hypothesis import strategies as st
 from messenger.errors import FrameError, UnmappedError
 from messenger.extents import Extents
 from messenger.fields import REGION, Kind
-from messenger.frames import Message, decode, encode, shared_room
+from messenger.frames import Message, decode, encode
 from messenger.settings import Limits
 from messenger.shared_memory import FIRST_BYTES, MappedRegions, Region
+from messenger.spaces import shared_room
 
 LIMITS = Limits()
 MESSAGE = Message(

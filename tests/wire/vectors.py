@@ -21,8 +21,9 @@ import numpy as np
 
 from messenger.errors import FrameError, UnmappedError
 from messenger.fields import Kind
-from messenger.frames import DTYPES, Frame, Message, Space, _seal, decode, encode
+from messenger.frames import DTYPES, Frame, Message, _seal, decode, encode
 from messenger.settings import Limits
+from messenger.spaces import Space
 
 HERE = Path(__file__).parent
 VALID, INVALID = HERE / "valid", HERE / "invalid"
@@ -111,6 +112,13 @@ MESSAGES = {
             "empty": np.zeros((0, 5), np.float32),
             "scalar": np.array(2.5, np.float32),
         },
+    ),
+    "chunk_spares": Message(
+        Kind.CHUNK,
+        JOB
+        | {"ticket": 7, "seq": 3, "group": 0, "chunk": 2, "first_row": 8192, "rows": 1, "digest": 6, "offers": []}
+        | {"spares": ["column/x", "column/y"]},
+        {"output_gradient/y": np.array([[0.5]], np.float32)},
     ),
     "result": Message(Kind.RESULT, {"ticket": 7, "chunk": 1, "digest": 12}, {"y": np.ones((2, 2), np.float32)}),
     "need": Message(Kind.NEED, {"ticket": 7, "chunk": 1, "names": ["features"]}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,13 +15,14 @@ from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step, returned
+from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step, reads
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 from planner.spec import Statistics
 
 if TYPE_CHECKING:
@@ -32,7 +34,8 @@ class BlocksSettings:
     """How the engine lays out and moves blocks."""
 
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
-    chunk_rows: int = 1024  # vertices a micro-batch: few enough to stay in a core's cache
+    chunk_rows: int = 1024  # vertices that a stage runs on at a time: few enough to stay in a core's cache
+    together: int = 4  # such chunks that travel in one message, where the stage reads no edges
     shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
     attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
     stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
@@ -43,9 +46,11 @@ class BlocksSettings:
 class _Pass:
     """What is under way."""
 
-    reads: Counter[str]  # how many steps read a column or collection
-    pipes: Counter[str]  # how many pipes do
+    reading: Reading
     held: list[Any] = field(default_factory=list)  # RDDs persisted until the end
+    read_by_pipes: dict[int, list[PipeStep]] = field(
+        default_factory=dict
+    )  # by number of those held, see Reading.readers
     ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
 
 
@@ -102,7 +107,9 @@ class BlocksEngine(Engine):
         partitions = self._partitions(plan, graph.statistics)
         self._shuffled_before = shuffle_bytes(self._session.sparkContext)
         self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
-        self._commits = Commits(self._link, plan)
+        self._commits = Commits(self._link, plan, self.settings.chunk_rows)
+        self._spares = find_spares(plan)
+        self._in_one_heap = not self.settings.shuffled and self._session.sparkContext._jsc.isLocal()
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
@@ -135,22 +142,20 @@ class BlocksEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
-        pipes = [step for step in steps if isinstance(step, PipeStep)]
-        self._pass = _Pass(
-            Counter(name for step in steps for name in reads(step)),
-            Counter(name for step in pipes for name in step.inputs + step.collections),
-        )
+        self._pass = _Pass(Reading(steps, self._spares))
         self._run.begin(steps, a_pass)
 
     def propagate(self, step: PropagateStep, column: Column) -> Column:
         """Sum along edges."""
         weighted = step.weighted and self._graph.weighted
-        rows = self._facade.propagate(
-            self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, self.settings.shuffled
-        )
-        made = Column(rows, step.output.width)
+        given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse
+        rows = self._facade.propagate(*given, self.settings.shuffled)
+        if self._in_one_heap and step.output.name in self._now.reading.as_read:
+            sums = self._facade.sums(*given)
+            self._now.ends[id(sums)] = sums
+            return Column(rows, step.output.width, made=sums, sums=sums)
         self._keep(rows, [step.output.name])
-        return made
+        return Column(rows, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
         """Nothing moves yet: a pipe picks the rows as it sends them."""
@@ -167,13 +172,17 @@ class BlocksEngine(Engine):
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage."""
         stage = self._stages[step.stage]
-        site = Site(self._run.run, self._run.number, self.settings.chunk_rows)
-        plain, columns = pipe_step(site, step, stage, values, self._now.pipes, self._graph.weighted)
+        together = 1 if stage.edge_sets else self.settings.together
+        site = Site(self._run.run, self._run.number, self.settings.chunk_rows * together)
+        reading = self._now.reading
+        spared = reading.spared(step)
+        plain, columns = pipe_step(site, step, stage, values, reading.pipes, self._graph.weighted, spared)
+        plain["spent"] = self._spent(step)
         for column in columns:
             self._read(column)
         near = [self._graph.chunks[edges] for edges in stage.edge_sets]
-        rows = [column.rows for column in columns]
-        piped = self._facade.pipe(self._graph.blocks, plain, self._endpoint, self._messenger, rows, near)
+        rows = [column.rows if column.sums is None else column.sums for column in columns]
+        piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
         self._run.expect(step)
         self._keep(piped, [column.name for column in step.outputs])
         return self._outputs(piped, step, stage)
@@ -192,15 +201,28 @@ class BlocksEngine(Engine):
                 found[column.name] = Contributions(rows, one.edges, made=piped)
         return found
 
+    def _spent(self, step: PipeStep) -> list[dict[str, int]]:
+        """The RDDs held that this pipe reads, and otherwise only pipes do, with the number of those."""
+        if not self._in_one_heap:
+            return []
+        return [
+            {"rdd": number, "readers": len(pipes)}
+            for number, pipes in self._now.read_by_pipes.items()
+            if any(pipe is step for pipe in pipes)
+        ]
+
     def _keep(self, made: Any, names: Sequence[str]) -> None:
         """Note what a step made: an end of the lineage until it is read, and held if it is read more than once or by others.
 
         A propagate reads a column from several tasks at once, and a collection is one: whatever they may read is held.
         """
         self._now.ends[id(made)] = made
-        if any(self._now.reads[name] for name in names):
+        if any(self._now.reading.reads[name] for name in names):
             self._facade.persist(made)
             self._now.held.append(made)
+            pipes = self._now.reading.readers(names)
+            if pipes:
+                self._now.read_by_pipes[made.id()] = pipes
 
     def _read(self, column: Column | Contributions) -> Any:
         self._now.ends.pop(id(column.made if column.made is not None else column.rows), None)

@@ -30,6 +30,7 @@ NAMES = frozenset(
         "pipe",
         "propagate",
         "release",
+        "sums",
         "table",
         "version",
     )

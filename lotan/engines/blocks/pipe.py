@@ -26,6 +26,7 @@ class Column:
     width: int  # 0: plain numbers
     static: str | None = None  # its name, where it belongs to the graph
     made: Any = None  # the RDD it is a part of
+    sums: Any = None  # the same rows, computed as one pipe comes to them: an RDD of one `lotan.RowReader` a partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,13 @@ class Returned:
 
 
 def pipe_step(
-    site: Site, step: PipeStep, stage: Stage, values: Mapping[str, Handle], pipes: Counter[str], weighted: bool
+    site: Site,
+    step: PipeStep,
+    stage: Stage,
+    values: Mapping[str, Handle],
+    pipes: Counter[str],
+    weighted: bool,
+    spare: frozenset[str] = frozenset(),
 ) -> tuple[dict[str, Any], list[Column]]:
     """The step as plain data, and the columns that its fields name by their places in this list.
 
@@ -73,18 +80,28 @@ def pipe_step(
         step: to run.
         stage: its stage.
         values: columns and collections by name.
-        pipes: how many pipes of the pass read each of them.
+        pipes: how many pipes of the pass read each of them, if only to have them ready.
         weighted: whether edges have weights.
+        spare: those that the workers do without, as long as they keep what they made of them.
     """
     columns: list[Column] = []
 
-    def field(tensor: str, parts: list[Column], kept: bool = False, dtype: str = "float32") -> dict[str, Any]:
+    def field(
+        tensor: str, parts: list[Column], kept: bool = False, dtype: str = "float32", spare: bool = False
+    ) -> dict[str, Any]:
         places = [_place(columns, part) for part in parts]
         static = all(part.static is not None for part in parts)
-        return {"tensor": tensor, "columns": places, "dtype": dtype, "static": static, "kept": kept}
+        flags = {"static": static, "kept": kept, "spare": spare}
+        return {"tensor": tensor, "columns": places, "dtype": dtype, **flags}
 
     fields = [
-        field(f"column/{name}", [values[name]], pipes[name] > 1, "float32" if values[name].width else PLAIN_TYPES[name])
+        field(
+            f"column/{name}",
+            [values[name]],
+            pipes[name] > 1,
+            "float32" if values[name].width else PLAIN_TYPES[name],
+            name in spare,
+        )
         for name in step.inputs
     ]
     for gradient in step.gradients:
@@ -94,7 +111,7 @@ def pipe_step(
         name = next((name for name in step.collections if values[name].edges == edge_set), None)
         collected: Mapping[str, Column] = values[name].columns if name is not None else {}
         sources = [
-            field(f"source/{edge_set}/{column}", [handle], name is not None and pipes[name] > 1)
+            field(f"source/{edge_set}/{column}", [handle], name is not None and pipes[name] > 1, spare=name in spare)
             for column, handle in collected.items()
         ]
         edges.append({"edges": edge_set, "sources": sources, "weighted": weighted, "keyed": draws(stage, edge_set)})

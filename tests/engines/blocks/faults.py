@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -60,10 +61,11 @@ class FailingTasks:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._facade, name)
 
-    def pipe(self, blocks: Any, step: dict[str, Any], *more: Any) -> Any:
+    def pipe(self, blocks: Any, step: str, *more: Any) -> Any:
         """As the facade does, with the fault that belongs there."""
         made = self._facade.pipe(blocks, step, *more)
-        mark = self._marks.get(Place(step["stage"], step["mode"]))
+        plain = json.loads(step)
+        mark = self._marks.get(Place(plain["stage"], plain["mode"]))
         return made if mark is None else made.toJavaRDD().map(self._jvm.lotan.tests.FailOnce(str(mark))).rdd()
 
 

@@ -57,6 +57,7 @@ class JvmDealers:
             self._set(chunk.static),
             self._set(chunk.epoch_kept),
             0,
+            self._set(frozenset()),
         )
 
     def _floats(self, array: np.ndarray) -> Any:

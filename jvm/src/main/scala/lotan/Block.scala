@@ -1,5 +1,9 @@
 package lotan
 
+import java.util.concurrent.ConcurrentHashMap
+
+import lotan.messenger.{Digest, Longs}
+
 /** The topology of one partition: its vertices, the edges that end in them, and what it exchanges with other partitions.
   *
   * Sources of edges are numbered: first the `count` vertices of this partition, then the halo, which are the vertices of other
@@ -36,12 +40,31 @@ final class Block(
   /** Distinct sources: own vertices and halo. */
   def sources: Int = haloStart.last
 
+  @transient private lazy val chunked = new ConcurrentHashMap[Int, BlockChunks]
+
+  /** The block's chunks of so many rows: the same each time. */
+  private[lotan] def chunks(rows: Int): BlockChunks = chunked.computeIfAbsent(rows, new BlockChunks(this, _))
+
   def edges(set: EdgeSet): Edges = set match {
     case EdgeSet.Graph => graph
     case EdgeSet.SelfLoops => selfLoops
   }
 
   def sending(rows: Array[Array[Int]]): Block = new Block(partition, ids, sourceKeys, haloStart, rows, graph, selfLoops)
+}
+
+/** What every pipe says of a block's chunks: computed once.
+  *
+  * Their keys as tensors, and digests of their ids.
+  */
+final private[lotan] class BlockChunks(block: Block, rows: Int) {
+  private val firsts = (0 until block.count by rows).toArray
+
+  private def length(first: Int) = math.min(rows, block.count - first)
+
+  val keys: Array[Longs] = firsts.map(first => new Longs(block.sourceKeys, first, length(first)))
+  val digests: Array[Long] =
+    firsts.map(first => Digest.of(block.ids.select(Array.range(first, first + length(first)))))
 }
 
 /** The edges of one set that end in one partition, in both directions.

@@ -56,6 +56,15 @@ object Facade {
     Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared)
   }
 
+  /** As `propagate` on `local`, with rows computed as a pipe comes to them: for a column that one pipe reads, once. */
+  def sums(
+      graph: LoadedGraph,
+      column: RDD[Rows],
+      edges: String,
+      weighted: Boolean,
+      reverse: Boolean
+  ): RDD[RowReader] = Propagate(EdgeSet(edges), weighted, reverse).asRead(graph.blocks, column)
+
   /** The column `in_degree` or `gcn_scale@<edge set>`: see `Degrees`. Cheap where it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
     case Array("in_degree") => Degrees.inDegree(graph.blocks)
@@ -80,21 +89,22 @@ object Facade {
     * @param step
     *   see `PipeStep.of`
     * @param columns
-    *   those that its fields name
+    *   those that its fields name, of `Rows`; what no source field names may be of `sums`
     * @param near
     *   for each of its edges, what `collect` gave
     */
   def pipe(
       graph: LoadedGraph,
-      step: util.Map[String, _],
+      step: String,
       endpoint: Endpoint,
       settings: Settings,
-      columns: util.List[RDD[Rows]],
+      columns: util.List[RDD[RowReader]],
       near: util.List[RDD[Array[Neighbourhood]]]
   ): RDD[Piped] = {
     val plain = PipeStep.of(step, endpoint, settings)
     val all = columns.asScala.toSeq
-    val halos = plain.edges.flatMap(_.sources).map(field => Exchange.halo(graph.blocks, all(field.columns.head)))
+    val sources = plain.edges.flatMap(_.sources).map(field => all(field.columns.head).map(_.asInstanceOf[Rows]))
+    val halos = sources.map(Exchange.halo(graph.blocks, _))
     Pipe(plain)(graph.blocks, all, near.asScala.toSeq, halos)
   }
 
@@ -127,7 +137,10 @@ object Facade {
   def messengerSettings(values: util.Map[String, _]): Settings = Settings.of(values)
 
   /** Closes this JVM's connections for a run that has ended; those of other runs stay. */
-  def disconnect(run: String): Unit = Dealers.close(run)
+  def disconnect(run: String): Unit = {
+    Dealers.close(run)
+    SpentColumns.forget(run)
+  }
 
   /** Frees a graph's blocks and columns. */
   def close(graph: LoadedGraph): Unit = graph.close()

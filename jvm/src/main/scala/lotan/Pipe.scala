@@ -5,8 +5,8 @@ import org.apache.spark.rdd.RDD
 
 import lotan.messenger.{
   Bytes,
+  ComputedFloats,
   Dealers,
-  Digest,
   Floats,
   Longs,
   MessengerError,
@@ -48,23 +48,26 @@ final case class Pipe(step: PipeStep) {
     */
   def apply(
       blocks: RDD[Block],
-      columns: Seq[RDD[Rows]],
+      columns: Seq[RDD[_ <: RowReader]],
       near: Seq[RDD[Array[Neighbourhood]]],
       halos: Seq[RDD[Array[Array[Float]]]]
   ): RDD[Piped] = {
     val all = Seq[RDD[_]](blocks) ++ columns ++ near ++ halos
-    new SideBySide(all.map(_.asInstanceOf[RDD[AnyRef]])).map { found =>
+    val partitions = blocks.getNumPartitions
+    val delayed = (fetch: () => AnyRef) => new LaterRows(() => fetch().asInstanceOf[RowReader])
+    new SideBySide[AnyRef](all.map(_.asInstanceOf[RDD[AnyRef]]), step.delayed.map(_ + 1), delayed).map { found =>
       val (own, rest) = found.tail.splitAt(columns.length)
       val (edges, far) = rest.splitAt(near.length)
-      partition(
-        new PipeInput(
-          step,
-          found.head.asInstanceOf[Block],
-          own.map(_.asInstanceOf[Rows]),
-          edges.map(_.asInstanceOf[Array[Neighbourhood]]),
-          far.map(_.asInstanceOf[Array[Array[Float]]])
-        )
+      val input = new PipeInput(
+        step,
+        found.head.asInstanceOf[Block],
+        own.map(_.asInstanceOf[RowReader]),
+        edges.map(_.asInstanceOf[Array[Neighbourhood]]),
+        far.map(_.asInstanceOf[Array[Array[Float]]])
       )
+      val piped = partition(input)
+      SpentColumns.piped(step, input.block.partition, partitions)
+      piped
     }
   }
 
@@ -89,7 +92,7 @@ final case class Pipe(step: PipeStep) {
 final private class PipeInput(
     step: PipeStep,
     val block: Block,
-    columns: Array[Rows],
+    columns: Array[RowReader],
     near: Array[Array[Neighbourhood]],
     halos: Array[Array[Array[Float]]]
 ) {
@@ -97,8 +100,9 @@ final private class PipeInput(
 
   val chunkCount: Int = (block.count + step.chunkRows - 1) / step.chunkRows
 
-  def digest(chunk: Int): Long =
-    Digest.of(block.ids.select(Array.range(first(chunk), first(chunk) + rows(chunk))))
+  private val known = block.chunks(step.chunkRows)
+
+  def digest(chunk: Int): Long = known.digests(chunk)
 
   /** Distinct sources of a chunk along the step's edges of that place. */
   def sources(edges: Int, chunk: Int): Int = near(edges)(chunk).sources.length
@@ -108,7 +112,7 @@ final private class PipeInput(
   def rows(chunk: Int): Int = math.min(step.chunkRows, block.count - first(chunk))
 
   def chunks: Iterator[OutgoingChunk] = Iterator.range(0, chunkCount).map { chunk =>
-    val tensors = ("keys" -> new Longs(block.sourceKeys, first(chunk), rows(chunk))) +: (fields(chunk) ++ edges(chunk))
+    val tensors = ("keys" -> known.keys(chunk)) +: (fields(chunk) ++ edges(chunk))
     val names = tensors.map(_._1).toSet
     OutgoingChunk(
       chunk,
@@ -118,7 +122,8 @@ final private class PipeInput(
       tensors,
       step.static & names,
       step.kept & names,
-      resultBytes(chunk)
+      resultBytes(chunk),
+      step.spare & names
     )
   }
 
@@ -126,13 +131,19 @@ final private class PipeInput(
     step.returned.map(one => 4L * one.width * one.edges.fold(rows(chunk))(sources(_, chunk)) + 64).sum
 
   private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(sums).map { case (field, rows) =>
-    field.tensor -> tensor(field.dtype, rows, first(chunk), this.rows(chunk))
+    field.tensor -> tensor(field, rows, first(chunk), this.rows(chunk))
   }
 
-  private def tensor(dtype: String, all: Rows, first: Int, count: Int): Tensor = dtype match {
-    case "float32" => new Floats(all.values, first * all.width, count, all.width)
-    case "int64" => new Longs(Array.tabulate(count)(i => all.values(first + i).toLong), 0, count)
-    case "int8" => new Bytes("int8", Array.tabulate(count)(i => all.values(first + i).toByte), 0, count)
+  private def tensor(field: PipeField, all: RowReader, first: Int, count: Int): Tensor = all match {
+    case rows: Rows => loaded(field, rows, first, count)
+    case _ => new ComputedFloats(count, all.width, (from, until, into) => all.read(first + from, first + until, into))
+  }
+
+  private def loaded(field: PipeField, rows: Rows, first: Int, count: Int): Tensor = field.dtype match {
+    case "float32" if field.static => rows.part(first, count)
+    case "float32" => new Floats(rows.values, first * rows.width, count, rows.width)
+    case "int64" => new Longs(Array.tabulate(count)(i => rows.values(first + i).toLong), 0, count)
+    case "int8" => new Bytes("int8", Array.tabulate(count)(i => rows.values(first + i).toByte), 0, count)
   }
 
   private def edges(chunk: Int): Seq[(String, Tensor)] = {
@@ -140,7 +151,7 @@ final private class PipeInput(
     step.edges.zip(near).flatMap { case (edges, chunks) =>
       val found = chunks(chunk)
       topology(edges, found) ++ edges.sources.map { field =>
-        val own = columns(field.columns.head)
+        val own = columns(field.columns.head).asInstanceOf[Rows]
         val arrays = own.values +: halo.next()
         field.tensor -> new PickedFloats(arrays, 0 +: block.haloStart, found.sources, own.width)
       }
@@ -161,13 +172,7 @@ final private class PipeInput(
   private def longs(values: Array[Long]) = new Longs(values, 0, values.length)
 
   /** The sum of several columns, in their order. */
-  private def sum(parts: Seq[Rows]): Rows =
-    if (parts.length == 1) parts.head
-    else {
-      val total = new Rows(parts.head.width, parts.head.values.clone())
-      parts.tail.foreach(part => AddRows.one(total.values, 0, part.values, 0, total.values.length))
-      total
-    }
+  private def sum(parts: Seq[RowReader]): RowReader = if (parts.length == 1) parts.head else new SummedRows(parts)
 }
 
 /** What has come back of a partition. */

@@ -4,6 +4,8 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
+import com.fasterxml.jackson.databind.ObjectMapper
+
 import lotan.messenger.{Endpoint, Settings}
 
 /** What is sent for a chunk: the sum of some of the pipe's columns.
@@ -18,8 +20,17 @@ import lotan.messenger.{Endpoint, Settings}
   *   the same in every pass
   * @param kept
   *   read by several pipes of a pass
+  * @param spare
+  *   the worker does without, unless it has lost what it made of them forward
   */
-final case class PipeField(tensor: String, columns: Seq[Int], dtype: String, static: Boolean, kept: Boolean)
+final case class PipeField(
+    tensor: String,
+    columns: Seq[Int],
+    dtype: String,
+    static: Boolean,
+    kept: Boolean,
+    spare: Boolean
+)
 
 /** In-edges that a chunk brings along, and the columns at their sources.
   *
@@ -41,6 +52,9 @@ final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Bo
   */
 final case class PipeReturned(tensor: String, width: Int, edges: Option[Int])
 
+/** A persisted RDD that nobody reads but some pipes: this one, and `readers` in all. */
+final case class Spent(rdd: Int, readers: Int)
+
 /** One pass of a stage over all vertices: plain data. */
 final case class PipeStep(
     run: String,
@@ -53,10 +67,18 @@ final case class PipeStep(
     settings: Settings,
     fields: Seq[PipeField],
     edges: Seq[PipeEdges],
-    returned: Seq[PipeReturned]
+    returned: Seq[PipeReturned],
+    spent: Seq[Spent]
 ) {
   val static: Set[String] = all(_.static) + "keys" ++ edges.flatMap(topology)
-  val kept: Set[String] = all(_.kept) -- static
+  val spare: Set[String] = all(_.spare) -- static
+  val kept: Set[String] = all(_.kept) -- static -- spare
+
+  /** Places of columns that are sent only if a worker asks for them. */
+  val delayed: Set[Int] = {
+    val (spared, others) = fields.partition(_.spare)
+    (spared.flatMap(_.columns).toSet -- others.flatMap(_.columns)) -- edges.flatMap(_.sources).flatMap(_.columns)
+  }
 
   private def all(which: PipeField => Boolean): Set[String] =
     (fields ++ edges.flatMap(_.sources)).filter(which).map(_.tensor).toSet
@@ -67,9 +89,11 @@ final case class PipeStep(
 
 object PipeStep {
 
-  /** From Python's plain data. */
-  def of(plain: util.Map[String, _], endpoint: Endpoint, settings: Settings): PipeStep = {
-    val read = new Reading(plain)
+  private val json = new ObjectMapper
+
+  /** From Python's plain data, as JSON: a map handed over as such costs a call for every entry. */
+  def of(text: String, endpoint: Endpoint, settings: Settings): PipeStep = {
+    val read = new Reading(json.readValue(text, classOf[util.Map[String, Any]]))
     PipeStep(
       run = read.text("run"),
       number = read.number("number"),
@@ -91,12 +115,20 @@ object PipeStep {
       returned = read.list("returned").map { one =>
         val edges = one.number("edges").toInt
         PipeReturned(one.text("tensor"), one.number("width").toInt, if (edges < 0) None else Some(edges))
-      }
+      },
+      spent = read.list("spent").map(one => Spent(one.number("rdd").toInt, one.number("readers").toInt))
     )
   }
 
   private def field(one: Reading): PipeField =
-    PipeField(one.text("tensor"), one.numbers("columns"), one.text("dtype"), one.flag("static"), one.flag("kept"))
+    PipeField(
+      one.text("tensor"),
+      one.numbers("columns"),
+      one.text("dtype"),
+      one.flag("static"),
+      one.flag("kept"),
+      one.flag("spare")
+    )
 
   /** Typed reading of a map of plain data. */
   final private class Reading(values: util.Map[String, _]) {

@@ -1,5 +1,7 @@
 package lotan
 
+import java.util
+
 import org.apache.spark.rdd.RDD
 
 /** Sums along edges: output[v] = sum over in-edges (u, v) of [weight *] input[u]; reverse: over out-edges (v, u).
@@ -23,12 +25,12 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     *   whether all partitions are in one JVM, so that rows need not travel
     */
   def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean): RDD[Rows] =
-    (shared, reverse) match {
-      case (true, false) => SharedHeap(edges, weighted).forward(blocks, column)
-      case (true, true) => SharedHeap(edges, weighted).reverse(blocks, column)
-      case (false, false) => forward(blocks, column)
-      case (false, true) => backward(blocks, column)
-    }
+    if (shared) SharedHeap(this)(blocks, column)
+    else if (reverse) backward(blocks, column)
+    else forward(blocks, column)
+
+  /** As `apply` in one JVM, with each row computed when it is read: for a column that one reader reads once. */
+  def asRead(blocks: RDD[Block], column: RDD[Rows]): RDD[RowReader] = SharedHeap(this).sums(blocks, column)
 
   private def forward(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] =
     blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>
@@ -36,7 +38,7 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     }
 
   private def gather(block: Block, rows: Rows, halo: Array[Array[Float]]): Rows = {
-    val out = Propagate.start(block, edges, weighted, rows)
+    val out = started(block, rows)
     val product = new SparseProduct(rows.values +: halo, 0 +: block.haloStart, rows.width)
     product.addTo(out.values, block.edges(edges).forward, weighted, 0, block.count)
     out
@@ -63,9 +65,15 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
   }
 
   private def ownSums(block: Block, rows: Rows, received: Array[Parcel]): Rows = {
-    val out = Propagate.start(block, edges, weighted, rows)
+    val out = started(block, rows)
     product(block, rows).addTo(out.values, block.edges(edges).reverse, weighted, 0, block.count)
     Propagate.addPartials(out, block, received)
+    out
+  }
+
+  private def started(block: Block, rows: Rows): Rows = {
+    val out = Rows.zeros(block.count, rows.width)
+    Propagate.start(block, this, rows, 0, block.count, out.values)
     out
   }
 
@@ -75,18 +83,25 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
 
 object Propagate {
 
-  /** Where sums start: at the self-loop that each vertex has beside its edges, or at zero. */
-  private[lotan] def start(block: Block, edges: EdgeSet, weighted: Boolean, rows: Rows): Rows = {
-    val out = Rows.zeros(block.count, rows.width)
-    block.edges(edges).loops.foreach { loops =>
-      if (!weighted) System.arraycopy(rows.values, 0, out.values, 0, rows.values.length)
-      else
-        for (row <- 0 until block.count) {
-          val at = row * rows.width
-          AddRows.oneScaled(out.values, at, rows.values, at, loops(row), rows.width)
-        }
+  /** Where the sums of rows `from until until` start, whatever was there: at the self-loop that each vertex has beside its
+    * edges, or at zero.
+    */
+  private[lotan] def start(
+      block: Block,
+      step: Propagate,
+      rows: Rows,
+      from: Int,
+      until: Int,
+      out: Array[Float]
+  ): Unit = {
+    val width = rows.width
+    block.edges(step.edges).loops match {
+      case Some(_) if !step.weighted => rows.read(from, until, out)
+      case loops =>
+        util.Arrays.fill(out, 0, (until - from) * width, 0f)
+        for (weights <- loops; row <- from until until)
+          AddRows.oneScaled(out, (row - from) * width, rows.values, row * width, weights(row), width)
     }
-    out
   }
 
   /** Throws IllegalArgumentException if the rows are not those of the block's vertices. */

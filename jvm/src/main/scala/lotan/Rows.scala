@@ -1,5 +1,9 @@
 package lotan
 
+import java.util.concurrent.ConcurrentHashMap
+
+import lotan.messenger.Floats
+
 /** The rows of a column that are in one partition, in the order of the block's ids.
   *
   * @param width
@@ -7,10 +11,19 @@ package lotan
   * @param values
   *   `[rows x width]`, row after row
   */
-final class Rows(val width: Int, val values: Array[Float]) extends Serializable {
+final class Rows(val width: Int, val values: Array[Float]) extends RowReader with Serializable {
   require(width > 0 && values.length % width == 0, s"${values.length} numbers are no rows of width $width")
 
-  def count: Int = values.length / width
+  override def count: Int = values.length / width
+
+  @transient private lazy val parts = new ConcurrentHashMap[(Int, Int), Floats]
+
+  /** Rows of a column that lasts, as a tensor: the same one each time, so that it is hashed once. */
+  private[lotan] def part(first: Int, rows: Int): Floats =
+    parts.computeIfAbsent((first, rows), _ => new Floats(values, first * width, rows, width))
+
+  override def read(from: Int, until: Int, into: Array[Float]): Unit =
+    System.arraycopy(values, from * width, into, 0, (until - from) * width)
 }
 
 object Rows {

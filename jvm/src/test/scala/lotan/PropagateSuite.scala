@@ -115,6 +115,37 @@ class PropagateSuite extends AnyFunSuite with LocalSpark {
     }
   }
 
+  test("rows computed as they are read are those of the whole column, whichever are read") {
+    val graph = RandomGraph(6, 50, 170)
+    val x = RandomGraph.column(6, graph.count, 9)
+    withColumn(graph, 3, x) { (blocks, column) =>
+      for (step <- directions) {
+        val whole = step(blocks, column, shared = true).collect()
+        val parts = step
+          .asRead(blocks, column)
+          .map { sums =>
+            val pieces = for (from <- (0 until sums.count by 4).reverse) yield {
+              val until = math.min(from + 4, sums.count)
+              val into = Array.fill(4 * sums.width)(Float.NaN) // whatever was there
+              sums.read(from, until, into)
+              into.take((until - from) * sums.width)
+            }
+            pieces.reverse.flatten.toArray
+          }
+          .collect()
+        assert(parts.map(_.toSeq).toSeq == whole.map(_.values.toSeq).toSeq, step.toString)
+      }
+    }
+  }
+
+  test("a sum of columns, read in parts") {
+    val ones = new Rows(2, Array.tabulate(10)(_.toFloat))
+    val tens = new Rows(2, Array.tabulate(10)(_ * 10f))
+    val into = new Array[Float](6)
+    new SummedRows(Seq(ones, new LaterRows(() => tens))).read(1, 4, into)
+    assert(into.toSeq == (2 until 8).map(_ * 11f))
+  }
+
   test("a column of the wrong length is refused") {
     val graph = RandomGraph(5, 20, 30)
     withColumn(graph, 2, RandomGraph.column(5, graph.count, 2)) { (blocks, column) =>

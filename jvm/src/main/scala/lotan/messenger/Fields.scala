@@ -97,6 +97,7 @@ object Fields {
     "digest" -> word,
     "offers" -> offers,
     "names" -> names,
+    "spares" -> names, // tensors that the worker may ask for, and does without if it has kept what it made of them
     "reply" -> extent, // shared memory where a worker may write the chunk's result
     "group" -> count,
     "count" -> count,
@@ -139,7 +140,7 @@ object Fields {
   )
 
   private val optional: Map[Kind, Seq[String]] = Map[Kind, Seq[String]](
-    Kind.Chunk -> Seq("reply"),
+    Kind.Chunk -> Seq("reply", "spares"),
     Kind.Commit -> Seq("bytes_shared"),
     Kind.Pong -> Seq("workers"),
     Kind.Data -> Seq("ticket", "chunk", "run", "name", "epoch", "program", "settings"),

@@ -49,8 +49,7 @@ object Frames {
     var filled = 0
     for ((_, tensor) <- tensors) yield {
       val place = Seq[Any]("shared", space.region, space.offset + filled)
-      tensor.writeTo(space.memory.slice(filled, tensor.bytes))
-      tensor.hash(state)
+      tensor.send(space.memory.slice(filled, tensor.bytes), state)
       filled += Region.padded(tensor.bytes.toLong).toInt
       place
     }

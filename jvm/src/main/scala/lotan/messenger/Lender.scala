@@ -47,7 +47,7 @@ final private[messenger] class Lender(settings: Settings) {
       case Some((rowBytes, tensors)) =>
         Region.padded(math.ceil(rowBytes * chunk.rows).toLong) + tensors * Region.Alignment
       case None if chunk.resultBytes > 0 => Region.padded(chunk.resultBytes) + Slack * Region.Alignment
-      case None => Region.room(chunk.tensors.map(_._2)) // a first guess
+      case None => Region.room(chunk.tensors.collect { case (name, tensor) if !chunk.spare(name) => tensor }) // a guess
     }
     take(size).map { space =>
       loan(chunk).reply = Some(space)

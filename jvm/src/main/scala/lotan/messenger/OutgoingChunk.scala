@@ -5,7 +5,8 @@ package lotan.messenger
   * `static` and `epochKept` name tensors that the worker may still have from an earlier chunk with this run, partition and index
   * under the same tensor name: these are offered by checksum first and sent when the worker asks. A kept tensor is replaced when
   * one of other content is offered under its name, so both sets are safe for anything; they differ in when the worker lets go:
-  * `epochKept` ones at the first sign of the next epoch.
+  * `epochKept` ones at the first sign of the next epoch. `spare` names tensors that the worker asks for only if it has lost
+  * what it made of them earlier.
   *
   * @param index
   *   in the partition, ascending
@@ -22,8 +23,12 @@ final case class OutgoingChunk(
     tensors: Seq[(String, Tensor)],
     static: Set[String] = Set.empty,
     epochKept: Set[String] = Set.empty,
-    resultBytes: Long = 0
+    resultBytes: Long = 0,
+    spare: Set[String] = Set.empty
 ) {
+
+  /** Whether a tensor is offered by checksum. */
+  def offered(name: String): Boolean = static(name) || epochKept(name)
 
   /** The tensor of that name. */
   def tensor(name: String): Option[Tensor] = tensors.collectFirst { case (`name`, tensor) => tensor }

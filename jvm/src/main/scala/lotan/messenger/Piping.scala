@@ -148,14 +148,15 @@ final class Piping private[messenger] (
     bytesSent += shared + dealer.send(to, message, space)
   }
 
-  /** What the worker may have kept is offered by checksum, the rest travels along. */
+  /** What the worker may have kept is offered by checksum, what it may not need by name; the rest travels along. */
   private def along(chunk: OutgoingChunk): Seq[(String, Tensor)] =
-    chunk.tensors.filterNot { case (name, _) => chunk.static(name) || chunk.epochKept(name) }
+    chunk.tensors.filterNot { case (name, _) => chunk.offered(name) || chunk.spare(name) }
 
   private def chunkMessage(group: Int, chunk: OutgoingChunk): Message = {
-    val offers = chunk.tensors.diff(along(chunk)).map { case (name, tensor) =>
+    val offers = for ((name, tensor) <- chunk.tensors if chunk.offered(name)) yield {
       Seq[Any](name, tensor.dtype, tensor.shape.toSeq, PlainData.word(tensor.checksum), chunk.epochKept(name))
     }
+    val spares = if (chunk.spare.isEmpty) None else Some("spares" -> chunk.spare.toSeq.sorted)
     val header = jobFields ++ Seq(
       "ticket" -> ticket,
       "seq" -> sequence,
@@ -167,7 +168,7 @@ final class Piping private[messenger] (
       "offers" -> offers
     )
     val reply = lender.lendReply(chunk).map(space => "reply" -> Seq[Any](space.region, space.offset, space.bytes))
-    Message(Kind.Chunk, header ++ reply, along(chunk))
+    Message(Kind.Chunk, header ++ spares ++ reply, along(chunk))
   }
 
   private def jobFields: VectorMap[String, Any] = VectorMap(

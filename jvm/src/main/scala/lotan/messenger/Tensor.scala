@@ -24,6 +24,12 @@ sealed abstract class Tensor {
     array
   }
 
+  /** Writes its bytes at the buffer's position, and has them hashed: in pieces that are in the cache for both. */
+  private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
+    writeTo(target)
+    val _ = hash(state)
+  }
+
   /** Has its bytes hashed. */
   private[messenger] def hash(state: Xxh64): Xxh64 = state.update(toBytes)
 
@@ -41,14 +47,72 @@ final class Floats(values: Array[Float], offset: Int, rows: Int, width: Int) ext
 
   override private[messenger] def hash(state: Xxh64): Xxh64 = state.update(values, offset, rows * width)
 
+  override private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
+    val into = target.order(ByteOrder.LITTLE_ENDIAN)
+    var at = 0
+    while (at < rows * width) {
+      val length = math.min(Floats.Piece, rows * width - at)
+      Floats.put(into, values, offset + at, length)
+      val _ = state.update(values, offset + at, length)
+      at += length
+    }
+  }
+
   override protected def write(target: ByteBuffer): Unit = Floats.put(target, values, offset, rows * width)
 }
 
 object Floats {
+  private val Piece = 1 << 12 // numbers
+
   private[messenger] def put(target: ByteBuffer, values: Array[Float], offset: Int, length: Int): Unit = {
     val _ = target.asFloatBuffer().put(values, offset, length)
     val _ = target.position(target.position() + 4 * length)
   }
+}
+
+/** Rows that are computed whenever they are written: float32 `[rows x width]`. Some at a time, which stay in the cache.
+  *
+  * @param numbers
+  *   per row; asked for when it is sent
+  * @param compute
+  *   writes rows `from until until`, counted from this tensor's first, to an array; the same numbers each time
+  */
+final class ComputedFloats(rows: Int, numbers: => Int, compute: (Int, Int, Array[Float]) => Unit) extends Tensor {
+  private lazy val width = numbers
+
+  override def dtype: String = "float32"
+  override def shape: Array[Int] = Array(rows, width)
+
+  override private[messenger] def hash(state: Xxh64): Xxh64 = {
+    each((some, length) => { val _ = state.update(some, 0, length) })
+    state
+  }
+
+  override private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
+    val into = target.order(ByteOrder.LITTLE_ENDIAN)
+    each { (some, length) =>
+      Floats.put(into, some, 0, length)
+      val _ = state.update(some, 0, length)
+    }
+  }
+
+  override protected def write(target: ByteBuffer): Unit = each(Floats.put(target, _, 0, _))
+
+  private def each(action: (Array[Float], Int) => Unit): Unit = {
+    val atOnce = math.max(1, math.min(rows, ComputedFloats.AtOnce / width))
+    val some = new Array[Float](atOnce * width)
+    var from = 0
+    while (from < rows) {
+      val until = math.min(rows, from + atOnce)
+      compute(from, until, some)
+      action(some, (until - from) * width)
+      from = until
+    }
+  }
+}
+
+private object ComputedFloats {
+  val AtOnce: Int = 1 << 15 // numbers: 128 KiB
 }
 
 /** Rows picked from several arrays: float32 `[rows x width]`. Nothing is copied before it is written.

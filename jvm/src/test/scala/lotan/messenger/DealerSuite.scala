@@ -105,6 +105,34 @@ class DealerSuite extends AnyFunSuite {
     assert(offer == Seq("x", "float32", Seq(1L, 1L), PlainData.word(sent.checksum), false))
   }
 
+  test("what is spare is computed and sent only when it is asked for") {
+    var computed = 0
+    val spare = new ComputedFloats(
+      2,
+      3,
+      (from, until, into) => {
+        computed += 1
+        for (i <- 0 until (until - from) * 3) into(i) = (from * 3 + i).toFloat
+      }
+    )
+    def spared: Iterator[OutgoingChunk] = Iterator.single {
+      val plain = chunk(0)
+      plain.copy(tensors = plain.tensors :+ ("rows" -> spare), spare = Set("rows"))
+    }
+    val content = new FakeRouter
+    assert(dealer(content).pipe(job, spared).length == 1)
+    assert(content.last(Kind.Chunk).tensors.keySet == Set("x"))
+    assert(content.last(Kind.Chunk).names("spares") == Seq("rows"))
+    assert(computed == 0)
+    val asking = new FakeRouter({
+      case message if message.kind == Kind.Chunk =>
+        Seq(Message(Kind.Need, "ticket" -> 1L, "chunk" -> 0L, "names" -> Seq("rows")))
+      case message if message.kind == Kind.Data => Seq(result(1, chunk(0)))
+    })
+    assert(dealer(asking).pipe(job.copy(accumulates = false), spared).length == 1)
+    assert(asking.last(Kind.Data).tensors("rows").toDoubles.toSeq == Seq.tabulate(6)(_.toDouble))
+  }
+
   test("a worker that asks for what was not offered") {
     val router = once(isChunk(0))(_ => Message(Kind.Need, "ticket" -> 1L, "chunk" -> 0L, "names" -> Seq("z")))
     assert(intercept[FrameError](dealer(router).pipe(job, chunks(1)).hasNext).getMessage.contains("asks for z"))

@@ -32,6 +32,27 @@ class TensorSuite extends AnyFunSuite {
     assert(travelled(picked).toDoubles.toSeq == expected.map(_.toDouble))
   }
 
+  test("rows computed as they are written, some at a time") {
+    for ((rows, width) <- Seq((3, 2), (0, 4), (1, 100000), (500, 257))) {
+      val all = Array.tabulate(rows * width)(_ * 0.5f)
+      val computed = new ComputedFloats(
+        rows,
+        width,
+        (from, until, into) => System.arraycopy(all, from * width, into, 0, (until - from) * width)
+      )
+      val plain = new Floats(all, 0, rows, width)
+      assert(travelled(computed).toDoubles.toSeq == all.map(_.toDouble).toSeq)
+      assert(computed.checksum == plain.checksum)
+      for (tensor <- Seq(computed, plain)) {
+        val buffer = ByteBuffer.allocateDirect(tensor.bytes)
+        val state = new Xxh64
+        tensor.send(buffer, state)
+        assert(state.value == plain.checksum && buffer.position() == tensor.bytes)
+        assert(new Received("float32", Array(rows, width), buffer.flip()).toDoubles.toSeq == all.map(_.toDouble).toSeq)
+      }
+    }
+  }
+
   test("other types") {
     assert(travelled(new Doubles(Array(0.1, 1e300), Array(2, 1))).toDoubles.toSeq == Seq(0.1, 1e300))
     assert(travelled(new Longs(Array(9L, -5L, 1L << 40), 1, 2)).toDoubles.toSeq == Seq(-5.0, 1099511627776.0))

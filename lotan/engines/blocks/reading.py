@@ -1,0 +1,74 @@
+"""Who reads which column of a pass, and how: what may be computed as it is read, and what workers can do without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from lotan.stages import StageProgram
+from planner.physical import PipeStep, Plan, PropagateStep, Stage, Step, reads
+
+Spares = Mapping[str, frozenset[str]]
+"""By stage: columns and collections that its backward reads only where its forward run was not kept."""
+
+
+def find_spares(plan: Plan) -> dict[str, frozenset[str]]:
+    """Of every stage of a plan."""
+    return {stage.name: _spares(stage, StageProgram(stage, plan.source_gradients).rereads) for stage in plan.stages}
+
+
+def _spares(stage: Stage, rereads: frozenset[str]) -> frozenset[str]:
+    read = {i.column for i in stage.inputs if i.value in rereads or i.static}
+    return frozenset(i.column for i in stage.inputs) - read
+
+
+class Reading:
+    """The readers of each column and collection of a pass.
+
+    Args:
+        steps: of the pass.
+        spares: see there.
+    """
+
+    def __init__(self, steps: Sequence[Step], spares: Spares) -> None:
+        self._spares = spares
+        pipes = [step for step in steps if isinstance(step, PipeStep)]
+        self.reads = Counter(name for step in steps for name in reads(step))
+        self.pipes = Counter(name for step in pipes for name in step.inputs + step.collections)
+        self.pipes.subtract(name for step in pipes for name in self.spared(step))
+        self.as_read = self._read_once(steps)
+        self._steps = steps
+
+    def spared(self, step: PipeStep) -> frozenset[str]:
+        """What a pipe has ready but does not send unless it is asked for."""
+        return self._spares[step.stage] if step.mode == "backward" else frozenset()
+
+    def _read_once(self, steps: Sequence[Step]) -> frozenset[str]:
+        """The outputs of propagates that one pipe reads, row by row, and nobody else."""
+        read: Counter[str] = Counter()
+        for step in steps:
+            if isinstance(step, PipeStep):
+                rows = set(reads(step)) - set(step.collections)
+                read.update(rows - self.spared(step))
+            else:
+                read.update(dict.fromkeys(reads(step), 2))
+        whole = {name for step in steps if isinstance(step, PipeStep) for name in step.collections}
+        made = [step.output.name for step in steps if isinstance(step, PropagateStep)]
+        return frozenset(name for name in made if read[name] == 1 and name not in whole)
+
+    def readers(self, names: Sequence[str]) -> list[PipeStep] | None:
+        """The pipes that read these columns, through sums that are computed as they are read or straight.
+
+        None if others read one of them too: they may read it at any time.
+        """
+        found: list[PipeStep] = []
+        for step in self._steps:
+            read = set(names) & set(reads(step))
+            if isinstance(step, PropagateStep) and read and step.output.name in self.as_read:
+                found += self.readers([step.output.name]) or []
+            elif isinstance(step, PipeStep) and read and not read & set(step.collections):
+                if read - self.spared(step):
+                    found.append(step)
+            elif read:
+                return None
+        return [step for place, step in enumerate(found) if all(step is not other for other in found[:place])]

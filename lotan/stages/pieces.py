@@ -1,0 +1,115 @@
+"""Runs a stage on a chunk piece by piece, as if it were several: what travels together need not fit into a cache together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.randomness import Randomness
+from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.program import StageProgram
+
+
+@dataclass(frozen=True, eq=False)
+class SavedPieces(Saved):
+    """What a forward run kept of each piece."""
+
+    pieces: Sequence[Saved | None]
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, beside that of autograd graphs."""
+        return sum(piece.bytes for piece in self.pieces if piece is not None)
+
+
+class Pieces:
+    """A stage over consecutive rows of a chunk at a time. The stage reads no edges.
+
+    Random numbers belong to rows, so cutting changes none; gradients of parameters are added up in the order of the pieces.
+
+    Args:
+        program: the stage's.
+        rows: of a piece.
+    """
+
+    def __init__(self, program: StageProgram, rows: int) -> None:
+        self._program, self._rows = program, rows
+
+    def forward(
+        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool, into: Places
+    ) -> tuple[dict[str, Tensor], SavedPieces | None]:
+        """See `StageProgram.forward`."""
+        outputs = self._outputs(chunk.rows, into)
+        saved = [
+            self._program.forward(piece, parameters, randomness, keep, _places(outputs, rows))[1]
+            for rows, piece in self._cut(chunk)
+        ]
+        return outputs, SavedPieces(saved) if keep else None
+
+    def backward(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        output_gradients: Mapping[str, Tensor],
+        saved: Saved | None,
+        into: Places,
+    ) -> StageGradients:
+        """See `StageProgram.backward`."""
+        inputs, sums = self._gradients(chunk.rows, into)
+        kept = saved.pieces if isinstance(saved, SavedPieces) else None
+        for number, (rows, piece) in enumerate(self._cut(chunk)):
+            given = {name: gradient[rows] for name, gradient in output_gradients.items()}
+            of_piece = None if kept is None else kept[number]
+            self._program.backward(piece, parameters, randomness, given, of_piece, _places(inputs, rows), sums)
+        return StageGradients(inputs, sums)
+
+    def turn(
+        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
+    ) -> tuple[np.ndarray, StageGradients]:
+        """See `StageProgram.turn`."""
+        inputs, sums = self._gradients(chunk.rows, into)
+        counted = [
+            self._program.turn(piece, parameters, randomness, _places(inputs, rows), sums)[0]
+            for rows, piece in self._cut(chunk)
+        ]
+        return np.sum(counted, axis=0), StageGradients(inputs, sums)
+
+    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
+        """See `StageProgram.evaluate`."""
+        return np.sum([self._program.evaluate(piece, parameters) for _, piece in self._cut(chunk)], axis=0)
+
+    def predict(self, chunk: Chunk, parameters: Parameters, into: Places) -> dict[str, Tensor]:
+        """See `StageProgram.predict`."""
+        outputs = self._outputs(chunk.rows, into)
+        for rows, piece in self._cut(chunk):
+            self._program.predict(piece, parameters, _places(outputs, rows))
+        return outputs
+
+    def _cut(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
+        for first in range(0, chunk.rows, self._rows):
+            rows = slice(first, min(chunk.rows, first + self._rows))
+            values = {name: value[rows] for name, value in chunk.values.items()}
+            label, split = (None if one is None else one[rows] for one in (chunk.label, chunk.split))
+            yield rows, Chunk(chunk.keys[rows], values, {}, label, split)
+
+    def _outputs(self, rows: int, into: Places) -> dict[str, Tensor]:
+        return {o.value: _memory(o.value, rows, o.shape, into) for o in self._program.stage.outputs}
+
+    def _gradients(self, rows: int, into: Places) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Memory for the gradients of inputs, and zeros for those of parameters."""
+        stage = self._program.stage
+        inputs = {i.value: _memory(i.value, rows, i.shape, into) for i in stage.inputs if i.needs_gradient}
+        return inputs, {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
+
+
+def _memory(name: str, rows: int, shape: tuple[int, ...], into: Places) -> Tensor:
+    return into[name] if name in into else torch.empty(rows, *shape)
+
+
+def _places(columns: Mapping[str, Tensor], rows: slice) -> Places:
+    return {name: column[rows] for name, column in columns.items()}

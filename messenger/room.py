@@ -1,0 +1,40 @@
+"""Where a worker writes a chunk's result: straight into what its Dealer has lent for it, as far as that reaches."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from messenger.fields import ALIGNMENT
+from messenger.spaces import Space
+
+FLOAT = np.dtype("<f4")
+
+
+class Room:
+    """Memory for one chunk's result, none of it given twice. `messenger.frames.encode` leaves what lies there as it is.
+
+    Args:
+        space: lent by the Dealer; None for none.
+    """
+
+    def __init__(self, space: Space | None = None) -> None:
+        self._left = memoryview(b"") if space is None else space.memory
+
+    def array(self, shape: tuple[int, ...]) -> np.ndarray:
+        """A float32 array to be filled, beginning at a multiple of 64: lent, or where no more is left, our own."""
+        size = 4 * math.prod(shape)
+        padded = -(-size // ALIGNMENT) * ALIGNMENT
+        if padded > self._left.nbytes:
+            return aligned(shape, FLOAT)
+        memory, self._left = self._left[:size], self._left[padded:]
+        return np.frombuffer(memory, FLOAT).reshape(shape)
+
+
+def aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """A new array that begins at a multiple of 64, as tensors in shared memory do."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + ALIGNMENT, np.uint8)
+    first = -memory.ctypes.data % ALIGNMENT
+    return memory[first : first + size].view(dtype).reshape(shape)

@@ -1,0 +1,49 @@
+"""A stage run piece by piece comes to what it comes to in one go."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from lotan.stages import StageProgram
+from lotan.stages.pieces import Pieces
+from tests.stages.test_flat import DRAWS, MODELS, drawn, stages_of
+
+ROWS = 23  # in pieces of 5: four whole ones and a rest
+
+
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("keep", [True, False], ids=["kept", "run again"])
+@pytest.mark.parametrize("name", ["GCN", "GIN", "GraphSAGE, projected"])
+def test_rows_and_gradients_are_those_of_the_whole(name: str, keep: bool, flat: bool) -> None:
+    assert name in MODELS
+    for stage in stages_of(name):
+        program = StageProgram(stage, flat=flat)
+        chunk, parameters, gradients = drawn(stage, ROWS)
+        expected, saved = program.forward(chunk, parameters, DRAWS, keep)
+        of_whole = program.backward(chunk, parameters, DRAWS, gradients, saved)
+        pieces = Pieces(program, 5)
+        outputs = {name: torch.full_like(value, torch.nan) for name, value in expected.items()}
+        found, of_pieces = pieces.forward(chunk, parameters, DRAWS, keep, outputs)
+        inputs = {name: torch.full_like(value, torch.nan) for name, value in of_whole.inputs.items()}
+        in_all = pieces.backward(chunk, parameters, DRAWS, gradients, of_pieces, inputs)
+        assert all(found[name] is place for name, place in outputs.items())
+        assert all(in_all.inputs[name] is place for name, place in inputs.items())
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(dict(in_all.inputs), dict(of_whole.inputs))
+        torch.testing.assert_close(dict(in_all.parameters), dict(of_whole.parameters), rtol=1e-5, atol=1e-4)
+
+
+def test_the_last_stage_turns_and_counts_as_a_whole() -> None:
+    stage = next(stage for stage in stages_of("GCN") if stage.loss is not None and stage.name.startswith("train"))
+    program = StageProgram(stage)
+    chunk, parameters, _ = drawn(stage, ROWS)
+    counted, expected = program.turn(chunk, parameters, DRAWS)
+    pieces = Pieces(program, 5)
+    ours, found = pieces.turn(chunk, parameters, DRAWS, {})
+    torch.testing.assert_close(torch.from_numpy(ours), torch.from_numpy(counted))
+    torch.testing.assert_close(dict(found.inputs), dict(expected.inputs))
+    torch.testing.assert_close(dict(found.parameters), dict(expected.parameters))
+    evaluated = torch.from_numpy(pieces.evaluate(chunk, parameters))
+    torch.testing.assert_close(evaluated, torch.from_numpy(program.evaluate(chunk, parameters)))
+    torch.testing.assert_close(pieces.predict(chunk, parameters, {}), program.predict(chunk, parameters))
