@@ -1,5 +1,7 @@
 package lotan
 
+import scala.util.Try
+
 /** Adds rows to a row, strictly one after the other, several in one pass over the target.
   *
   * The rows lie all over memory: reading eight at once keeps that many cache misses in flight. Measured on 2.5 million edges of
@@ -9,10 +11,28 @@ package lotan
 private object AddRows {
   val AtOnce = 8
 
+  /** Whether the JVM has vector operations: an incubator module, for which Spark's launcher asks. */
+  private val vectors = Try(Class.forName("jdk.incubator.vector.FloatVector")).isSuccess
+
+  /** Rows that `apply` takes. */
+  val Most: Int = if (vectors) 64 else AtOnce
+
   private type Floats = Array[Float]
 
-  /** out[at + j] += rows(0)[offsets(0) + j], then rows(1)[...], up to `count` rows, at most AtOnce. */
+  /** out[at + j] += rows(0)[offsets(0) + j], then rows(1)[...], up to `count` rows, at most `Most`. The same bits either way. */
   def apply(out: Floats, at: Int, rows: Array[Floats], offsets: Array[Int], count: Int, width: Int): Unit =
+    if (vectors) VectorSums.add(out, at, rows, offsets, count, width)
+    else plain(out, at, rows, offsets, count, width)
+
+  /** As `apply` without vector operations, for at most AtOnce rows. */
+  private[lotan] def plain(
+      out: Floats,
+      at: Int,
+      rows: Array[Floats],
+      offsets: Array[Int],
+      count: Int,
+      width: Int
+  ): Unit =
     if (count == AtOnce) eight(out, at, rows, offsets, width)
     else {
       var i = 0

@@ -22,9 +22,9 @@ final class SparseProduct(
   private val pickOf = picks.getOrElse(new Array[Array[Int]](sources.length))
 
   // Where the rows of the next edges are.
-  private val arrays = new Array[Array[Float]](AddRows.AtOnce)
-  private val offsets = new Array[Int](AddRows.AtOnce)
-  private val scales = Array.fill(AddRows.AtOnce)(1f)
+  private val arrays = new Array[Array[Float]](AddRows.Most)
+  private val offsets = new Array[Int](AddRows.Most)
+  private val scales = Array.fill(AddRows.Most)(1f)
 
   /** Adds the sums of rows `from until until` to `out`, in which row `from` comes first. */
   def addTo(out: Array[Float], matrix: Csr, weighted: Boolean, from: Int, until: Int): Unit = {
@@ -47,7 +47,7 @@ final class SparseProduct(
     var segment = 0 // columns ascend, and so does this
     var edge = from
     while (edge < until) {
-      val count = math.min(AddRows.AtOnce, until - edge)
+      val count = math.min(AddRows.Most, until - edge)
       var i = 0
       while (i < count) {
         val column = columns(edge + i)
