@@ -24,7 +24,11 @@ FEATURE_COPIES = 3  # of the features at once: as read, as arrays, and what a fi
 EDGE_BYTES = 48  # of an edge at once: ids as read, positions, and both directions of the sparse matrix
 
 
-ABILITIES: Mapping[str, tuple[Ability, ...]] = {"local": ("edge_columns", "extremes"), "rows": (), "blocks": ()}
+ABILITIES: Mapping[str, tuple[Ability, ...]] = {
+    "local": ("edge_columns", "extremes"),
+    "rows": (),
+    "blocks": ("edge_columns", "extremes"),
+}
 """What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
 
 

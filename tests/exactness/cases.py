@@ -151,6 +151,32 @@ class PlainOnEdges(OnEdges):
         return mean + self.scale * x.new_zeros(len(x), OUT).index_add(0, dst, contrast(h[src], h[dst]))
 
 
+class Slope(nn.MessagePassing):
+    """Arithmetic of the features themselves: W times the sum of tanh(x_j - x_i) x_j."""
+
+    def __init__(self) -> None:
+        super().__init__("sum")
+        self.project = torch.nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, graph):
+        return self.project(self.propagate(graph, x))
+
+    def message(self, x_j, x_i):
+        return torch.tanh(x_j - x_i) * x_j
+
+
+class PlainSlope(torch.nn.Module):
+    """`Slope` in plain torch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = torch.nn.Linear(WIDTH, OUT)
+
+    def forward(self, x, edge_index):
+        src, dst = edge_index
+        return self.project(torch.zeros_like(x).index_add(0, dst, torch.tanh(x[src] - x[dst]) * x[src]))
+
+
 def nearness(distance: Tensor) -> Tensor:
     return torch.exp(-(distance * distance)) / (torch.relu(distance) + 1.0) + torch.sigmoid(distance) * 0.5
 
@@ -198,8 +224,10 @@ EDGE_CASES: Mapping[str, Case] = {
         lambda: pyg.GATConv(WIDTH, OUT, heads=4, concat=False, add_self_loops=False, residual=True),
     ),
     "arithmetic on edges": Case(OnEdges, PlainOnEdges, weights=True),
+    "arithmetic of features": Case(Slope, PlainSlope),
+    "GraphSAGE, min": _stock("GraphSAGE", aggr="min"),
 }
-"""More models whose messages need both ends of an edge, but no parameter there."""
+"""More models whose messages need no parameter on edges, but more than sums of rows."""
 
 EVERY = {**CASES, **EDGE_CASES}
 

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache, partial
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
-from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.physical import CollectStep
-from planner.spec import LossSpec, Spec
-from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, WIDTH, Sample, models, sample
+from planner.spec import LossSpec
+from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, models, sample
+from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, train
 
 LOCAL = {
@@ -71,13 +69,6 @@ def test_equals_autograd_on_random_graphs(name, seed, vertices, edges, weighted,
     check(name, LOCAL[options], sample(seed, vertices, edges, weighted, directed), seed)
 
 
-DROPPING = {
-    "GCN": partial(nn.GCN, WIDTH, 6, 2, OUT, dropout=0.5),
-    "GAT": partial(nn.GAT, WIDTH, 6, 2, OUT, dropout=0.5, heads=2),
-    "GAT, four heads": partial(nn.GAT, WIDTH, 8, 2, OUT, dropout=0.5, heads=4),
-}
-
-
 COLLECTING = ("own layer",)
 """What collects whatever the engine can: its message has a parameter on edges."""
 
@@ -87,11 +78,6 @@ def test_nothing_is_collected_without_parameters_on_edges(name):
     drawn = sample(seed=3, weighted=EVERY[name].weights)
     steps = plan_of(name, drawn, LOCAL["auto"]).plan.train
     assert any(isinstance(step, CollectStep) for step in steps) == (name in COLLECTING)
-
-
-@lru_cache
-def dropping(name: str) -> tuple[Spec, Spec]:
-    return trace(DROPPING[name](), WIDTH, training=True), trace(DROPPING[name](), WIDTH, training=False)
 
 
 @pytest.mark.parametrize("options", LOCAL)

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, shuffle_bytes
 from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step, returned
@@ -19,10 +20,11 @@ from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
 from lotan.errors import EngineError
+from lotan.randomness import Randomness
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 from planner.spec import Statistics
 
 if TYPE_CHECKING:
@@ -47,6 +49,8 @@ class _Pass:
     """What is under way."""
 
     reading: Reading
+    edges: EdgeSteps
+    passing: frozenset[str]  # edge columns that their one reader computes as it goes
     held: list[Any] = field(default_factory=list)  # RDDs persisted until the end
     read_by_pipes: dict[int, list[PipeStep]] = field(
         default_factory=dict
@@ -142,7 +146,8 @@ class BlocksEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
-        self._pass = _Pass(Reading(steps, self._spares))
+        edges = EdgeSteps(self._graph, Randomness(a_pass.seed, a_pass.epoch), self.settings.shuffled)
+        self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
         self._run.begin(steps, a_pass)
 
     def propagate(self, step: PropagateStep, column: Column) -> Column:
@@ -166,6 +171,14 @@ class BlocksEngine(Engine):
         self._read(contributions)
         near = self._graph.chunks[contributions.edges]
         rows = self._facade.gather(self._graph.blocks, near, contributions.rows, step.output.width)
+        self._keep(rows, [step.output.name])
+        return Column(rows, step.output.width)
+
+    def on_edges(self, step: EdgeStep, columns: Mapping[str, Column]) -> Column:
+        """Arithmetic on edges: a column of vertices, or one of edges that lies with their destinations."""
+        for column in columns.values():
+            self._read(column)
+        rows = self._now.edges.run(step, columns)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
@@ -214,10 +227,11 @@ class BlocksEngine(Engine):
     def _keep(self, made: Any, names: Sequence[str]) -> None:
         """Note what a step made: an end of the lineage until it is read, and held if it is read more than once or by others.
 
-        A propagate reads a column from several tasks at once, and a collection is one: whatever they may read is held.
+        A propagate reads a column from several tasks at once, and a collection is one: whatever they may read is held. Edge
+        columns that one task alone reads are not.
         """
         self._now.ends[id(made)] = made
-        if any(self._now.reading.reads[name] for name in names):
+        if any(self._now.reading.reads[name] and name not in self._now.passing for name in names):
             self._facade.persist(made)
             self._now.held.append(made)
             pipes = self._now.reading.readers(names)

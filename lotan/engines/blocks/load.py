@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, draws
-from planner.physical import Plan
+from planner.physical import EdgeDropoutStep, Plan
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -28,13 +28,14 @@ class Loaded:
     blocks: Any  # lotan.LoadedGraph
     columns: Mapping[str, Column]  # static ones
     chunks: Mapping[EdgeSet, Any]  # RDD of each partition's neighbourhoods, for stages that collect
+    edge_keys: Mapping[EdgeSet, Any]  # RDD of each partition's row keys of edges, for dropout of edge columns
     partitions: tuple[int, ...]  # those that have vertices
     weighted: bool
 
     def close(self) -> None:
         """Let go of everything. May be called twice."""
-        for chunks in self.chunks.values():
-            self.facade.release(chunks)
+        for held in (*self.chunks.values(), *self.edge_keys.values()):
+            self.facade.release(held)
         for name, column in self.columns.items():
             if _follows_from_edges(name):
                 self.facade.release(column.rows)
@@ -76,6 +77,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
                 for name, column in columns.items()
             },
             chunks=_chunks(facade, blocks, plan, chunk_rows),
+            edge_keys=_edge_keys(facade, blocks, plan),
             partitions=occupied,
             weighted=weighted,
         )
@@ -89,6 +91,15 @@ def _chunks(facade: Any, blocks: Any, plan: Plan, chunk_rows: int) -> dict[EdgeS
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
         keyed = any(draws(stage, edge_set) for stage in plan.stages)
         found[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
+        facade.persist(found[edge_set])
+    return found
+
+
+def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
+    """Of each edge set on whose columns dropout draws: every partition's row keys of edges."""
+    found = {}
+    for edge_set in sorted({step.edges for step in plan.train if isinstance(step, EdgeDropoutStep)}):
+        found[edge_set] = facade.edgeKeys(blocks, edge_set)
         facade.persist(found[edge_set])
     return found
 

@@ -12,19 +12,19 @@ import org.apache.spark.rdd.RDD
 final case class EdgeDot(edges: EdgeSet, heads: Int) {
   require(heads > 0, s"$heads heads; expected at least 1")
 
-  /** `[edges x heads]`. `source` is read by several tasks: the caller persists it. */
-  def apply(blocks: RDD[Block], source: RDD[Rows], destination: RDD[Rows], shared: Boolean): RDD[Rows] =
-    blocks.zipPartitions(SourceRows(blocks, source, shared), destination) { (ofBlock, ofSources, ofRows) =>
+  /** `[edges x heads]`. */
+  def apply(blocks: RDD[Block], sources: RDD[SourceRows], destination: RDD[Rows]): RDD[Rows] =
+    blocks.zipPartitions(sources, destination) { (ofBlock, ofSources, ofRows) =>
       Iterator.single(dots(ofBlock.next(), ofSources.next(), ofRows.next()))
     }
 
   private def dots(block: Block, sources: SourceRows, rows: Rows): Rows = {
+    val order = block.edges(edges).order
+    Propagate.check(block, rows)
     require(
-      sources.width == rows.width && rows.width % heads == 0,
+      order.edges == 0 || (sources.width == rows.width && rows.width % heads == 0), // the width of no rows may be unknown
       s"rows of width ${sources.width} and ${rows.width} for $heads heads"
     )
-    Propagate.check(block, rows)
-    val order = block.edges(edges).order
     val channels = rows.width / heads
     val out = Rows.zeros(order.edges, heads)
     var edge = 0

@@ -20,7 +20,8 @@ final case class EdgeDropout(state: Long, threshold: Int) {
     require(column.count == keys.length, s"an edge column has ${column.count} rows for ${keys.length} keys")
     val out = Rows.zeros(column.count, column.width)
     val scale = EdgeDropout.Levels.toFloat / (EdgeDropout.Levels - threshold) // infinite where nothing is kept
-    for (row <- keys.indices) {
+    var row = 0
+    while (row < keys.length) {
       val state = EdgeDropout.mix(keys(row) ^ this.state)
       var draws = 0L
       var j = 0
@@ -30,6 +31,7 @@ final case class EdgeDropout(state: Long, threshold: Int) {
           out.values(row * column.width + j) = column.values(row * column.width + j) * scale
         j += 1
       }
+      row += 1
     }
     out
   }

@@ -16,7 +16,7 @@ import EdgeFunction._
 final case class EdgeExpression(edges: EdgeSet, function: EdgeFunction, width: Int) {
   require(width > 0, s"a width of $width; expected at least 1")
 
-  /** `[edges x width]`. The caller persists `sources`, which several tasks read.
+  /** `[edges x width]`.
     *
     * @param sources
     *   columns of vertices that are read at the source
@@ -27,15 +27,14 @@ final case class EdgeExpression(edges: EdgeSet, function: EdgeFunction, width: I
     */
   def apply(
       blocks: RDD[Block],
-      sources: Seq[RDD[Rows]],
+      sources: Seq[RDD[SourceRows]],
       destinations: Seq[RDD[Rows]],
-      columns: Seq[RDD[Rows]],
-      shared: Boolean
+      columns: Seq[RDD[Rows]]
   ): RDD[Rows] = {
     val start = Zipped(blocks, destinations ++ columns).map { case (block, rows) =>
       (block, rows, Seq.empty[SourceRows])
     }
-    val seen = sources.map(SourceRows(blocks, _, shared)).foldLeft(start) { (zipped, column) =>
+    val seen = sources.foldLeft(start) { (zipped, column) =>
       zipped.zipPartitions(column) { (left, right) =>
         val (block, rows, found) = left.next()
         Iterator.single((block, rows, found :+ right.next()))
@@ -87,15 +86,17 @@ final private class EdgeView(
     columns: Seq[Rows]
 ) {
   columns.foreach(order.check)
-  for (found <- sources.map(_.width) ++ (destinations ++ columns).filter(_.count > 0).map(_.width))
+  for (found <- sources.map(_.width) ++ destinations.map(_.width) ++ columns.map(_.width) if order.edges > 0)
     require(found == width, s"a column of width $found in an expression of width $width")
 
   def source(index: Int, from: Int, until: Int): Array[Float] = {
     val out = new Array[Float]((until - from) * width)
-    for (edge <- from until until) {
+    val rows = sources(index)
+    var edge = from
+    while (edge < until) {
       val source = order.matrix.columns(edge)
-      val rows = sources(index)
-      System.arraycopy(rows.array(source), rows.offset(source), out, (edge - from) * width, width)
+      copy(rows.array(source), rows.offset(source), out, (edge - from) * width)
+      edge += 1
     }
     out
   }
@@ -103,16 +104,29 @@ final private class EdgeView(
   def destination(index: Int, from: Int, until: Int): Array[Float] = {
     val out = new Array[Float]((until - from) * width)
     val rows = destinations(index).values
-    for (edge <- from until until)
-      System.arraycopy(rows, order.destinations(edge) * width, out, (edge - from) * width, width)
+    var edge = from
+    while (edge < until) {
+      copy(rows, order.destinations(edge) * width, out, (edge - from) * width)
+      edge += 1
+    }
     out
+  }
+
+  /** One row, of a few numbers: fewer than `System.arraycopy` is quick for. */
+  private def copy(rows: Array[Float], from: Int, out: Array[Float], at: Int): Unit = {
+    var j = 0
+    while (j < width) {
+      out(at + j) = rows(from + j)
+      j += 1
+    }
   }
 
   def edge(index: Int, from: Int, until: Int): Array[Float] =
     java.util.Arrays.copyOfRange(columns(index).values, from * width, until * width)
 
   def weight(from: Int, until: Int): Array[Float] = {
-    val weights = order.matrix.weights
-    Array.tabulate((until - from) * width)(i => weights.fold(1f)(_(from + i / width)))
+    val out = new Array[Float]((until - from) * width)
+    for (i <- out.indices) out(i) = order.matrix.weights.fold(1f)(_(from + i / width))
+    out
   }
 }

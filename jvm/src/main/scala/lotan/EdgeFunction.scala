@@ -56,21 +56,74 @@ object EdgeFunction {
   type OfTwo = (Array[Float], Array[Float], Int) => Unit
   type OfOne = (Array[Float], Float, Int) => Unit
 
+  // Loops that a JIT compiler sees whole: it makes vector instructions of them, and none of `for` over a range.
+
   /** a(i) becomes a(i) op b(i), for the first n. */
-  val Binary: Map[String, OfTwo] = Map(
-    "add" -> { (a, b, n) => for (i <- 0 until n) a(i) += b(i) },
-    "sub" -> { (a, b, n) => for (i <- 0 until n) a(i) -= b(i) },
-    "mul" -> { (a, b, n) => for (i <- 0 until n) a(i) *= b(i) },
-    "div" -> { (a, b, n) => for (i <- 0 until n) a(i) /= b(i) }
-  )
+  val Binary: Map[String, OfTwo] = Map("add" -> add, "sub" -> sub, "mul" -> mul, "div" -> div)
 
   /** a(i) becomes op a(i), for the first n. */
   val Unary: Map[String, OfOne] = Map(
-    "neg" -> { (a, _, n) => for (i <- 0 until n) a(i) = -a(i) },
+    "neg" -> neg,
     "exp" -> { (a, _, n) => for (i <- 0 until n) a(i) = math.exp(a(i).toDouble).toFloat },
     "sigmoid" -> { (a, _, n) => for (i <- 0 until n) a(i) = (1 / (1 + math.exp(-a(i).toDouble))).toFloat },
     "tanh" -> { (a, _, n) => for (i <- 0 until n) a(i) = math.tanh(a(i).toDouble).toFloat },
-    "leaky_relu" -> { (a, slope, n) => for (i <- 0 until n) if (!(a(i) > 0)) a(i) *= slope },
-    "leaky_relu_slope" -> { (a, slope, n) => for (i <- 0 until n) a(i) = if (a(i) > 0) 1f else slope }
+    "leaky_relu" -> leakyRelu,
+    "leaky_relu_slope" -> leakyReluSlope
   )
+
+  private def add: OfTwo = { (a, b, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) += b(i)
+      i += 1
+    }
+  }
+
+  private def sub: OfTwo = { (a, b, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) -= b(i)
+      i += 1
+    }
+  }
+
+  private def mul: OfTwo = { (a, b, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) *= b(i)
+      i += 1
+    }
+  }
+
+  private def div: OfTwo = { (a, b, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) /= b(i)
+      i += 1
+    }
+  }
+
+  private def neg: OfOne = { (a, _, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) = -a(i)
+      i += 1
+    }
+  }
+
+  private def leakyRelu: OfOne = { (a, slope, n) =>
+    var i = 0
+    while (i < n) {
+      if (!(a(i) > 0)) a(i) *= slope
+      i += 1
+    }
+  }
+
+  private def leakyReluSlope: OfOne = { (a, slope, n) =>
+    var i = 0
+    while (i < n) {
+      a(i) = if (a(i) > 0) 1f else slope
+      i += 1
+    }
+  }
 }

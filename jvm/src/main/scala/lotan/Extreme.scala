@@ -11,9 +11,9 @@ import org.apache.spark.rdd.RDD
   */
 final case class Extreme(edges: EdgeSet, greatest: Boolean) {
 
-  /** The extremes for every vertex. The caller persists `column`. */
-  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean): RDD[Rows] =
-    blocks.zipPartitions(SourceRows(blocks, column, shared)) { (ofBlock, ofSources) =>
+  /** The extremes for every vertex. */
+  def apply(blocks: RDD[Block], sources: RDD[SourceRows]): RDD[Rows] =
+    blocks.zipPartitions(sources) { (ofBlock, ofSources) =>
       Iterator.single(extremes(ofBlock.next(), ofSources.next()))
     }
 

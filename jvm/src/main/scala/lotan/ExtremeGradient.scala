@@ -11,9 +11,9 @@ import org.apache.spark.rdd.RDD
   */
 final case class ExtremeGradient(edges: EdgeSet) {
 
-  /** The gradient of every vertex's row. The caller persists `column`.
+  /** The gradient of every vertex's row.
     *
-    * @param column
+    * @param sources
     *   what Extreme was given
     * @param extreme
     *   what it returned
@@ -22,14 +22,13 @@ final case class ExtremeGradient(edges: EdgeSet) {
     */
   def apply(
       blocks: RDD[Block],
-      column: RDD[Rows],
+      sources: RDD[SourceRows],
       extreme: RDD[Rows],
       gradient: RDD[Rows],
-      width: Int,
-      shared: Boolean
+      width: Int
   ): RDD[Rows] = {
     val zipped = Zipped(blocks, Seq(extreme, gradient))
-    val partial = zipped.zipPartitions(SourceRows(blocks, column, shared)) { (ofBlock, ofSources) =>
+    val partial = zipped.zipPartitions(sources) { (ofBlock, ofSources) =>
       val (block, rows) = ofBlock.next()
       Iterator.single(sums(block, ofSources.next(), rows.head, rows.last))
     }
@@ -49,32 +48,58 @@ final case class ExtremeGradient(edges: EdgeSet) {
       val count = if (owner == block.partition) block.count else block.haloStart(owner + 1) - block.haloStart(owner)
       if (count == 0) null else Rows.zeros(count, width)
     }
-    val share = new Array[Float](width)
+    val shares = new Shares(extreme.values, gradient.values, width)
     for (row <- 0 until block.count) {
-      val run = matrix.indptr(row) until matrix.indptr(row + 1)
-      val winners = new Array[Int](width)
-      for (edge <- run) forWinners(matrix.columns(edge), sources, extreme, row, width)(winners(_) += 1)
-      for (j <- 0 until width) share(j) = gradient.values(row * width + j) / math.max(winners(j), 1)
-      for (edge <- run) {
+      val (first, end) = (matrix.indptr(row), matrix.indptr(row + 1))
+      shares.start(row)
+      for (edge <- first until end)
+        shares.count(sources.array(matrix.columns(edge)), sources.offset(matrix.columns(edge)))
+      shares.divide()
+      for (edge <- first until end) {
         val source = matrix.columns(edge)
         val owner = sources.owner(source)
-        val first = if (owner == block.partition) 0 else block.haloStart(owner)
-        val at = (source - first) * width
-        forWinners(source, sources, extreme, row, width)(j => out(owner).values(at + j) += share(j))
+        val start = if (owner == block.partition) 0 else block.haloStart(owner)
+        shares.give(sources.array(source), sources.offset(source), out(owner).values, (source - start) * width)
       }
     }
     out
   }
 
-  private def forWinners(source: Int, sources: SourceRows, extreme: Rows, row: Int, width: Int)(
-      use: Int => Unit
-  ): Unit = {
-    val array = sources.array(source)
-    val from = sources.offset(source)
-    var j = 0
-    while (j < width) {
-      if (array(from + j) == extreme.values(row * width + j)) use(j)
-      j += 1
+  /** The gradient of one vertex after the other, to be shared among the sources that have its extreme. */
+  final private class Shares(extreme: Array[Float], gradient: Array[Float], width: Int) {
+    private val winners = new Array[Int](width)
+    private val share = new Array[Float](width)
+    private var at = 0
+
+    def start(row: Int): Unit = {
+      java.util.Arrays.fill(winners, 0)
+      at = row * width
+    }
+
+    /** Notes where a source's row has the extreme. */
+    def count(row: Array[Float], from: Int): Unit = {
+      var j = 0
+      while (j < width) {
+        if (row(from + j) == extreme(at + j)) winners(j) += 1
+        j += 1
+      }
+    }
+
+    def divide(): Unit = {
+      var j = 0
+      while (j < width) {
+        share(j) = gradient(at + j) / math.max(winners(j), 1)
+        j += 1
+      }
+    }
+
+    /** Adds a source's share to `out`. */
+    def give(row: Array[Float], from: Int, out: Array[Float], to: Int): Unit = {
+      var j = 0
+      while (j < width) {
+        if (row(from + j) == extreme(at + j)) out(to + j) += share(j)
+        j += 1
+      }
     }
   }
 }

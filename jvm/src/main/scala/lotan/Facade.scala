@@ -52,9 +52,10 @@ object Facade {
       reverse: Boolean,
       shuffled: Boolean
   ): RDD[Rows] = {
-    val shared = !shuffled && graph.blocks.sparkContext.isLocal
-    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared)
+    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared(graph, shuffled))
   }
+
+  private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
 
   /** As `propagate` on `local`, with rows computed as a pipe comes to them: for a column that one pipe reads, once. */
   def sums(
@@ -83,6 +84,101 @@ object Facade {
       contributions: RDD[Array[Rows]],
       width: Int
   ): RDD[Rows] = Gather(width)(graph.blocks, near, contributions)
+
+  /** Rows of a column where edges read them as those of their sources, for the steps below: see `SourceRows`. The caller
+    * persists `column`.
+    */
+  def sources(graph: LoadedGraph, column: RDD[Rows], shuffled: Boolean): RDD[SourceRows] =
+    SourceRows(graph.blocks, column, shared(graph, shuffled))
+
+  /** The row keys of edges: see `EdgeKeys`. */
+  def edgeKeys(graph: LoadedGraph, edges: String): RDD[Array[Long]] = EdgeKeys(EdgeSet(edges))(graph.blocks)
+
+  /** An edge column: see `EdgeExpression`; the function is text, see `EdgeFunction.parse`. */
+  def edgeExpression(
+      graph: LoadedGraph,
+      edges: String,
+      function: String,
+      width: Int,
+      sources: util.List[RDD[SourceRows]],
+      destinations: util.List[RDD[Rows]],
+      columns: util.List[RDD[Rows]]
+  ): RDD[Rows] = EdgeExpression(EdgeSet(edges), EdgeFunction.parse(function), width)(
+    graph.blocks,
+    sources.asScala.toSeq,
+    destinations.asScala.toSeq,
+    columns.asScala.toSeq
+  )
+
+  /** An edge column normalised over in-edges: see `SegmentSoftmax`. */
+  def segmentSoftmax(graph: LoadedGraph, edges: String, scores: RDD[Rows]): RDD[Rows] =
+    SegmentSoftmax(EdgeSet(edges))(graph.blocks, scores)
+
+  /** Its adjoint: see `SegmentSoftmaxGradient`. */
+  def segmentSoftmaxGradient(
+      graph: LoadedGraph,
+      edges: String,
+      softmax: RDD[Rows],
+      gradient: RDD[Rows]
+  ): RDD[Rows] = SegmentSoftmaxGradient(EdgeSet(edges))(graph.blocks, softmax, gradient)
+
+  /** Dropout of an edge column: see `EdgeDropout`. */
+  def edgeDropout(keys: RDD[Array[Long]], column: RDD[Rows], state: Long, threshold: Int): RDD[Rows] =
+    EdgeDropout(state, threshold)(keys, column)
+
+  /** Sums of an edge column for every vertex: see `EdgeSum`. */
+  def edgeSum(
+      graph: LoadedGraph,
+      edges: String,
+      column: RDD[Rows],
+      width: Int,
+      bySource: Boolean,
+      shuffled: Boolean
+  ): RDD[Rows] = EdgeSum(EdgeSet(edges), bySource)(graph.blocks, column, width, shared(graph, shuffled))
+
+  /** Sums along edges, scaled by an edge column: see `ScaledPropagate.forward`. */
+  def scaledPropagate(
+      graph: LoadedGraph,
+      edges: String,
+      sources: RDD[SourceRows],
+      scales: RDD[Rows],
+      heads: Int
+  ): RDD[Rows] = ScaledPropagate(EdgeSet(edges), heads).forward(graph.blocks, sources, scales)
+
+  /** Its adjoint: see `ScaledPropagate.reverse`. */
+  def scaledPropagateReverse(
+      graph: LoadedGraph,
+      edges: String,
+      column: RDD[Rows],
+      scales: RDD[Rows],
+      heads: Int,
+      width: Int,
+      shuffled: Boolean
+  ): RDD[Rows] =
+    ScaledPropagate(EdgeSet(edges), heads).reverse(graph.blocks, column, scales, width, shared(graph, shuffled))
+
+  /** Dot products of both ends' rows: see `EdgeDot`. */
+  def edgeDot(
+      graph: LoadedGraph,
+      edges: String,
+      sources: RDD[SourceRows],
+      destination: RDD[Rows],
+      heads: Int
+  ): RDD[Rows] = EdgeDot(EdgeSet(edges), heads)(graph.blocks, sources, destination)
+
+  /** The greatest or least of the sources' rows: see `Extreme`. */
+  def extreme(graph: LoadedGraph, edges: String, sources: RDD[SourceRows], greatest: Boolean): RDD[Rows] =
+    Extreme(EdgeSet(edges), greatest)(graph.blocks, sources)
+
+  /** Its adjoint: see `ExtremeGradient`. */
+  def extremeGradient(
+      graph: LoadedGraph,
+      edges: String,
+      sources: RDD[SourceRows],
+      extreme: RDD[Rows],
+      gradient: RDD[Rows],
+      width: Int
+  ): RDD[Rows] = ExtremeGradient(EdgeSet(edges))(graph.blocks, sources, extreme, gradient, width)
 
   /** A pass of a stage, lazy: see `Pipe`.
     *

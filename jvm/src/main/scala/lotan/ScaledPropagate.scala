@@ -2,8 +2,8 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
-/** Sums along edges, each scaled by its numbers in an edge column: output[v] = sum over in-edges e = (u, v) of
-  * scales[e] * input[u]; reverse: over out-edges (v, u).
+/** Sums along edges, each scaled by its numbers in an edge column. Forward: output[v] = sum over in-edges e = (u, v) of
+  * scales[e] * input[u]. Reverse, its adjoint: over out-edges (v, u).
   *
   * A row is `heads` runs of equally many numbers, each run scaled by its own number.
   *
@@ -11,33 +11,30 @@ import org.apache.spark.rdd.RDD
   *   which edges
   * @param heads
   *   width of the edge column
-  * @param reverse
-  *   against the edges' direction: the adjoint of forward
   */
-final case class ScaledPropagate(edges: EdgeSet, heads: Int, reverse: Boolean) {
+final case class ScaledPropagate(edges: EdgeSet, heads: Int) {
   require(heads > 0, s"$heads heads; expected at least 1")
 
-  /** The sums for every vertex. What several tasks read, the caller persists: `column`, and in reverse `scales`.
+  /** Sums over in-edges. */
+  def forward(blocks: RDD[Block], sources: RDD[SourceRows], scales: RDD[Rows]): RDD[Rows] =
+    blocks.zipPartitions(sources, scales) { (ofBlock, ofSources, ofScales) =>
+      Iterator.single(overIn(ofBlock.next(), ofSources.next(), ofScales.next()))
+    }
+
+  /** Sums over out-edges. Several tasks read `column` and `scales`: the caller persists them.
     *
     * @param width
     *   of the column
     * @param shared
     *   whether all partitions are in one JVM, so that rows need not travel
     */
-  def apply(blocks: RDD[Block], column: RDD[Rows], scales: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] = {
-    require(width % heads == 0, s"rows of width $width are no $heads heads of one size")
-    if (reverse)
-      SourceSums(width)((block, rows, out, from, until) => overOut(block, rows.head, rows.last, out, from, until))
-        .apply(blocks, Seq(column, scales), shared)
-    else
-      blocks.zipPartitions(SourceRows(blocks, column, shared), scales) { (ofBlock, ofSources, ofScales) =>
-        Iterator.single(overIn(ofBlock.next(), ofSources.next(), ofScales.next()))
-      }
-  }
+  def reverse(blocks: RDD[Block], column: RDD[Rows], scales: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] =
+    SourceSums(width)((block, rows, out, from, until) => overOut(block, rows.head, rows.last, out, from, until))
+      .apply(blocks, Seq(column, scales), shared)
 
   private def overIn(block: Block, sources: SourceRows, scales: Rows): Rows = {
     val order = block.edges(edges).order
-    check(order, scales)
+    check(order, sources.width, scales)
     val out = Rows.zeros(block.count, sources.width)
     val sum = new HeadSum(sources.width, scales)
     for (row <- 0 until block.count) {
@@ -55,7 +52,7 @@ final case class ScaledPropagate(edges: EdgeSet, heads: Int, reverse: Boolean) {
   private def overOut(block: Block, rows: Rows, scales: Rows, out: Array[Float], from: Int, until: Int): Unit = {
     val order = block.edges(edges).order
     Propagate.check(block, rows)
-    check(order, scales)
+    check(order, rows.width, scales)
     val sum = new HeadSum(rows.width, scales)
     for (source <- from until until) {
       var i = order.starts(source)
@@ -68,9 +65,12 @@ final case class ScaledPropagate(edges: EdgeSet, heads: Int, reverse: Boolean) {
     }
   }
 
-  private def check(order: EdgeOrder, scales: Rows): Unit = {
+  private def check(order: EdgeOrder, width: Int, scales: Rows): Unit = {
     order.check(scales)
-    require(scales.width == heads || scales.count == 0, s"an edge column of width ${scales.width} for $heads heads")
+    require(
+      order.edges == 0 || (scales.width == heads && width % heads == 0), // the width of no rows may be unknown
+      s"an edge column of width ${scales.width} and rows of width $width for $heads heads"
+    )
   }
 
   /** Adds scaled rows to a target, a few at a time: see AddRows. */

@@ -27,15 +27,17 @@ final case class SegmentSoftmaxGradient(edges: EdgeSet) {
     require(softmax.width == gradient.width, s"a gradient of width ${gradient.width} for one of ${softmax.width}")
     val width = softmax.width
     val out = Rows.zeros(order.edges, width)
-    for (i <- out.values.indices) out.values(i) = softmax.values(i) * gradient.values(i)
+    System.arraycopy(softmax.values, 0, out.values, 0, out.values.length)
+    EdgeFunction.Binary("mul")(out.values, gradient.values, out.values.length)
     val means = EdgeSum.overInEdges(order, out).values
     var edge = 0
     while (edge < order.edges) {
       val mean = order.destinations(edge) * width
-      var at = edge * width
-      for (head <- 0 until width) {
-        out.values(at) -= softmax.values(at) * means(mean + head)
-        at += 1
+      val at = edge * width
+      var head = 0
+      while (head < width) {
+        out.values(at + head) -= softmax.values(at + head) * means(mean + head)
+        head += 1
       }
       edge += 1
     }

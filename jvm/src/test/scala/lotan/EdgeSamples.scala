@@ -16,6 +16,8 @@ final class EdgeSamples(spark: SparkSession, val graph: RandomGraph, loaded: Loa
 
   def column(name: String): RDD[Rows] = loaded.columns(name)
 
+  def sources(name: String, shared: Boolean): RDD[SourceRows] = SourceRows(blocks, column(name), shared)
+
   val edges: Seq[Seq[Edge]] = {
     val all = blocks.collect().toSeq
     val vertexOf = (0 until graph.count).map(v => graph.id(v).toString -> v).toMap

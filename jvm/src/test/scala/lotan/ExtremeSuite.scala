@@ -20,16 +20,10 @@ class ExtremeSuite extends AnyFunSuite with LocalSpark {
           for (edge <- winners) pulled(edge._1)(j) += y(dst)(j).toDouble / winners.size
         }
         for (shared <- Seq(false, true)) {
-          val found = Extreme(samples.set, greatest)(blocks, samples.column("x"), shared)
+          val sources = samples.sources("x", shared)
+          val found = Extreme(samples.set, greatest)(blocks, sources)
           assert(graph.read(blocks, found).map(_.toSeq).toSeq == best.map(_.toSeq).toSeq)
-          val gradient = ExtremeGradient(samples.set)(
-            blocks,
-            samples.column("x"),
-            found,
-            samples.column("y"),
-            Width,
-            shared
-          )
+          val gradient = ExtremeGradient(samples.set)(blocks, sources, found, samples.column("y"), Width)
           assert(RandomGraph.close(graph.read(blocks, gradient), pulled))
         }
       }

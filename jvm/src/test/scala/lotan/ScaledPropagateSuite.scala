@@ -18,8 +18,11 @@ class ScaledPropagateSuite extends AnyFunSuite with LocalSpark {
           expected(to)(j) += EdgeSamples.numbers(edge, Heads)(j / Channels).toDouble * x(from)(j)
         }
         val found = for (shared <- Seq(false, true)) yield {
-          val step = ScaledPropagate(samples.set, Heads, reverse)
-          graph.read(blocks, step(blocks, samples.column("x"), scales, Width, shared))
+          val step = ScaledPropagate(samples.set, Heads)
+          val sums =
+            if (reverse) step.reverse(blocks, samples.column("x"), scales, Width, shared)
+            else step.forward(blocks, samples.sources("x", shared), scales)
+          graph.read(blocks, sums)
         }
         assert(RandomGraph.close(found.head, expected))
         assert(found.head.map(_.toSeq).toSeq == found.last.map(_.toSeq).toSeq) // the same bits
@@ -35,11 +38,10 @@ class ScaledPropagateSuite extends AnyFunSuite with LocalSpark {
       val (x, y) = (samples.column("x"), samples.column("y"))
       val (edges, rows) = (samples.set, graph.read(blocks, y))
       for (shared <- Seq(false, true)) {
-        val forward =
-          graph.read(blocks, ScaledPropagate(edges, Heads, reverse = false)(blocks, x, scales, Width, shared))
-        val reverse =
-          graph.read(blocks, ScaledPropagate(edges, Heads, reverse = true)(blocks, y, scales, Width, shared))
-        val dots = samples.read(EdgeDot(edges, Heads)(blocks, x, y, shared))
+        val (step, sources) = (ScaledPropagate(edges, Heads), samples.sources("x", shared))
+        val forward = graph.read(blocks, step.forward(blocks, sources, scales))
+        val reverse = graph.read(blocks, step.reverse(blocks, y, scales, Width, shared))
+        val dots = samples.read(EdgeDot(edges, Heads)(blocks, sources, y))
         val expected = EdgeSamples.inner(forward, rows)
         assert(EdgeSamples.inner(graph.read(blocks, x), reverse) == expected)
         assert(EdgeSamples.inner(dots.map(e => EdgeSamples.numbers(e._1, Heads)), dots.map(_._2)) == expected)
