@@ -122,7 +122,11 @@ def test_settings_that_change_nothing_are_named() -> None:
     named = [line for line in job.warnings if line.startswith("settings:")]
     assert named == [
         "settings: workers, partitions, master, propagate change nothing on the local engine; leave them out, or ask "
-        "for engine rows"
+        "for engine blocks or rows"
+    ]
+    blocks = _trainer(engine="blocks", propagate="messages").job
+    assert [line for line in blocks.warnings if line.startswith("settings:")] == [
+        "settings: propagate messages changes nothing on the blocks engine; ask for engine rows"
     ]
     assert not [line for line in _trainer(engine="local").job.warnings if line.startswith("settings:")]
 
