@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.Platform
 final class Xxh64 {
   import Xxh64._
 
-  private var lane0 = Prime1 + Prime2
+  private var lane0 = 0x60ea27eeadc0b5d6L // Prime1 + Prime2, which overflow
   private var lane1 = Prime2
   private var lane2 = 0L
   private var lane3 = -Prime1
@@ -98,14 +98,15 @@ final class Xxh64 {
     var b = lane1
     var c = lane2
     var d = lane3
-    var at = offset
-    val end = offset + length
-    while (at < end) {
+    val count = (length / Stripe).toInt
+    var i = 0 // an int: the JIT compiler knows how often such a loop runs
+    while (i < count) {
+      val at = offset + i.toLong * Stripe
       a = round(a, Platform.getLong(base, at))
       b = round(b, Platform.getLong(base, at + 8))
       c = round(c, Platform.getLong(base, at + 16))
       d = round(d, Platform.getLong(base, at + 24))
-      at += Stripe
+      i += 1
     }
     lane0 = a
     lane1 = b
@@ -143,11 +144,11 @@ object Xxh64 {
 
   private val Stripe = 32
   private val Block = 1 << 13
-  private val Prime1 = 0x9e3779b185ebca87L
-  private val Prime2 = 0xc2b2ae3d27d4eb4fL
-  private val Prime3 = 0x165667b19e3779f9L
-  private val Prime4 = 0x85ebca77c2b2ae63L
-  private val Prime5 = 0x27d4eb2f165667c5L
+  private final val Prime1 = 0x9e3779b185ebca87L
+  private final val Prime2 = 0xc2b2ae3d27d4eb4fL
+  private final val Prime3 = 0x165667b19e3779f9L
+  private final val Prime4 = 0x85ebca77c2b2ae63L
+  private final val Prime5 = 0x27d4eb2f165667c5L
 
   def of(bytes: Array[Byte], from: Int = 0): Long =
     new Xxh64().update(bytes, Platform.BYTE_ARRAY_OFFSET.toLong + from, (bytes.length - from).toLong).value
