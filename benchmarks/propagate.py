@@ -109,7 +109,7 @@ def measure(spark: SparkSession, arguments: argparse.Namespace, drawn: PlantedGr
 
 
 def propagate(blocks: Any, graph: Any, column: Any, reverse: bool, shuffled: bool) -> None:
-    blocks.force(blocks.propagate(graph, column, "graph", False, reverse, shuffled))
+    blocks.force([blocks.propagate(graph, column, "graph", False, reverse, shuffled)])
 
 
 def check(spark: SparkSession, blocks: Any, graph: Any, column: Any, expected: torch.Tensor) -> None:
