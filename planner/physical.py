@@ -80,6 +80,10 @@ class Stage:
     loss: LossSpec | None = None  # of the last stage: its one output is compared with "label" where "split" says so
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
 
+    def draws_on(self, edges: EdgeSet) -> bool:
+        """Whether it draws random numbers on these edges."""
+        return any(call.op == "lotan.dropout" and call.type.edges == edges for call in self.calls)
+
 
 @dataclass(frozen=True)
 class Gradients:
@@ -105,6 +109,11 @@ class PipeStep:
     gradients: tuple[Gradients, ...]  # backward only
     outputs: tuple[Column, ...]
     contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
+
+    @property
+    def emits(self) -> bool:
+        """Whether it yields the stage's outputs, not gradients of its inputs."""
+        return self.mode in ("forward", "predict")
 
 
 @dataclass(frozen=True)

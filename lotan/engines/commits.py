@@ -75,6 +75,10 @@ class Commits:
         self.shared += totals.bytes_shared
         return Outcome(_gradients(totals.tensors), totals.tensors.get(STATISTICS))
 
+    def bytes_moved(self) -> dict[str, int]:
+        """What the messenger has moved in all passes, by the report's keys."""
+        return {"messenger_sent": self.sent, "messenger_received": self.received, "messenger_shared": self.shared}
+
     def close(self) -> None:
         """Have workers and coordinator forget the run."""
         self._link.forget(self.run)

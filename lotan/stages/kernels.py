@@ -7,6 +7,7 @@ output and gives gradients to its inputs, in place where the gradient is the run
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -46,7 +47,7 @@ class Running(Protocol):
         """What a dropout keeps of the chunk's rows."""
 
 
-class Kernel:
+class Kernel(ABC):
     """One known call."""
 
     out: int
@@ -58,13 +59,13 @@ class Kernel:
         """The values that backward reads, given of which slots a gradient is asked for."""
         return set()
 
+    @abstractmethod
     def forward(self, run: Running) -> None:
         """Compute the output."""
-        raise NotImplementedError
 
+    @abstractmethod
     def backward(self, run: Running) -> None:
         """Hand the output's gradient on."""
-        raise NotImplementedError
 
 
 def _writable(run: Running, gradient: Tensor, own: bool) -> Tensor:

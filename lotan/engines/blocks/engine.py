@@ -11,20 +11,21 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, shuffle_bytes
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
-from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step, returned
+from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
+from lotan.engines.results import result_tensors
 from lotan.errors import EngineError
 from lotan.randomness import Randomness
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
 from planner.spec import Statistics
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class BlocksSettings:
     """How the engine lays out and moves blocks."""
 
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
-    chunk_rows: int = 1024  # vertices that a stage runs on at a time: few enough to stay in a core's cache
+    chunk_rows: int = CHUNK_ROWS  # vertices that a stage runs on at a time
     together: int = 4  # such chunks that travel in one message, where the stage reads no edges
     shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
     attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
@@ -94,6 +95,7 @@ class BlocksEngine(Engine):
         self._commits: Commits | None = None
         self._pass: _Pass | None = None
         self._shuffled_before = 0
+        self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
@@ -113,7 +115,6 @@ class BlocksEngine(Engine):
         self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._spares = find_spares(plan)
-        self._in_one_heap = not self.settings.shuffled and self._session.sparkContext._jsc.isLocal()
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
@@ -200,10 +201,10 @@ class BlocksEngine(Engine):
         self._keep(piped, [column.name for column in step.outputs])
         return self._outputs(piped, step, stage)
 
-    def _outputs(self, piped: Any, step: PipeStep, stage: Any) -> dict[str, Handle]:
+    def _outputs(self, piped: Any, step: PipeStep, stage: Stage) -> dict[str, Handle]:
         found: dict[str, Handle] = {}
         places = Counter[bool]()
-        for column, one in zip(step.outputs, returned(step, stage), strict=True):
+        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True):
             of_vertices = one.edges is None
             place = places[of_vertices]
             places[of_vertices] += 1
@@ -281,12 +282,7 @@ class BlocksEngine(Engine):
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""
         shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
-        return {
-            "messenger_sent": self._run.sent,
-            "messenger_received": self._run.received,
-            "messenger_shared": self._run.shared,
-            "shuffle_written": shuffled,
-        }
+        return self._run.bytes_moved() | {"shuffle_written": shuffled}
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

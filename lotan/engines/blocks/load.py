@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lotan.engines.blocks.pipe import Column, draws
+from lotan.engines.blocks.pipe import Column
 from planner.physical import EdgeDropoutStep, Plan
 from planner.spec import EdgeSet
 
@@ -89,7 +89,7 @@ def _chunks(facade: Any, blocks: Any, plan: Plan, chunk_rows: int) -> dict[EdgeS
     """Of each edge set that a stage collects along: every partition's neighbourhoods."""
     found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
-        keyed = any(draws(stage, edge_set) for stage in plan.stages)
+        keyed = any(stage.draws_on(edge_set) for stage in plan.stages)
         found[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
         facade.persist(found[edge_set])
     return found

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from lotan.engines.base import Handle
-from planner.physical import PipeStep, Stage, StageInput
+from lotan.engines.results import result_tensors
+from planner.physical import PipeStep, Stage
 from planner.spec import EdgeSet
 
-EMITS = ("forward", "predict")  # modes that yield a stage's outputs; the others yield gradients of its inputs
 PLAIN_TYPES = {"label": "int64", "split": "int8"}  # on the wire, of columns of plain numbers
 
 
@@ -53,15 +53,6 @@ class Site:
     run: str
     number: int  # of the pass
     chunk_rows: int
-
-
-@dataclass(frozen=True)
-class Returned:
-    """A tensor of a result: of the vertices, or of the sources of `edges`."""
-
-    tensor: str
-    width: int
-    edges: EdgeSet | None
 
 
 def pipe_step(
@@ -114,37 +105,23 @@ def pipe_step(
             field(f"source/{edge_set}/{column}", [handle], name is not None and pipes[name] > 1, spare=name in spare)
             for column, handle in collected.items()
         ]
-        edges.append({"edges": edge_set, "sources": sources, "weighted": weighted, "keyed": draws(stage, edge_set)})
+        edges.append({"edges": edge_set, "sources": sources, "weighted": weighted, "keyed": stage.draws_on(edge_set)})
     places = {edge_set: place for place, edge_set in enumerate(stage.edge_sets)}
     plain = {
         "run": site.run,
         "number": site.number,
         "stage": stage.name,
         "mode": step.mode,
-        "accumulates": step.mode not in EMITS,
+        "accumulates": not step.emits,
         "chunk_rows": site.chunk_rows,
         "fields": fields,
         "edges": edges,
         "returned": [
-            {"tensor": one.tensor, "width": one.width, "edges": -1 if one.edges is None else places[one.edges]}
-            for one in returned(step, stage)
+            {"tensor": one.name, "width": column.width, "edges": -1 if one.edges is None else places[one.edges]}
+            for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
         ],
     }
     return plain, columns
-
-
-def returned(step: PipeStep, stage: Stage) -> list[Returned]:
-    """What comes back, in the order of the step's outputs."""
-    widths = [column.width for column in step.outputs]
-    if step.mode in EMITS:
-        tensors: list[tuple[str, EdgeSet | None]] = [(f"output/{output.value}", None) for output in stage.outputs]
-    else:
-        tensors = [(f"input_gradient/{i.value}", _edges(i)) for i in stage.inputs if i.needs_gradient]
-    return [Returned(tensor, width, edges) for (tensor, edges), width in zip(tensors, widths, strict=True)]
-
-
-def _edges(of: StageInput) -> EdgeSet | None:
-    return of.edges if of.role == "source" else None
 
 
 def _place(columns: list[Column], column: Column) -> int:
@@ -153,8 +130,3 @@ def _place(columns: list[Column], column: Column) -> int:
             return place
     columns.append(column)
     return len(columns) - 1
-
-
-def draws(stage: Stage, edges: EdgeSet) -> bool:
-    """Whether a stage draws random numbers on these edges."""
-    return any(call.op == "lotan.dropout" and call.type.edges == edges for call in stage.calls)

@@ -89,8 +89,7 @@ class LoadedGraph:
     def block(self, stage: Stage, name: EdgeSet) -> EdgeBlock:
         """The in-edges of all vertices, with row keys if the stage draws random numbers on edges."""
         edges = self.sets[name]
-        draws = any(call.op == "lotan.dropout" and call.type.edges == name for call in stage.calls)
-        return edges.keyed_block(self.keys.numpy()) if draws else edges.block
+        return edges.keyed_block(self.keys.numpy()) if stage.draws_on(name) else edges.block
 
 
 def _aligned(array: np.ndarray) -> Tensor:

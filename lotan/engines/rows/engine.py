@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, shuffle_bytes
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
@@ -39,7 +39,7 @@ class RowsSettings:
     """How the engine lays out and moves rows."""
 
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
-    chunk_rows: int = 4096  # vertices a micro-batch
+    chunk_rows: int = CHUNK_ROWS  # vertices a micro-batch
     form: Form | None = None  # how to sum vectors; None: the best that this Spark has
     attempts: int = 2  # of a pass's rows as they are, where Spark's own retries were not enough
     propagate: Literal["join", "messages"] = "join"  # "messages": by GraphFrames' aggregateMessages
@@ -284,12 +284,7 @@ class RowsEngine(Engine):
         """Bytes since `load`, by the report's keys."""
         loaded = self._loaded
         shuffled = shuffle_bytes(self._session.sparkContext) - loaded.shuffled_before
-        return {
-            "messenger_sent": loaded.commits.sent,
-            "messenger_received": loaded.commits.received,
-            "messenger_shared": loaded.commits.shared,
-            "shuffle_written": shuffled,
-        }
+        return loaded.commits.bytes_moved() | {"shuffle_written": shuffled}
 
     # -- the end -----------------------------------------------------------------------------------------------------
 

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lotan.engines.base import Handle
+from lotan.engines.results import result_tensors
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, Made, PassState
 from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Returned
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.tables import Tables
 from lotan.engines.rows.topology import BLOBS, EDGES
-from lotan.errors import EngineError
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
@@ -29,7 +29,6 @@ from planner.physical import PipeStep, Stage
 from planner.spec import EdgeSet
 
 PLAIN = ("label", "split")  # static columns that need not be vectors
-EMITS = ("forward", "predict")  # modes that yield a stage's outputs; the others yield gradients of its inputs
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class PipeBuilder:
 
     def task(self) -> PipeTask:
         """What each Spark task runs."""
-        job = PipeJob(self.site.run, self.state.number, self.stage.name, self.step.mode, 0, self.step.mode not in EMITS)
+        job = PipeJob(self.site.run, self.state.number, self.stage.name, self.step.mode, 0, not self.step.emits)
         return PipeTask(
             job=job,
             endpoint=self.site.endpoint,
@@ -132,7 +131,7 @@ class PipeBuilder:
                 for name, (column, handle) in zip(names, columns.items(), strict=True)
             ),
             weighted=self.site.tables.weighted,
-            keyed=any(call.op == "lotan.dropout" and call.type.edges == edges for call in self.stage.calls),
+            keyed=self.stage.draws_on(edges),
         )
 
     def returned(self) -> tuple[Returned, ...]:
@@ -141,23 +140,9 @@ class PipeBuilder:
         Raises:
             EngineError: the plan's step and its stage do not agree on what that is.
         """
-        if self.step.mode in EMITS:
-            tensors = [(f"output/{output.value}", VERTEX, "") for output in self.stage.outputs]
-        else:
-            tensors = [
-                (f"input_gradient/{i.value}", VERTEX if i.role == "vertex" else self._tag(i.edges) + 1, i.edges or "")
-                for i in self.stage.inputs
-                if i.needs_gradient
-            ]
-        if len(tensors) != len(self.step.outputs):
-            asked = ", ".join(column.name for column in self.step.outputs)
-            made = ", ".join(tensor for tensor, _, _ in tensors)
-            raise EngineError(
-                f"the plan asks stage {self.stage.name} ({self.step.mode}) for ({asked}), which yields ({made}): a "
-                "defect of the planner"
-            )
         return tuple(
-            Returned(tensor, f"o{number}", kind, edges) for number, (tensor, kind, edges) in enumerate(tensors)
+            Returned(one.name, f"o{number}", VERTEX if one.edges is None else self._tag(one.edges) + 1, one.edges or "")
+            for number, one in enumerate(result_tensors(self.step, self.stage))
         )
 
     def _static(self) -> frozenset[str]:
