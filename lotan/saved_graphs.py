@@ -1,4 +1,4 @@
-"""Autograd graphs that wait for their backward, within a budget of bytes."""
+"""What forward runs keep for their backward: in memory within a budget of bytes, beyond it in a file, or not at all."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from lotan.spill_file import SpillFile
 from lotan.stages import Saved
 from messenger.jobs import ChunkKey
 
@@ -22,21 +23,26 @@ class Size:
 
 
 class SavedGraphs:
-    """Kept forward runs, by chunk. A run that does not fit is not kept: its backward computes it again.
+    """Kept forward runs, by chunk. A run that is not kept is computed again by its backward, to the same bits.
 
     Args:
-        budget: bytes.
+        budget: bytes of memory.
+        file: for what exceeds them; None: it is not kept.
     """
 
-    def __init__(self, budget: int) -> None:
+    def __init__(self, budget: int, file: SpillFile | None = None) -> None:
         self._budget = budget
+        self._file = file
         self._held: dict[_Key, tuple[Saved, int]] = {}
         self._bytes = 0
 
-    @property
-    def full(self) -> bool:
-        """Whether it is not worth recording another run."""
-        return self._bytes >= self._budget
+    def takes(self, spills: bool) -> bool:
+        """Whether it is worth recording another run.
+
+        Args:
+            spills: whether reading it from a file costs less than computing it again.
+        """
+        return self._bytes < self._budget or (spills and self._file is not None and self._file.has_room)
 
     @contextmanager
     def measured(self) -> Iterator[Size]:
@@ -53,12 +59,16 @@ class SavedGraphs:
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield size
 
-    def put(self, key: ChunkKey, saved: Saved, size: int) -> None:
-        """Keep a run if it fits. A second attempt replaces the first."""
-        self.take(key)
+    def put(self, key: ChunkKey, saved: Saved, size: int, spills: bool) -> None:
+        """Keep a run where there is room. A second attempt replaces the first."""
+        self._drop(_of(key))
         if self._bytes + size <= self._budget:
             self._held[_of(key)] = (saved, size)
             self._bytes += size
+        elif spills and self._file is not None:
+            self._held[_of(key)] = (saved, 0)
+            if not saved.stow(self._file):
+                self._drop(_of(key))
 
     def has(self, key: ChunkKey) -> bool:
         """Whether the run of that chunk is kept."""
@@ -68,12 +78,25 @@ class SavedGraphs:
         """The run of that chunk, once."""
         saved, size = self._held.pop(_of(key), (None, 0))
         self._bytes -= size
+        if saved is not None and self._file is not None:
+            saved.fetch(self._file)
         return saved
 
     def forget(self, run: str) -> None:
         """Drop all of a run."""
         for key in [key for key in self._held if key[0] == run]:
-            self._bytes -= self._held.pop(key)[1]
+            self._drop(key)
+
+    def clear(self) -> None:
+        """Give the disk back where nothing is kept."""
+        if self._file is not None and not self._held:
+            self._file.clear()
+
+    def _drop(self, key: _Key) -> None:
+        saved, size = self._held.pop(key, (None, 0))
+        self._bytes -= size
+        if saved is not None and self._file is not None:
+            saved.drop(self._file)
 
 
 def _of(key: ChunkKey) -> _Key:

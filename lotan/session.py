@@ -11,6 +11,7 @@ import os
 import selectors
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -49,7 +50,9 @@ class SessionSettings:
     router: str | None = None  # address of a Router that runs already; None: start one
     keys: str | Path | None = None  # directory of CurveZMQ keys
     threads: int = 1  # of torch, per worker
-    worker_memory: int = 1 << 30  # bytes of autograd graphs that a worker keeps
+    worker_memory: int = 1 << 30  # bytes that a worker keeps between forward and backward
+    # For what exceeds them; None: it is computed again.
+    spill: str | None = field(default_factory=tempfile.gettempdir)
     respawns: int = 8  # workers and Routers started again, over the session's life, before it gives up
     start_seconds: float = 60.0  # for the Router and all workers to be there
     stop_seconds: float = 1.0  # for processes to end before they are killed
@@ -162,6 +165,8 @@ class Session:
         settings = self.settings
         words = ["--router", self.endpoint.address, "--name", name, "--exit-with-parent"]
         words += ["--threads", str(settings.threads), "--memory", str(settings.worker_memory)]
+        words += ["--kept", str(settings.messenger.kept_bytes)]
+        words += [] if settings.spill is None else ["--spill", settings.spill]
         if settings.keys is not None:
             words += ["--keys", str(settings.keys)]
         self._spawn(name, ["lotan.worker", *words], subprocess.DEVNULL)

@@ -1,7 +1,8 @@
 """The DL worker: a process that runs stages on chunks. `lotan worker`, or `python -m lotan.worker`.
 
-It holds what it was sent (stages, an epoch's parameters, kept columns) and, within a budget, the autograd graphs of forward
-runs that wait for their backward. Whatever is missing is asked for again or recomputed: losing a worker loses nothing.
+It holds what it was sent (stages, an epoch's parameters, kept columns) and what forward runs keep for their backward: in
+memory within a budget, beyond it in a file where that costs less than computing it again. Whatever is missing is asked for
+again or recomputed: losing a worker loses nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.randomness import Randomness
 from lotan.saved_graphs import SavedGraphs
+from lotan.spill_file import SpillFile
 from lotan.stages import Chunk, EdgeBlock, StageGradients, StageProgram, decode_stage, encode_stage
 from lotan.stages.chunk import Places
 from lotan.stages.pieces import Pieces
@@ -38,7 +40,7 @@ from messenger.worker_loop import WorkerLoop
 from planner.physical import Stage
 from planner.spec import EdgeSet
 
-DEFAULT_MEMORY = 1 << 30  # bytes of autograd graphs
+DEFAULT_MEMORY = 1 << 30  # bytes kept between forward and backward
 Tensors = dict[str, np.ndarray]
 Body = StageProgram | Pieces
 
@@ -71,14 +73,15 @@ class StageHandler:
     """Runs stages with torch: the `messenger.jobs.Handler` of a worker. Names of tensors: `lotan.engines.rows.pipe_task`.
 
     Args:
-        memory: bytes of autograd graphs to keep; what does not fit is computed again.
+        memory: bytes to keep between forward and backward.
+        spill: folder on a local disk for what exceeds them; None: it is computed again.
     """
 
-    def __init__(self, memory: int = DEFAULT_MEMORY) -> None:
+    def __init__(self, memory: int = DEFAULT_MEMORY, spill: str | None = None) -> None:
         # arrays from the wire are read-only, and `_tensor` copies them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._runs: dict[str, _Run] = {}
-        self._saved = SavedGraphs(memory)
+        self._saved = SavedGraphs(memory, None if spill is None else SpillFile(spill))
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Compile a stage."""
@@ -132,6 +135,7 @@ class StageHandler:
         """Drop all of a run."""
         self._runs.pop(run, None)
         self._saved.forget(run)
+        self._saved.clear()
 
     def _run(self, run: str) -> _Run:
         return self._runs.setdefault(run, _Run())
@@ -139,14 +143,14 @@ class StageHandler:
     def _forward(
         self, run: _Run, program: StageProgram, body: Body, key: ChunkKey, chunk: Chunk, into: Places
     ) -> Mapping[str, Tensor]:
-        if key.stage not in run.backward or self._saved.full:
+        if key.stage not in run.backward or not self._saved.takes(program.spills):
             return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
         if not program.flat:  # an autograd graph holds on to what it was made of
             chunk = _own(chunk)
         with self._saved.measured() as size:
             rows, saved = body.forward(chunk, run.parameters, run.randomness, True, into)
         if saved is not None:
-            self._saved.put(key, saved, size.bytes + saved.bytes)
+            self._saved.put(key, saved, size.bytes + saved.bytes, program.spills)
         return rows
 
     def _backward(
@@ -248,19 +252,33 @@ def _flat(rows: Tensor) -> np.ndarray:
     return cast(np.ndarray, rows.detach().reshape(rows.shape[0], width).contiguous().numpy())
 
 
-def serve(
-    router: str, keys: Path | None, name: str, threads: int, memory: int, exit_with_parent: bool, settings: Settings
-) -> None:
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Whom a worker works for, and with what."""
+
+    router: str  # its address
+    name: str  # unique among the Router's workers
+    keys: Path | None = None  # directory of CurveZMQ keys
+    threads: int = 1  # of torch
+    memory: int = DEFAULT_MEMORY  # bytes to keep between forward and backward
+    spill: str | None = None  # folder for what exceeds them; None: it is computed again
+    exit_with_parent: bool = False  # end when standard input ends
+    messenger: Settings = field(default_factory=Settings)
+
+
+def serve(settings: WorkerSettings) -> None:
     """Work until the Router says stop, or SIGTERM or SIGINT comes. Main thread only.
 
     Raises:
         MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
     """
-    torch.set_num_threads(threads)
-    loop = WorkerLoop(keyed_endpoint(router, keys), StageHandler(memory), name, settings)
+    torch.set_num_threads(settings.threads)
+    handler = StageHandler(settings.memory, settings.spill)
+    endpoint = keyed_endpoint(settings.router, settings.keys)
+    loop = WorkerLoop(endpoint, handler, settings.name, settings.messenger)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: loop.stop())
-    if exit_with_parent:
+    if settings.exit_with_parent:
         # nobody waits for what a stage still computes: there is nobody to send it to
         when_stdin_ends(lambda: os._exit(0))
     loop.run()
@@ -271,8 +289,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO if options.verbose else logging.WARNING, format="lotan worker: %(message)s")
     name = options.name or f"{os.uname().nodename}-{os.getpid()}"
+    settings = WorkerSettings(
+        router=options.router,
+        name=name,
+        keys=options.keys,
+        threads=options.threads,
+        memory=options.memory,
+        spill=options.spill,
+        exit_with_parent=options.exit_with_parent,
+        messenger=Settings(kept_bytes=options.kept),
+    )
     try:
-        serve(options.router, options.keys, name, options.threads, options.memory, options.exit_with_parent, Settings())
+        serve(settings)
     except MessengerError as error:
         print(f"lotan worker: {error}", file=sys.stderr)
         return 1
@@ -290,7 +318,12 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--threads", type=int, default=1, help="of torch (default: %(default)s)")
     found.add_argument(
         "--memory", type=int, default=DEFAULT_MEMORY, metavar="BYTES",
-        help="to keep between forward and backward; what does not fit is computed again (default: %(default)s)",
+        help="to keep between forward and backward (default: %(default)s)",
+    )  # fmt: skip
+    found.add_argument("--spill", metavar="DIR", help="for what exceeds it (default: it is computed again)")
+    found.add_argument(
+        "--kept", type=int, default=Settings().kept_bytes, metavar="BYTES",
+        help="of what is sent once; what does not fit is sent again (default: %(default)s)",
     )  # fmt: skip
     found.add_argument("--exit-with-parent", action="store_true", help="end when standard input ends")
     found.add_argument("--verbose", action="store_true", help="say more on standard error")

@@ -25,21 +25,31 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=number(float, 0),
         default=1.0,
         metavar="GIB",
-        help="GiB of activations to keep between forward and backward; the rest is computed again (default: 1)",
+        help="GiB of activations to keep in memory between forward and backward; the rest goes to a file in $TMPDIR, or is\n"
+        "computed again where that is estimated to be cheaper (default: 1)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Work until the Router says stop, or Ctrl-C."""
     import os
+    from tempfile import gettempdir
 
     from lotan.session import worker_environment
 
     os.environ.update(worker_environment(options.threads) | os.environ)
-    from lotan.worker import serve
-    from messenger.settings import Settings
+    from lotan.worker import WorkerSettings, serve
 
     name = options.name or f"{os.uname().nodename}-{os.getpid()}"
     print(f"worker {name} for {options.router}", flush=True)
-    serve(options.router, options.keys, name, options.threads, int(options.memory * GIBI), False, Settings())
+    serve(
+        WorkerSettings(
+            router=options.router,
+            name=name,
+            keys=options.keys,
+            threads=options.threads,
+            memory=int(options.memory * GIBI),
+            spill=gettempdir(),
+        )
+    )
     return 0

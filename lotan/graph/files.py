@@ -176,14 +176,24 @@ def check_readable(directory: Path) -> None:
 def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
     """Statistics from the files' footers and one row: exact but for self-loops, and for edges where `undirected`."""
     vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
-    first = vertices.head(1, columns=list(names.feature_columns))
-    width = len(first.column(0)[0].as_py() or ()) if first.num_rows and len(names.feature_columns) == 1 else 0
+    columns = names.feature_columns
+    width = _first_width(vertices, columns[0]) if len(columns) == 1 else 0
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
         width=width,
         weighted=names.weight is not None,
     )
+
+
+def _first_width(vertices: pyarrow.dataset.Dataset, column: str) -> int:
+    """Numbers in the first row of a column; `Dataset.head` would read and hold a row group for it."""
+    for fragment in vertices.get_fragments():
+        with fragment.open() as stream:
+            file = pyarrow.parquet.ParquetFile(stream, pre_buffer=False)
+            for batch in file.iter_batches(1, columns=[column]):
+                return len(batch.column(0)[0].as_py() or ())
+    return 0
 
 
 def write_directory(directory: Path, graph: GraphArrays) -> None:

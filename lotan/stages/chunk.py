@@ -6,11 +6,15 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from planner.spec import EdgeSet
+
+if TYPE_CHECKING:
+    from lotan.spill_file import SpillFile
 
 Parameters = Mapping[str, Tensor]
 
@@ -107,6 +111,16 @@ class Saved:
     def bytes(self) -> int:
         """Memory held, beside that of an autograd graph."""
         return 0
+
+    def stow(self, file: SpillFile) -> bool:
+        """Move it to a file; False where it cannot be moved or there is no room: then `drop` it."""
+        return False
+
+    def fetch(self, file: SpillFile) -> None:
+        """Bring it back, if it was moved."""
+
+    def drop(self, file: SpillFile) -> None:
+        """Free the room that it has in the file."""
 
 
 @dataclass(frozen=True, eq=False)

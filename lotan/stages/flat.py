@@ -6,7 +6,6 @@ A chunk of some hundred rows stays in the processor's cache from the first kerne
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from threading import local
 
 import torch
@@ -15,25 +14,15 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.randomness import Mask, Randomness
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
-from lotan.stages.kernels import Kernel
+from lotan.stages.kernels import Kernel, Linear
 from lotan.stages.known import Translation
+from lotan.stages.saved_values import Memory, SavedValues
+from planner.keeping import recompute_seconds, spill_seconds
 from planner.physical import Stage
 
 Rows = dict[str, Tensor]
 
 _NOTHING = torch.empty(0)
-
-
-@dataclass(eq=False)
-class SavedValues(Saved):
-    """What backward reads of a forward run. Its memory is taken over by a later run once it was used."""
-
-    values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
-
-    @property
-    def bytes(self) -> int:
-        """Memory held."""
-        return sum(value.nbytes for value in self.values.values())
 
 
 class _Scratch(local):
@@ -89,7 +78,8 @@ class FlatStage:
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
         self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
-        self._free: dict[int, list[Tensor]] = {region: [] for region in self.kept}
+        self.spills = spill_seconds(self._kept_width()) < self._seconds_without()
+        self._memory = Memory({region: self.widths[slot] for region, slot in self.kept.items()})
 
     def _wanted(self) -> list[bool]:
         """Of which slots backward needs the gradient."""
@@ -122,6 +112,17 @@ class FlatStage:
                 found.append(kernel)
         return found[::-1]
 
+    def _kept_width(self) -> int:
+        """Numbers that a row keeps."""
+        return sum(self.widths[slot] for slot in self.kept.values())
+
+    def _seconds_without(self) -> float:
+        """What backward pays for a row of which nothing was kept: its inputs once more, and what leads from them."""
+        resent = sum(self.widths[number] for number, name, *_ in self.inputs if name not in self.rereads)
+        products = [kernel for kernel in self.recomputed if isinstance(kernel, Linear)]
+        multiplied = sum(self.widths[kernel.x] * self.widths[kernel.out] for kernel in products)
+        return recompute_seconds(resent, sum(self.widths[kernel.out] for kernel in self.recomputed), multiplied)
+
     def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
         """The outputs, [rows, *shape]."""
         with torch.no_grad():
@@ -131,20 +132,10 @@ class FlatStage:
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[Rows, SavedValues]:
         """The outputs, and what `vjp` reads of this run."""
-        saved = SavedValues({region: self._memory(region, chunk.rows) for region in self.kept})
+        values = {region: self._memory.take(region, chunk.rows) for region in self.kept}
+        saved = SavedValues(chunk.rows, self._memory, values)
         with torch.no_grad():
             return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
-
-    def _memory(self, region: int, rows: int) -> Tensor:
-        """Memory for a value that is kept: that of a run that is done with, if there is one."""
-        free = self._free[region]
-        try:
-            found = free.pop()
-        except IndexError:
-            found = None
-        if found is None or found.shape[0] < rows:
-            found = torch.empty(rows, self.widths[self.kept[region]])
-        return found
 
     def vjp(
         self,
@@ -163,10 +154,8 @@ class FlatStage:
             if saved is None:
                 run.prepare()
             found = run.backward(gradients, into, sums)
-        for region, memory in saved.values.items() if saved else ():
-            self._free[region].append(memory)
         if saved:
-            saved.values = {}
+            self._memory.give(saved.values)
         return found
 
     def turn(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lotan.randomness import Randomness
+from lotan.spill_file import SpillFile
 from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
 from lotan.stages.program import StageProgram
 
@@ -23,7 +24,25 @@ class SavedPieces(Saved):
     @property
     def bytes(self) -> int:
         """Memory held, beside that of autograd graphs."""
-        return sum(piece.bytes for piece in self.pieces if piece is not None)
+        return sum(piece.bytes for piece in self._held)
+
+    @property
+    def _held(self) -> list[Saved]:
+        return [piece for piece in self.pieces if piece is not None]
+
+    def stow(self, file: SpillFile) -> bool:
+        """Move all pieces, or say that one could not be."""
+        return all(piece.stow(file) for piece in self._held)
+
+    def fetch(self, file: SpillFile) -> None:
+        """Bring all pieces back."""
+        for piece in self._held:
+            piece.fetch(file)
+
+    def drop(self, file: SpillFile) -> None:
+        """Free the room of those that were moved."""
+        for piece in self._held:
+            piece.drop(file)
 
 
 class Pieces:

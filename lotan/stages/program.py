@@ -55,6 +55,11 @@ class StageProgram:
         """The inputs that a backward reads although its forward was saved."""
         return self._body.rereads
 
+    @property
+    def spills(self) -> bool:
+        """Whether what a forward run keeps can be put in a file, for less than backward would pay without it."""
+        return self._body.spills
+
     def forward(
         self,
         chunk: Chunk,

@@ -84,7 +84,7 @@ def test_string_ids_and_empty_partitions(spark, workers):
 
 def test_workers_that_keep_nothing_ask_for_what_they_need(spark):
     drawn = sample(2, vertices=20, edges=50, weighted=True)
-    with Session(SessionSettings(workers=1, worker_memory=0)) as forgetful:
+    with Session(SessionSettings(workers=1, worker_memory=0, spill=None)) as forgetful:
         for name in ("GCN", "GAT"):
             weighted = drawn if EVERY[name].weights else sample(2, vertices=20, edges=50)
             check(spark, forgetful, name, "auto", weighted, 2, shuffled=name == "GAT")

@@ -1,0 +1,127 @@
+"""What a forward run keeps: put in a file and brought back, it gives the same bits as kept in memory, or as computed again."""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from lotan.saved_graphs import SavedGraphs
+from lotan.spill_file import PAGE, SpillFile
+from lotan.stages import StageProgram
+from lotan.stages.pieces import Pieces
+from messenger.jobs import ChunkKey
+from planner.keeping import recompute_seconds, spill_seconds
+from tests.stages.test_flat import DRAWS, MODELS, drawn, stages_of
+
+ROWS = 50
+KEY = ChunkKey("run", 1, "stage", "forward", 0, 0, 0, ROWS)
+
+
+def with_values(name: str) -> list[StageProgram]:
+    """The stages of a model that keep something."""
+    programs = [StageProgram(stage) for stage in stages_of(name) if stage.loss is None]
+    return [program for program in programs if program.flat and program._body.kept]
+
+
+def gradients(program: StageProgram, budget: int, file: SpillFile | None) -> dict[str, torch.Tensor]:
+    """Of three chunks that are all forward before the first is backward, by a worker that has so many bytes for them."""
+    held, found = SavedGraphs(budget, file), {}
+    pieces = Pieces(program, rows=16)
+    chunks = [drawn(program.stage, ROWS - number, seed=number) for number in range(3)]
+    for number, (chunk, parameters, _) in enumerate(chunks):
+        if held.takes(spills=True):
+            saved = pieces.forward(chunk, parameters, DRAWS, True, {})[1]
+            held.put(_key(number), saved, saved.bytes, spills=True)
+    for number, (chunk, parameters, given) in enumerate(chunks):
+        result = pieces.backward(chunk, parameters, DRAWS, given, held.take(_key(number)), {})
+        found |= {f"{number}/{name}": value for name, value in {**result.inputs, **result.parameters}.items()}
+    if file is not None:
+        assert file._extents.free == file._extents.end  # all room is free again
+    return found
+
+
+def _key(number: int) -> ChunkKey:
+    return replace(KEY, chunk=number)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_bits_with_no_budget_a_tiny_one_and_an_ample_one(name: str, tmp_path: Path) -> None:
+    for program in with_values(name):
+        ample = gradients(program, 1 << 30, None)
+        for budget, file in ((0, None), (0, SpillFile(str(tmp_path))), (3000, SpillFile(str(tmp_path)))):
+            found = gradients(program, budget, file)
+            assert all(torch.equal(found[key], ample[key]) for key in ample)
+
+
+def test_most_models_keep_something() -> None:
+    assert sum(bool(with_values(name)) for name in MODELS) > len(MODELS) // 2
+
+
+def test_the_file_has_no_name_and_its_room_is_used_again(tmp_path: Path) -> None:
+    file = SpillFile(str(tmp_path))
+    tensors = [torch.randn(7, 3), torch.randn(1000)]
+    places = file.write(tensors)
+    assert places is not None
+    assert not list(tmp_path.iterdir())  # nothing that a killed process could leave behind
+    for tensor, place in zip(tensors, places, strict=True):
+        into = torch.empty_like(tensor)
+        file.read(place, into)
+        assert torch.equal(into, tensor)
+    file.free(places)
+    assert file.write(tensors) == places
+    file.free(places)
+    file.clear()
+    assert file.write(tensors) == places
+
+
+def test_a_full_disk_is_said_once_and_costs_a_rerun(tmp_path: Path, monkeypatch, caplog) -> None:
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    (program,) = with_values("GIN")[:1]
+    ample = gradients(program, 1 << 30, None)
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    with caplog.at_level(logging.WARNING):
+        found = gradients(program, 0, SpillFile(str(tmp_path)))
+    assert all(torch.equal(found[key], ample[key]) for key in ample)
+    (line,) = [record.message for record in caplog.records if record.name == "lotan.spill_file"]
+    assert "No space left" in line
+    assert str(tmp_path) in line
+
+
+def test_what_does_not_fit_beside_the_rest_is_not_kept_in_part(tmp_path: Path, monkeypatch) -> None:
+    real = os.posix_fallocate
+
+    def little(file: int, offset: int, size: int) -> None:
+        if offset + size > 2 * PAGE:
+            raise OSError(28, "No space left on device")
+        real(file, offset, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", little)
+    file = SpillFile(str(tmp_path))
+    assert file.write([torch.zeros(PAGE), torch.zeros(PAGE)]) is None
+    assert file._extents.free == file._extents.end
+
+
+def test_a_second_attempt_and_the_end_of_a_run_free_what_was_written(tmp_path: Path) -> None:
+    (program,) = with_values("GCN")[:1]
+    file = SpillFile(str(tmp_path))
+    held = SavedGraphs(0, file)
+    chunk, parameters, _ = drawn(program.stage, ROWS)
+    for _ in range(2):
+        held.put(KEY, program.forward(chunk, parameters, DRAWS, keep=True)[1], 1, spills=True)
+    assert held.has(KEY)
+    held.forget("run")
+    assert not held.has(KEY)
+    assert file._extents.free == file._extents.end
+
+
+def test_what_is_cheap_to_make_again_is_not_written() -> None:
+    assert spill_seconds(256) < recompute_seconds(resent=256, computed=256, multiplied=0)  # sums over edges, once more
+    assert spill_seconds(256) > recompute_seconds(resent=0, computed=256, multiplied=0)
+    assert spill_seconds(256) < recompute_seconds(resent=0, computed=256, multiplied=4096 * 256)
