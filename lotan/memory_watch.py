@@ -10,18 +10,22 @@ from types import TracebackType
 import psutil
 
 MEMORY_KEYS = ("driver", "jvm", "workers")
+GROWTH = 1.01  # of resident memory since the last look at shares, before it is worth another
 
 
 class MemoryWatch:
-    """Samples resident memory while it is open: `with MemoryWatch() as watch: ...; watch.peak`.
+    """Samples memory while it is open: `with MemoryWatch() as watch: ...; watch.peak`.
 
-    `peak` is in bytes, of the sum over processes at one time: "driver" is this process, "jvm" every Java process started
-    by it or that started it, with all below them (executors, Spark's Python processes), "workers" its other children (DL
-    workers, router). Processes on other hosts are not seen. Pages that processes share count in each of them.
+    `peak` is in bytes, of the moment at which all of them together had most: "driver" is this process, "jvm" every Java
+    process started by it or that started it, with all below them (executors, Spark's Python processes), "workers" its other
+    children (DL workers, router). Processes on other hosts are not seen. A page that n processes share counts 1/n in each,
+    so that the sum is what the job takes (Linux's proportional set size; elsewhere the resident set, which counts it n
+    times). Shares are read only when resident memory has grown to a new peak: the kernel walks every page for them.
     """
 
     def __init__(self, interval: float = 0.25) -> None:
         self.peak = dict.fromkeys(MEMORY_KEYS, 0)
+        self._resident = 0.0  # bytes at the last look at shares
         self._interval = interval  # seconds; a sample reads /proc once, about 5 ms
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lotan-memory", daemon=True)
@@ -40,17 +44,26 @@ class MemoryWatch:
 
     def sample(self) -> None:
         """Look once."""
-        for key, size in resident_memory().items():
-            self.peak[key] = max(self.peak[key], size)
+        groups = process_groups()
+        resident = sum(_resident(process) for processes in groups.values() for process in processes)
+        if resident > self._resident * GROWTH:
+            self._resident = resident
+            found = _shares(groups)
+            if sum(found.values()) > sum(self.peak.values()):
+                self.peak = found
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval):
             self.sample()
 
 
-def resident_memory() -> dict[str, int]:
-    """Resident bytes now of the driver, the JVM and the workers, see `MemoryWatch`."""
-    return {key: sum(_resident(process) for process in processes) for key, processes in process_groups().items()}
+def memory_now() -> dict[str, int]:
+    """Bytes now of the driver, the JVM and the workers, see `MemoryWatch`."""
+    return _shares(process_groups())
+
+
+def _shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
+    return {key: sum(_share(process) for process in processes) for key, processes in groups.items()}
 
 
 def process_groups() -> dict[str, set[psutil.Process]]:
@@ -83,5 +96,16 @@ def _is_java(process: psutil.Process) -> bool:
 def _resident(process: psutil.Process) -> int:
     try:
         return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _share(process: psutil.Process) -> int:
+    """Its own bytes and its share of what it has in common with others; of other users' processes, all that is resident."""
+    try:
+        found = process.memory_full_info()
+        return int(getattr(found, "pss", found.rss))
+    except psutil.AccessDenied:
+        return _resident(process)
     except psutil.Error:
         return 0

@@ -2,8 +2,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 
-from lotan.memory_watch import MemoryWatch, resident_memory
+import numpy as np
+
+from lotan.memory_watch import MemoryWatch, memory_now
 
 
 def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
@@ -21,7 +24,35 @@ def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
         finally:
             child.kill()
         child.wait(timeout=60)
-        assert resident_memory()["workers"] < watch.peak["workers"]
+        assert memory_now()["workers"] < watch.peak["workers"]
     assert watch.peak["workers"] - before >= 64 << 20
     assert watch.peak["driver"] > 1 << 20
     assert set(watch.peak) == {"driver", "jvm", "workers"}
+
+
+def test_pages_that_processes_share_count_once() -> None:
+    """A mapped file of 64 MiB in this process and in a child."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(64 << 20)
+        program = (
+            f"import mmap; f = open({file.name!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); m.write(bytes(64 << 20));"
+            "print('ready', flush=True); input()"
+        )
+        alone = sum(memory_now().values())
+        child = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "ready\n"
+            before = memory_now()
+            mapped = np.memmap(file.name, np.uint8)
+            assert mapped.sum() == 0  # touches every page
+            after = memory_now()
+            child.communicate("\n", timeout=60)
+        finally:
+            child.kill()
+        child.wait(timeout=60)
+    assert sum(before.values()) - alone >= 64 << 20
+    assert abs(sum(after.values()) - sum(before.values())) < 16 << 20
+    assert before["workers"] - after["workers"] >= 24 << 20
