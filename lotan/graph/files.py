@@ -22,6 +22,8 @@ from planner.spec import SPLITS, Statistics
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
 
+GROUP_NUMBERS = 1 << 23  # features of a row group: 32 MB, which a task of Spark reads as one
+
 _CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
 
 
@@ -174,32 +176,34 @@ def check_readable(directory: Path) -> None:
 
 
 def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
-    """Statistics from the files' footers and one row: exact but for self-loops, and for edges where `undirected`."""
+    """Statistics from the files' footers: exact but for self-loops, for edges where `undirected`, and for ragged features."""
     vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
-    columns = names.feature_columns
-    width = _first_width(vertices, columns[0]) if len(columns) == 1 else 0
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
-        width=width,
+        width=_width(vertices, names.feature_columns[0]) if len(names.feature_columns) == 1 else 0,
         weighted=names.weight is not None,
     )
 
 
-def _first_width(vertices: pyarrow.dataset.Dataset, column: str) -> int:
-    """Numbers in the first row of a column; `Dataset.head` would read and hold a row group for it."""
+def _width(vertices: pyarrow.dataset.Dataset, features: str) -> int:
+    """Numbers of a vertex in the first rows there are; 0 without any. To read a single row takes the memory of thousands."""
     for fragment in vertices.get_fragments():
-        with fragment.open() as stream:
-            file = pyarrow.parquet.ParquetFile(stream, pre_buffer=False)
-            for batch in file.iter_batches(1, columns=[column]):
-                return len(batch.column(0)[0].as_py() or ())
+        metadata = fragment.metadata
+        for number in range(metadata.num_row_groups):
+            group = metadata.row_group(number)
+            columns = (group.column(i) for i in range(group.num_columns))
+            counts = [column.num_values for column in columns if column.path_in_schema.split(".")[0] == features]
+            if group.num_rows and counts:
+                return int(counts[-1]) // int(group.num_rows)  # a Spark ML vector's values come last
     return 0
 
 
 def write_directory(directory: Path, graph: GraphArrays) -> None:
     """Write a graph in memory as two Parquet files."""
     directory.mkdir(parents=True, exist_ok=True)
-    pyarrow.parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES)
+    rows = max(1, GROUP_NUMBERS // max(1, graph.features.shape[1]))
+    pyarrow.parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
     edges = edge_table(graph, keep_id_type=True)
     kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
     pyarrow.parquet.write_table(kept, directory / EDGES)
