@@ -6,17 +6,17 @@
 
 A degree-skewed graph with planted classes, in Parquet; models of three layers, 128-256-256-40, dropout 0.5, Adam: GCN,
 GraphSAGE with means, GIN whose MLPs have two maps, GAT with four heads. Each contestant runs in a process of its own, with
-torch's default threads; they take turns, so that a disturbance meets all. PyG gets the adjacency in the form that is fastest
-for the model (a plain edge_index is slower for each); the one with the least median is what the others are divided by. An epoch is forward, backward and the
-optimizer's step: the evaluation pass is left out. The first epochs, in which memory is fresh and PyG computes what it
-caches, do not count. Memory is the peak of the whole job, the graph included, sampled; a page that processes share counts once.
+torch's default threads and Spark's default heap; they take turns, so that a disturbance meets all. PyG gets the adjacency
+in the form that is fastest for the model (a plain edge_index is slower for each); the one with the least median is what the
+others are divided by. An epoch is forward, backward and the optimizer's step: the evaluation pass is left out. The first
+epochs, in which memory is fresh and PyG computes what it caches, do not count. Memory is the peak of the whole job, the
+graph included, sampled; a page that processes share counts once.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shlex
 import statistics
 import subprocess
@@ -42,7 +42,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # engine: settings of the Trainer
     "local": {"engine": "local"},
     "blocks": {"engine": "blocks", "master": "local[2]"},
 }
-SUBMIT = "--driver-memory 2g pyspark-shell"  # of Spark, unless PYSPARK_SUBMIT_ARGS says otherwise
 LIMIT_SECONDS = 3600
 Measured = tuple[list[float], dict[str, int], dict[str, float]]
 """Seconds of each epoch, peak bytes by kind of process, bytes that moved in an epoch by how."""
@@ -124,8 +123,7 @@ def measure_lotan(model: dict[str, Any], contestant: str, folder: str, epochs: i
 def measure_apart(model: str, contestant: str, folder: str, epochs: int) -> dict[str, Any]:
     """`measure` in a fresh process."""
     words = [sys.executable, __file__, "--one", model, contestant, folder, "--epochs", str(epochs)]
-    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": os.environ.get("PYSPARK_SUBMIT_ARGS", SUBMIT)}
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS, env=environment)
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
     if done.returncode:
         raise SystemExit(f"{model} by {contestant} failed with status {done.returncode}; its error is above")
     return json.loads(done.stdout.splitlines()[-1])

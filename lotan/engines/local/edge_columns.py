@@ -156,7 +156,9 @@ class EdgeColumns:
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
         """A sampled product for each head: only what lies at an edge is computed, nothing as wide as the rows is made."""
         matrix = self.edges.matrix(weighted=False, reverse=False)
-        zeros = sparse_rows(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1], torch.zeros(self.edges.block.edges))
+        zeros = sparse_rows(
+            matrix.crow_indices(), matrix.col_indices(), matrix.shape[1], torch.zeros(self.edges.block.edges)
+        )
         out = torch.empty(self.edges.block.edges, heads)
         for head, (a, b) in enumerate(zip(destination.chunk(heads, 1), source.chunk(heads, 1), strict=True)):
             found = torch.sparse.sampled_addmm(zeros, a.contiguous(), b.contiguous().t(), beta=0.0)
