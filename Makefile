@@ -36,7 +36,7 @@ run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch
 
 test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
 	@tools/maven.sh test
-	python -m pytest --numprocesses 2 --dist loadfile $(ARGS)
+	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 check: setup ## Check format, lint, types and the direction of imports
 	ruff format --check .

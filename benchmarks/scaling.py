@@ -1,6 +1,6 @@
 """How an epoch grows: with edges, depth and the width of what workers compute; and what it costs where there is little to do.
 
-    python benchmarks/scaling.py                       all four; writes benchmarks/results/scaling.md
+    python benchmarks/scaling.py                       all five; writes benchmarks/results/scaling.md
     python benchmarks/scaling.py fixed depth            some
     python benchmarks/scaling.py edges --engine rows    on another engine
 
@@ -8,7 +8,8 @@ Each measurement trains in a process of its own, on `local[2]` and two workers. 
 epochs after the warm-up. "fixed": a GCN on a graph of Cora's size, 16 features; what each further layer adds. "edges": a GCN
 32-32-8, 14 edges a vertex. "depth": a GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line
 fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 500,000 edges, whose MLPs have ever wider hidden
-layers; the graph's part is the processors' time of Spark's JVM, whose share should not grow.
+layers; the graph's part is the processors' time of Spark's JVM, whose share should not grow. "hub": a GCN of width 64 on
+5 million edges, half of which end in one vertex, or begin there; against the same graph without it.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from epoch import MEBI, machine
 from where import processor_seconds
 
@@ -35,7 +38,8 @@ LIMIT_SECONDS = 3600
 MEGA = 1_000_000
 
 Case = dict[str, Any]
-"""vertices, edges, width (of features), classes, and of the model: kind, hidden, layers."""
+"""vertices, edges, width (of features), classes, hub (the end at which one vertex has half of the edges), and of the model:
+kind, hidden, layers."""
 
 
 def fixed() -> Iterator[Case]:
@@ -83,8 +87,14 @@ def width() -> Iterator[Case]:
         }
 
 
-TABLES = {"fixed": fixed, "edges": edges, "depth": depth, "width": width}
-VARIED = {"fixed": "layers", "edges": "edges", "depth": "layers", "width": "hidden"}
+def hub() -> Iterator[Case]:
+    for end in ("none", "dst", "src"):
+        graph = {"vertices": 5 * MEGA // 14, "edges": 5 * MEGA, "width": 64, "classes": 64, "hub": end}
+        yield {**graph, "kind": "gcn", "hidden": 64, "layers": 2}
+
+
+TABLES = {"fixed": fixed, "edges": edges, "depth": depth, "width": width, "hub": hub}
+VARIED = {"fixed": "layers", "edges": "edges", "depth": "layers", "width": "hidden", "hub": "hub"}
 
 
 def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
@@ -108,6 +118,7 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
         lotan.datasets.write_parquet(
             PlantedGraph(case["vertices"], case["edges"], case["width"], case["classes"], seed=0), place
         )
+        add_hub(place / "edges.parquet", case.get("hub", "none"))
         job = lotan.Trainer(
             make_model(case),
             lotan.Graph.read(place),
@@ -125,6 +136,16 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
         "jvm": float(np.mean(np.diff(jvm)[WARM_UP:])),  # passes but the last, which evaluates
         "memory": sum(report["peak_memory_bytes"].values()),
     }
+
+
+def add_hub(edges: Path, end: str) -> None:
+    """Has every second edge end, or begin, in the vertex 0."""
+    if end == "none":
+        return
+    table = pq.read_table(edges)
+    ids = table[end].to_numpy().copy()
+    ids[::2] = 0
+    pq.write_table(table.set_column(table.schema.get_field_index(end), end, pa.array(ids)), edges)
 
 
 def make_model(case: Case) -> Any:
@@ -180,18 +201,20 @@ def table(name: str, cases: list[Case], found: list[dict[str, Any]]) -> list[str
     ]
     for value, median, one in zip(varied, seconds, found, strict=True):
         figures = f"{median:.3f} | {min(one['seconds']):.3f} | {one['jvm']:.3f} | {one['memory'] / MEBI:,.0f}"
-        lines.append(f"| {value:,} | {figures} |")
-    return [*lines, "", conclusion(name, np.array(varied, float), np.array(seconds), np.array(jvm)), ""]
+        lines.append(f"| {value if isinstance(value, str) else format(value, ',')} | {figures} |")
+    return [*lines, "", conclusion(name, varied, np.array(seconds), np.array(jvm)), ""]
 
 
-def conclusion(name: str, varied: np.ndarray, seconds: np.ndarray, jvm: np.ndarray) -> str:
+def conclusion(name: str, varied: list[Any], seconds: np.ndarray, jvm: np.ndarray) -> str:
+    if name == "hub":
+        return f"Each ÷ the first: {', '.join(f'{one / seconds[0]:.2f}' for one in seconds)}."
     if name == "edges":
-        each = seconds / varied * 1e9
+        each = seconds / np.array(varied) * 1e9
         return f"ns an edge: {', '.join(f'{one:.0f}' for one in each)}; most ÷ least: {each.max() / each.min():.2f}."
     if name == "width":
         return f"The JVM's processor seconds, each ÷ the first: {', '.join(f'{one / jvm[0]:.2f}' for one in jvm)}."
     slope, start = np.polyfit(varied, seconds, 1)
-    fits = 1 - np.sum((seconds - slope * varied - start) ** 2) / np.sum((seconds - seconds.mean()) ** 2)
+    fits = 1 - np.sum((seconds - slope * np.array(varied) - start) ** 2) / np.sum((seconds - seconds.mean()) ** 2)
     return f"A layer adds {slope * 1000:.0f} ms to {start * 1000:.0f} ms; R² of the line: {fits:.4f}."
 
 

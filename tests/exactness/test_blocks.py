@@ -1,7 +1,7 @@
 """Every model on Spark blocks with real workers: loss, gradients and weights after three steps equal plain autograd's.
 
-A fixed spread: each model twice, and between them 1, 2, 3 and 7 partitions, by shuffles and through one heap; each kind of
-plan; empty partitions.
+Each model at 1, 2, 3 and 7 partitions: through one heap and by shuffles, with numbers and strings as ids, with empty
+partitions; each kind of plan; rows of any width; a hub.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+import torch_geometric.nn as pyg
 
+from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
+from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
 from planner.physical import CollectStep
 from planner.spec import LossSpec
@@ -52,34 +55,75 @@ def check(spark, workers: Session, name: str, options: str, drawn: Sample, parti
     ours, truth = models(name, seed=partitions)
     with blocks(spark, workers, partitions, shuffled) as engine:
         found = train(engine, plan_of(name, drawn, BLOCKS[options]), ours, drawn)
+        assert (len(engine._graph.partitions) < partitions) == (partitions == EMPTY)
     assert_equals_truth(found, name, truth, drawn)
 
 
-PARTITIONS = (1, 3, 2, 7)
-SPREAD = [(name, PARTITIONS[(number + more) % 4]) for number, name in enumerate(EVERY) for more in (0, 1)]
+EMPTY = 7  # partitions, some of them without vertices
 
 
-@pytest.mark.parametrize(("name", "partitions"), SPREAD)
+@pytest.mark.parametrize("partitions", [1, 2, 3, EMPTY])
+@pytest.mark.parametrize("name", EVERY)
 def test_equals_autograd(name, partitions, spark, workers):
-    drawn = sample(partitions, vertices=20, edges=50, weighted=EVERY[name].weights, directed=partitions % 2 == 0)
+    vertices = 8 if partitions == EMPTY else 20
+    drawn = sample(partitions, vertices, 50, weighted=EVERY[name].weights, directed=partitions % 2 == 0)
+    if partitions in (2, EMPTY):
+        drawn = replace(drawn, graph=named(drawn.graph))
     check(spark, workers, name, "auto", drawn, partitions, shuffled=partitions > 2)
+
+
+def named(graph: Graph) -> Graph:
+    """The same graph with strings as ids, which sort as the numbers do."""
+    given = graph.arrays()
+    names = np.array([f"v{number:02d}" for number in given.ids])
+    ends = names[given.src], names[given.dst]
+    return Graph.from_arrays(given.features, *ends, given.label, given.split, given.weight, ids=names)
+
+
+@pytest.mark.parametrize(("name", "partitions"), [("GCN", 3), ("GraphSAGE", 2)])
+def test_a_hub_whose_edges_are_spread(name, partitions, spark, workers):
+    """Half of the edges end in one vertex, and half begin there."""
+    drawn = sample(6, 40, 8000, weighted=EVERY[name].weights, directed=False)
+    ours, truth = models(name, seed=6)
+    with blocks(spark, workers, partitions, shuffled=partitions > 2) as engine:
+        found = train(engine, plan_of(name, drawn, BLOCKS["auto"]), ours, drawn)
+        assert engine._graph.blocks.hubs(), "no edges were spread"
+    assert_equals_truth(found, name, truth, drawn)
+
+
+class Mixed(torch.nn.Module):
+    """Sums, attention and maxima of rows of one width."""
+
+    def __init__(self, width: int, layers=nn) -> None:
+        super().__init__()
+        self.sums, self.greatest = layers.GCNConv(width, width), layers.SAGEConv(width, OUT, aggr="max")
+        self.attention = layers.GATConv(width, width)
+
+    def forward(self, x, graph):
+        return self.greatest(torch.tanh(self.attention(torch.tanh(self.sums(x, graph)), graph)), graph)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 17, 64, 255, 1000])
+def test_rows_of_any_width(width, spark, workers):
+    drawn = sample(7, 12, 40)
+    x = torch.from_numpy(np.random.default_rng(7).normal(size=(12, width)).astype(np.float32))
+    given = drawn.graph.arrays()
+    drawn = replace(drawn, x=x, graph=Graph.from_arrays(x.numpy(), given.src, given.dst, given.label, given.split))
+    torch.manual_seed(width)
+    ours, truth = Mixed(width), Mixed(width, pyg)
+    truth.load_state_dict(ours.state_dict())
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    specs = (trace(ours, width, training=True), trace(ours, width, training=False))
+    planned = compile_plan(*specs, loss, drawn.graph.statistics, BLOCKS["auto"])
+    with blocks(spark, workers, 3, shuffled=width % 2 == 0) as engine:
+        found = train(engine, planned, ours, drawn)
+    assert_equals_truth(found, "residual", truth, drawn)  # which takes the same arguments
 
 
 @pytest.mark.parametrize("options", BLOCKS)
 def test_equals_autograd_under_every_plan(options, spark, workers):
     for name, shuffled in (("GAT", True), ("branches", False)):
         check(spark, workers, name, options, sample(5, weighted=EVERY[name].weights), 3, shuffled)
-
-
-def test_string_ids_and_empty_partitions(spark, workers):
-    drawn = sample(4, vertices=6, edges=12)
-    arrays = drawn.graph.arrays()
-    names = np.array([f"v{number}" for number in arrays.ids])  # of one digit, so they sort as the numbers do
-    graph = Graph.from_arrays(
-        arrays.features, names[arrays.src], names[arrays.dst], arrays.label, arrays.split, ids=names
-    )
-    for number, name in enumerate(("GraphSAGE", "GAT", "GraphSAGE, max", "arithmetic of features")):
-        check(spark, workers, name, "auto", replace(drawn, graph=graph), 7, shuffled=number % 2 == 0)
 
 
 def test_workers_that_keep_nothing_ask_for_what_they_need(spark):

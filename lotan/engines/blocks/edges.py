@@ -7,7 +7,7 @@ sum for each. Edges and their columns never move.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,6 +41,7 @@ class EdgeSteps:
     graph: Loaded
     randomness: Randomness
     shuffled: bool  # exchange rows by shuffles also where all partitions are in one JVM
+    hold: Callable[[Any], None] | None  # persists an RDD until the pass ends; None where partitions share no heap
     _sources: dict[str, Any] = field(default_factory=dict)  # by column: its rows at sources, brought there once
 
     def run(self, step: EdgeStep, columns: Mapping[str, Column]) -> Any:
@@ -81,7 +82,10 @@ class EdgeSteps:
                 return scala.extreme(blocks, edges, self._at_sources(step.input, rows), step.kind == "max")
             case ExtremeGradientStep():
                 read = (self._at_sources(step.input, rows), rows[step.extreme], rows[step.gradient])
-                return scala.extremeGradient(blocks, edges, *read, width)
+                shares = scala.extremeShares(blocks, edges, *read)
+                if self.hold is not None:
+                    self.hold(shares)
+                return scala.extremeGradient(blocks, shares, width, self.shuffled)
         raise EngineError(f"the blocks engine has no step {type(step).__name__}")
 
     def _at_sources(self, name: str, rows: Mapping[str, Any]) -> Any:

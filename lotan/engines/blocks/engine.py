@@ -147,7 +147,8 @@ class BlocksEngine(Engine):
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
-        edges = EdgeSteps(self._graph, Randomness(a_pass.seed, a_pass.epoch), self.settings.shuffled)
+        hold = self._hold if self._in_one_heap else None
+        edges = EdgeSteps(self._graph, Randomness(a_pass.seed, a_pass.epoch), self.settings.shuffled, hold)
         self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
         self._run.begin(steps, a_pass)
 
@@ -233,11 +234,14 @@ class BlocksEngine(Engine):
         """
         self._now.ends[id(made)] = made
         if any(self._now.reading.reads[name] and name not in self._now.passing for name in names):
-            self._facade.persist(made)
-            self._now.held.append(made)
+            self._hold(made)
             pipes = self._now.reading.readers(names)
             if pipes:
                 self._now.read_by_pipes[made.id()] = pipes
+
+    def _hold(self, made: Any) -> None:
+        self._facade.persist(made)
+        self._now.held.append(made)
 
     def _read(self, column: Column | Contributions) -> Any:
         self._now.ends.pop(id(column.made if column.made is not None else column.rows), None)

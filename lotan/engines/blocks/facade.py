@@ -27,6 +27,7 @@ NAMES = frozenset(
         "endpoint",
         "extreme",
         "extremeGradient",
+        "extremeShares",
         "force",
         "gather",
         "load",

@@ -23,6 +23,8 @@ import lotan.messenger.{Digest, Longs}
   *   the graph's edges
   * @param selfLoops
   *   the edges without self-loops, and one per vertex beside them
+  * @param hubs
+  *   how Propagate spreads the edges of hubs; they are among `graph` all the same
   */
 final class Block(
     val partition: Int,
@@ -31,7 +33,8 @@ final class Block(
     val haloStart: Array[Int],
     val send: Array[Array[Int]],
     val graph: Edges,
-    val selfLoops: Edges
+    val selfLoops: Edges,
+    val hubs: Hubs
 ) extends Serializable {
   def count: Int = ids.size
 
@@ -50,7 +53,14 @@ final class Block(
     case EdgeSet.SelfLoops => selfLoops
   }
 
-  def sending(rows: Array[Array[Int]]): Block = new Block(partition, ids, sourceKeys, haloStart, rows, graph, selfLoops)
+  /** With the edges that Propagate does not spread. */
+  def withoutHubs: Block = hubs.rest.getOrElse(this)
+
+  /** With what others need of it. */
+  def sending(rows: Array[Array[Int]], hubs: Hubs): Block = {
+    val (one, other) = if (hubs.own.isEmpty) (graph, selfLoops) else (graph.asRows, selfLoops.asRows)
+    new Block(partition, ids, sourceKeys, haloStart, rows, one, other, hubs)
+  }
 }
 
 /** What every pipe says of a block's chunks: computed once.
@@ -71,23 +81,32 @@ final private[lotan] class BlockChunks(block: Block, rows: Int) {
   *
   * @param forward
   *   `[count x sources]`: for each vertex, the sources of its in-edges
-  * @param reverse
-  *   `[sources x count]`: its transpose
+  * @param sources
+  *   of the block
+  * @param transpose
+  *   `[sources x count]`; None where nobody is expected to ask for it
   * @param loops
   *   `[count]`: weight of the one self-loop that each vertex has beside these edges; None where there are no such loops
   */
-final class Edges(val forward: Csr, val reverse: Csr, val loops: Option[Array[Float]]) extends Serializable {
+final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val loops: Option[Array[Float]])
+    extends Serializable {
+
+  /** `[sources x count]`: the transpose of `forward`. */
+  @transient lazy val reverse: Csr = transpose.getOrElse(forward.transpose(sources))
+
+  /** Without the memory of the transpose. */
+  def asRows: Edges = new Edges(forward, sources, None, loops)
 
   /** `forward` with the loops among its entries. Built on first use; Propagate does without. */
   @transient lazy val withLoops: Csr = loops.fold(forward)(forward.withDiagonal)
 
   /** The order of edge columns. Built on first use. */
-  @transient lazy val order: EdgeOrder = new EdgeOrder(withLoops, reverse.rows)
+  @transient lazy val order: EdgeOrder = new EdgeOrder(withLoops, sources)
 }
 
 object Edges {
 
-  def apply(forward: Csr, sources: Int): Edges = new Edges(forward, forward.transpose(sources), None)
+  def apply(forward: Csr, sources: Int): Edges = new Edges(forward, sources, Some(forward.transpose(sources)), None)
 
   /** The edge set "self_loops" of a graph's edges. */
   def withSelfLoops(graph: Edges, sources: Int): Edges = {
@@ -97,6 +116,6 @@ object Edges {
     for (weights <- csr.weights; row <- 0 until csr.rows; edge <- csr.indptr(row) until csr.indptr(row + 1))
       if (csr.columns(edge) == row) loops(row) = weights(edge)
     val reverse = if (plain eq csr) graph.reverse else plain.transpose(sources)
-    new Edges(plain, reverse, Some(loops))
+    new Edges(plain, sources, Some(reverse), Some(loops))
   }
 }

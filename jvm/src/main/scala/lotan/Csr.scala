@@ -56,6 +56,14 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
   def withDiagonal(diagonal: Array[Float]): Csr =
     Csr(rows, rowOfEach ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
 
+  /** With the rows of another matrix after its own. */
+  def above(other: Csr): Csr =
+    new Csr(
+      indptr ++ other.indptr.drop(1).map(_ + edges),
+      columns ++ other.columns,
+      weights.map(_ ++ other.weights.get)
+    )
+
   /** The row of each entry. */
   private[lotan] def rowOfEach: Array[Int] = {
     val found = new Array[Int](edges)

@@ -4,41 +4,25 @@ import org.apache.spark.rdd.RDD
 
 /** The adjoint of Extreme: each gradient goes to the sources that have the extreme, in equal shares.
   *
-  * Shares are computed where the edges end, and brought to the sources' owners: one row for each halo vertex, in one shuffle.
+  * Shares are computed where the edges end, and brought to the sources' owners: one row for each halo vertex, in one shuffle,
+  * or none where all partitions share one heap.
   *
   * @param edges
   *   which edges
   */
 final case class ExtremeGradient(edges: EdgeSet) {
 
-  /** The gradient of every vertex's row.
-    *
-    * @param sources
-    *   what Extreme was given
-    * @param extreme
-    *   what it returned
-    * @param gradient
-    *   of that
-    */
-  def apply(
+  /** What every partition has for the sources of its edges, by owner; null where there are none. */
+  def shares(
       blocks: RDD[Block],
       sources: RDD[SourceRows],
       extreme: RDD[Rows],
-      gradient: RDD[Rows],
-      width: Int
-  ): RDD[Rows] = {
-    val zipped = Zipped(blocks, Seq(extreme, gradient))
-    val partial = zipped.zipPartitions(sources) { (ofBlock, ofSources) =>
+      gradient: RDD[Rows]
+  ): RDD[Array[Rows]] =
+    Zipped(blocks, Seq(extreme, gradient)).zipPartitions(sources) { (ofBlock, ofSources) =>
       val (block, rows) = ofBlock.next()
       Iterator.single(sums(block, ofSources.next(), rows.head, rows.last))
     }
-    blocks.zipPartitions(Exchange.partials(blocks, partial)) { (ofBlock, received) =>
-      val block = ofBlock.next()
-      val out = Rows.zeros(block.count, width)
-      Propagate.addPartials(out, block, received.next())
-      Iterator.single(out)
-    }
-  }
 
   /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
   private def sums(block: Block, sources: SourceRows, extreme: Rows, gradient: Rows): Array[Rows] = {
@@ -100,6 +84,36 @@ final case class ExtremeGradient(edges: EdgeSet) {
         if (row(from + j) == extreme(at + j)) out(to + j) += share(j)
         j += 1
       }
+    }
+  }
+}
+
+object ExtremeGradient {
+
+  /** The gradient of every vertex's row.
+    *
+    * @param shares
+    *   persisted if they are shared
+    * @param shared
+    *   whether all partitions are in one JVM, so that rows need not travel
+    */
+  def apply(blocks: RDD[Block], shares: RDD[Array[Rows]], width: Int, shared: Boolean): RDD[Rows] = {
+    val received =
+      if (!shared) Exchange.partials(blocks, shares)
+      else new Everyone(shares).zipPartitions(blocks)((ofShares, ofBlock) => Iterator.single(lent(ofShares, ofBlock)))
+    blocks.zipPartitions(received) { (ofBlock, ofShares) =>
+      val block = ofBlock.next()
+      val out = Rows.zeros(block.count, width)
+      Propagate.addPartials(out, block, ofShares.next())
+      Iterator.single(out)
+    }
+  }
+
+  /** The parcels that would have come by a shuffle. */
+  private def lent(shares: Iterator[Array[Array[Rows]]], blocks: Iterator[Block]): Array[Parcel] = {
+    val owner = blocks.next().partition
+    shares.next().zipWithIndex.map { case (rows, sender) =>
+      if (rows(owner) == null) null else new Parcel(sender, Nil, rows(owner).width, rows(owner).values)
     }
   }
 }

@@ -52,7 +52,7 @@ object Facade {
       reverse: Boolean,
       shuffled: Boolean
   ): RDD[Rows] = {
-    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared(graph, shuffled))
+    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared(graph, shuffled), graph.hubs)
   }
 
   private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
@@ -64,7 +64,7 @@ object Facade {
       edges: String,
       weighted: Boolean,
       reverse: Boolean
-  ): RDD[RowReader] = Propagate(EdgeSet(edges), weighted, reverse).asRead(graph.blocks, column)
+  ): RDD[RowReader] = Propagate(EdgeSet(edges), weighted, reverse).asRead(graph.blocks, column, graph.hubs)
 
   /** The column `in_degree` or `gcn_scale@<edge set>`: see `Degrees`. Cheap where it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
@@ -170,15 +170,18 @@ object Facade {
   def extreme(graph: LoadedGraph, edges: String, sources: RDD[SourceRows], greatest: Boolean): RDD[Rows] =
     Extreme(EdgeSet(edges), greatest)(graph.blocks, sources)
 
-  /** Its adjoint: see `ExtremeGradient`. */
-  def extremeGradient(
+  /** What its adjoint adds up: see `ExtremeGradient.shares`. */
+  def extremeShares(
       graph: LoadedGraph,
       edges: String,
       sources: RDD[SourceRows],
       extreme: RDD[Rows],
-      gradient: RDD[Rows],
-      width: Int
-  ): RDD[Rows] = ExtremeGradient(EdgeSet(edges))(graph.blocks, sources, extreme, gradient, width)
+      gradient: RDD[Rows]
+  ): RDD[Array[Rows]] = ExtremeGradient(EdgeSet(edges)).shares(graph.blocks, sources, extreme, gradient)
+
+  /** Its adjoint: see `ExtremeGradient`. The caller persists `shares` where all partitions are in one JVM. */
+  def extremeGradient(graph: LoadedGraph, shares: RDD[Array[Rows]], width: Int, shuffled: Boolean): RDD[Rows] =
+    ExtremeGradient(graph.blocks, shares, width, shared(graph, shuffled))
 
   /** A pass of a stage, lazy: see `Pipe`.
     *

@@ -13,11 +13,14 @@ import org.apache.spark.storage.StorageLevel
   *   the topology
   * @param columns
   *   the vertices' columns, by name
+  * @param hubs
+  *   whether any block has hubs whose edges are spread
   */
 final class LoadedGraph private[lotan] (
     cached: RDD[(Block, Array[Rows])],
     val blocks: RDD[Block],
-    val columns: Map[String, RDD[Rows]]
+    val columns: Map[String, RDD[Rows]],
+    val hubs: Boolean
 ) extends AutoCloseable {
 
   /** Unpersists the blocks. May be called twice. */
@@ -34,8 +37,15 @@ final class LoadedGraph private[lotan] (
   *   columns of the vertices to keep, of type float or array of float; arrays of a column are equally long
   * @param weight
   *   column of the edges, of type float; None for weights of 1
+  * @param hubEdges
+  *   that a vertex has at least between two partitions if its edges are to be spread: see `Hubs`
   */
-final case class Load(partitions: Int, features: Seq[String], weight: Option[String]) {
+final case class Load(
+    partitions: Int,
+    features: Seq[String],
+    weight: Option[String],
+    hubEdges: Int = Hubs.LeastEdges
+) {
   private val placement = Placement(partitions)
 
   /** The blocks of a graph, computed and cached.
@@ -52,8 +62,8 @@ final case class Load(partitions: Int, features: Seq[String], weight: Option[Str
     val cached = parts.zipPartitions(requests)((part, received) => Iterator.single(part.next().answer(received.next())))
     cached.persist(StorageLevel.MEMORY_AND_DISK)
     try {
-      cached.foreachPartition(_.foreach(_ => ()))
-      new LoadedGraph(cached, cached.map(_._1), columns(cached))
+      val hubs = cached.map(_._1.hubs.nonEmpty).collect().contains(true)
+      new LoadedGraph(cached, cached.map(_._1), columns(cached), hubs)
     } catch {
       case failure: Throwable =>
         cached.unpersist(blocking = false)
@@ -83,7 +93,7 @@ final case class Load(partitions: Int, features: Seq[String], weight: Option[Str
     numbered.zipPartitions(edgeParcels) { (ofVertices, edgeParts) =>
       val (partition, vertexParts) = ofVertices.next()
       Iterator.single(
-        UnlinkedBlock(partition, placement, text, arrays.length, weight.isDefined, vertexParts, edgeParts)
+        UnlinkedBlock(partition, placement, text, arrays.length, weight.isDefined, hubEdges, vertexParts, edgeParts)
       )
     }
   }

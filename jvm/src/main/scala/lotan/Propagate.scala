@@ -23,14 +23,20 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     *
     * @param shared
     *   whether all partitions are in one JVM, so that rows need not travel
+    * @param hubs
+    *   whether to spread the edges of hubs, where there are any, for one more exchange
     */
-  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean): RDD[Rows] =
-    if (shared) SharedHeap(this)(blocks, column)
-    else if (reverse) backward(blocks, column)
-    else forward(blocks, column)
+  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean, hubs: Boolean = false): RDD[Rows] =
+    if (shared) SharedHeap(this, hubs)(blocks, column)
+    else {
+      val rest = if (hubs) blocks.map(_.withoutHubs) else blocks
+      val sums = if (reverse) backward(rest, column) else forward(rest, column)
+      if (hubs) HubSums(this).added(blocks, column, sums) else sums
+    }
 
   /** As `apply` in one JVM, with each row computed when it is read: for a column that one reader reads once. */
-  def asRead(blocks: RDD[Block], column: RDD[Rows]): RDD[RowReader] = SharedHeap(this).sums(blocks, column)
+  def asRead(blocks: RDD[Block], column: RDD[Rows], hubs: Boolean = false): RDD[RowReader] =
+    SharedHeap(this, hubs).sums(blocks, column)
 
   private def forward(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] =
     blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>

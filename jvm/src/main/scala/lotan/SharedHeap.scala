@@ -8,17 +8,26 @@ import org.apache.spark.rdd.RDD
   *
   * Adds up in the same order as the form with a shuffle does, so that results have the same bits.
   */
-final private case class SharedHeap(step: Propagate) {
+final private case class SharedHeap(step: Propagate, hubs: Boolean) {
 
   /** The sums, not yet computed: for whoever reads each row once. `column` is persisted by the caller. */
-  def sums(blocks: RDD[Block], column: RDD[Rows]): RDD[RowReader] =
-    blocks.zipPartitions(new Everyone(blocks), new Everyone(column)) { (ofBlock, ofBlocks, ofRows) =>
-      val block = ofBlock.next() // not by the task's number: a task may compute partitions other than its own
-      val all = ofBlocks.next()
-      val rows = ofRows.next()
-      for ((one, own) <- all.zip(rows)) Propagate.check(one, own)
-      Iterator.single(if (step.reverse) new OverOut(step, block, all, rows) else new OverIn(step, block, all, rows))
+  def sums(blocks: RDD[Block], column: RDD[Rows]): RDD[RowReader] = {
+    val used = if (hubs) blocks.map(_.withoutHubs) else blocks
+    val ready =
+      if (hubs && step.reverse) HubSums(step).sourceSums(blocks, column)
+      else blocks.map(block => new Array[Parcel](block.partitions))
+    val most = used.zipPartitions(new Everyone(used), new Everyone(column), ready) {
+      (ofBlock, ofBlocks, ofRows, ofReady) =>
+        val block = ofBlock.next() // not by the task's number: a task may compute partitions other than its own
+        Iterator.single(reader(block, ofBlocks.next(), ofRows.next(), ofReady.next()))
     }
+    if (hubs) HubSums(step).asRead(blocks, column, most) else most
+  }
+
+  private def reader(block: Block, all: Array[Block], rows: Array[Rows], ready: Array[Parcel]): RowReader = {
+    for ((one, own) <- all.zip(rows)) Propagate.check(one, own)
+    if (step.reverse) new OverOut(step, block, all, rows, ready) else new OverIn(step, block, all, rows)
+  }
 
   /** The sums as rows. */
   def apply(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] = sums(blocks, column).map { sums =>
@@ -44,8 +53,18 @@ final private class OverIn(step: Propagate, block: Block, all: Array[Block], row
   }
 }
 
-/** Sums over out-edges. */
-final private class OverOut(step: Propagate, block: Block, all: Array[Block], rows: Array[Rows]) extends RowReader {
+/** Sums over out-edges.
+  *
+  * @param ready
+  *   by partition: its sums for those of `Hubs.sources` that are in this block; null where there are none
+  */
+final private class OverOut(
+    step: Propagate,
+    block: Block,
+    all: Array[Block],
+    rows: Array[Rows],
+    ready: Array[Parcel]
+) extends RowReader {
   private val own = rows(block.partition)
   private val products = rows.zip(all).map { case (part, other) =>
     new SparseProduct(Array(part.values), Array(0, other.count), width)
@@ -66,11 +85,19 @@ final private class OverOut(step: Propagate, block: Block, all: Array[Block], ro
     val targets = block.send(other.partition)
     val matrix = other.edges(step.edges).reverse
     val first = other.haloStart(block.partition)
+    val done = Option(ready(other.partition)).map(_.values).orNull
+    val large = if (done == null) Array.emptyIntArray else other.hubs.sources(block.partition)
     var i = place(targets, from)
+    var next = place(large, i)
     while (i < targets.length && targets(i) < until) {
-      util.Arrays.fill(sum, 0f)
-      products(other.partition).addTo(sum, matrix, step.weighted, first + i, first + i + 1)
-      AddRows.one(into, (targets(i) - from) * width, sum, 0, width)
+      if (next < large.length && large(next) == i) {
+        AddRows.one(into, (targets(i) - from) * width, done, next * width, width)
+        next += 1
+      } else {
+        util.Arrays.fill(sum, 0f)
+        products(other.partition).addTo(sum, matrix, step.weighted, first + i, first + i + 1)
+        AddRows.one(into, (targets(i) - from) * width, sum, 0, width)
+      }
       i += 1
     }
   }

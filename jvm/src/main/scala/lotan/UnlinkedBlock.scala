@@ -10,22 +10,51 @@ import scala.collection.mutable.ArrayBuffer
   *   of its vertices
   * @param halo
   *   ids of the halo, in its order
+  * @param hubEdges
+  *   see `Load`
   */
-final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids) extends Serializable {
+final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids, hubEdges: Int) extends Serializable {
+  private val cut = if (block.partitions == 1) None else HubCut(block, hubEdges)
 
-  /** The halo's ids, to their owners. */
+  /** The halo's ids, to their owners, with the edges from there to hubs. */
   def requests: Iterator[(Int, Parcel)] =
     Iterator.range(0, block.partitions).map(owner => owner -> haloOf(owner)).filter(_._2.nonEmpty).map {
       case (owner, rows) =>
-        owner -> new Parcel(block.partition, Seq(halo.select(rows)))
+        val (edges, weights) = cut.fold((Seq.empty[LongIds], Parcel.NoValues))(_.request(owner))
+        owner -> new Parcel(block.partition, halo.select(rows) +: edges, 1, weights)
     }
 
   /** The finished block, given what the others ask for. */
   def answer(requests: Array[Parcel]): (Block, Array[Rows]) = {
     val rows =
       requests.map(parcel => if (parcel == null) Array.empty[Int] else UnlinkedBlock.rowsOf(block.ids, parcel.ids.head))
-    (block.sending(rows), columns)
+    (block.sending(rows, hubs(requests, rows)), columns)
   }
+
+  private def hubs(requests: Array[Parcel], rows: Array[Array[Int]]): Hubs = {
+    val left = cut.fold(block)(_.rest)
+    val sources = Hubs.largeSources(left, hubEdges)
+    val senders = requests.indices.filter(sender => requests(sender) != null && requests(sender).ids.size > 1)
+    if (senders.isEmpty && cut.isEmpty) Hubs.none(sources)
+    else {
+      val needed = rows.clone()
+      for (sender <- senders) needed(sender) = ints(requests(sender).ids(1)).map(rows(sender)(_))
+      val nothing = new Csr(Array(0), Array.empty, block.graph.forward.weights.map(_ => Array.empty))
+      val forward = senders.map(sender => hubEdgesOf(requests(sender), rows(sender))).foldLeft(nothing)(_ above _)
+      val counts = rows.indices.map(p => if (senders.contains(p)) requests(p).ids(2).size - 1 else 0).toArray
+      val own = cut.fold(Array.empty[Int])(_.own)
+      val rest = left.sending(needed, Hubs.none(sources))
+      new Hubs(own, Some(rest), Csr.prefixSums(counts), forward, forward.transpose(block.count), sources)
+    }
+  }
+
+  /** The edges from this block to the sender's hubs. */
+  private def hubEdgesOf(request: Parcel, rows: Array[Int]): Csr = {
+    val weights = block.graph.forward.weights.map(_ => request.values)
+    new Csr(ints(request.ids(2)), ints(request.ids(3)).map(rows(_)), weights)
+  }
+
+  private def ints(ids: Ids): Array[Int] = ids.asInstanceOf[LongIds].values.map(_.toInt)
 
   private def haloOf(owner: Int): Array[Int] =
     Array.range(block.haloStart(owner) - block.count, block.haloStart(owner + 1) - block.count)
@@ -39,6 +68,7 @@ private object UnlinkedBlock {
       text: Boolean,
       columnCount: Int,
       weighted: Boolean,
+      hubEdges: Int,
       vertexParts: Iterator[Parcel],
       edgeParts: Iterator[Parcel]
   ): UnlinkedBlock = {
@@ -56,7 +86,8 @@ private object UnlinkedBlock {
     val nothing = Array.fill(placement.partitions)(Array.empty[Int])
     val far = sources.select(halo)
     val keys = Array.tabulate(ids.size)(ids.key) ++ Array.tabulate(far.size)(far.key)
-    new UnlinkedBlock(new Block(partition, ids, keys, haloStart, nothing, graph, loops), columns, far)
+    val block = new Block(partition, ids, keys, haloStart, nothing, graph, loops, Hubs.none(placement.partitions))
+    new UnlinkedBlock(block, columns, far, hubEdges)
   }
 
   /** Rows of the given ids. */

@@ -21,6 +21,30 @@ class EdgeSumSuite extends AnyFunSuite with LocalSpark {
       }
     }
 
+  test("it is the adjoint of reading rows at that end: <sum e, y> = <e, y at the end>, exactly on whole numbers") {
+    EdgeSamples.each(spark) { samples =>
+      import samples.{blocks, graph}
+      val column = samples.edgeColumn(Heads)(EdgeSamples.numbers(_, Heads)).cache()
+      val y = samples.column("a")
+      for (bySource <- Seq(false, true); shared <- Seq(false, true)) {
+        val sums = EdgeSum(samples.set, bySource)(blocks, column, Heads, shared)
+        val atEnds =
+          if (bySource)
+            EdgeExpression(samples.set, EdgeFunction.Source(0), Heads)(
+              blocks,
+              Seq(samples.sources("a", shared)),
+              Nil,
+              Nil
+            )
+          else EdgeExpression(samples.set, EdgeFunction.Destination(0), Heads)(blocks, Nil, Seq(y), Nil)
+        val read = samples.read(atEnds)
+        val expected = EdgeSamples.inner(read.map(e => EdgeSamples.numbers(e._1, Heads)), read.map(_._2))
+        assert(EdgeSamples.inner(graph.read(blocks, sums), graph.read(blocks, y)) == expected)
+      }
+      column.unpersist(blocking = true)
+    }
+  }
+
   test("a column of other edges is refused") {
     EdgeSamples.each(spark) { samples =>
       val short = samples.edgeColumn(1)(_ => Array(1f)).map(rows => new Rows(1, rows.values.drop(1)))

@@ -23,8 +23,12 @@ class ExtremeSuite extends AnyFunSuite with LocalSpark {
           val sources = samples.sources("x", shared)
           val found = Extreme(samples.set, greatest)(blocks, sources)
           assert(graph.read(blocks, found).map(_.toSeq).toSeq == best.map(_.toSeq).toSeq)
-          val gradient = ExtremeGradient(samples.set)(blocks, sources, found, samples.column("y"), Width)
-          assert(RandomGraph.close(graph.read(blocks, gradient), pulled))
+          val shares = ExtremeGradient(samples.set).shares(blocks, sources, found, samples.column("y")).cache()
+          val gradients =
+            for (form <- Seq(false, true)) yield graph.read(blocks, ExtremeGradient(blocks, shares, Width, form))
+          assert(RandomGraph.close(gradients.head, pulled))
+          assert(gradients.head.map(_.toSeq).toSeq == gradients.last.map(_.toSeq).toSeq) // the same bits
+          shares.unpersist(blocking = true)
         }
       }
     }

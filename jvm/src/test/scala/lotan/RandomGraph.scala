@@ -18,8 +18,16 @@ final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Bo
   /** Far apart and not in the order of the vertices. */
   def id(vertex: Int): Any = if (text) s"vertex $vertex" else (vertex * 1000003L) ^ 5L
 
-  def load(spark: SparkSession, partitions: Int, columns: Map[String, Array[Array[Float]]]): LoadedGraph =
-    Load(partitions, columns.keys.toSeq, Some("weight"))(vertices(spark, columns), edgeTable(spark))
+  def load(
+      spark: SparkSession,
+      partitions: Int,
+      columns: Map[String, Array[Array[Float]]],
+      hubEdges: Int = Hubs.LeastEdges
+  ): LoadedGraph =
+    Load(partitions, columns.keys.toSeq, Some("weight"), hubEdges)(vertices(spark, columns), edgeTable(spark))
+
+  /** The other way round: a hub of in-edges becomes one of out-edges. */
+  def turned: RandomGraph = copy(edges = edges.map { case (src, dst, weight) => (dst, src, weight) })
 
   def vertices(spark: SparkSession, columns: Map[String, Array[Array[Float]]]): DataFrame = {
     import spark.implicits._
