@@ -30,7 +30,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from epoch import MEBI, machine
-from where import processor_seconds
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 WARM_UP = 3
@@ -106,10 +105,10 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
     from lotan.planted import PlantedGraph
 
     torch.manual_seed(0)
-    jvm: list[float] = []
+    tasks: list[float] = []
 
     def watched(engine: Any, plan: Any, steps: Any, a_pass: Any) -> Any:
-        jvm.append(processor_seconds()["jvm"])
+        tasks.append(task_seconds())
         return run(engine, plan, steps, a_pass)
 
     run = trainer.run
@@ -133,7 +132,7 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
         report = job.fit().report
     return {
         "seconds": [entry["train_seconds"] for entry in report["epochs"]][WARM_UP:],
-        "jvm": float(np.mean(np.diff(jvm)[WARM_UP:])),  # passes but the last, which evaluates
+        "tasks": float(np.mean(np.diff(tasks)[WARM_UP:])),  # passes but the last, which evaluates
         "memory": sum(report["peak_memory_bytes"].values()),
     }
 
@@ -146,6 +145,20 @@ def add_hub(edges: Path, end: str) -> None:
     ids = table[end].to_numpy().copy()
     ids[::2] = 0
     pq.write_table(table.set_column(table.schema.get_field_index(end), end, pa.array(ids)), edges)
+
+
+def task_seconds() -> float:
+    """Processor seconds that Spark's tasks have taken so far: without compilers, collectors and what waits."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        return 0.0
+    context, java = session.sparkContext._jsc.sc(), session.sparkContext._gateway
+    context.listenerBus().waitUntilEmpty()
+    empty = java.new_array(java.jvm.double, 0), java.jvm.java.util.ArrayList()
+    stages = context.statusStore().stageList(None, False, False, *empty)
+    return sum(stages.apply(place).executorCpuTime() for place in range(stages.length())) / 1e9
 
 
 def make_model(case: Case) -> Any:
@@ -192,27 +205,27 @@ def table(name: str, cases: list[Case], found: list[dict[str, Any]]) -> list[str
     """The Markdown of one table, and what it comes to."""
     varied = [case[VARIED[name]] for case in cases]
     seconds = [statistics.median(one["seconds"]) for one in found]
-    jvm = [one["jvm"] for one in found]
+    tasks = [one["tasks"] for one in found]
     lines = [
         f"## {name}",
         "",
-        f"| {VARIED[name]} | s / epoch | least | JVM's processor s | peak MiB |",
+        f"| {VARIED[name]} | s / epoch | least | tasks' processor s | peak MiB |",
         "|---|---|---|---|---|",
     ]
     for value, median, one in zip(varied, seconds, found, strict=True):
-        figures = f"{median:.3f} | {min(one['seconds']):.3f} | {one['jvm']:.3f} | {one['memory'] / MEBI:,.0f}"
+        figures = f"{median:.3f} | {min(one['seconds']):.3f} | {one['tasks']:.3f} | {one['memory'] / MEBI:,.0f}"
         lines.append(f"| {value if isinstance(value, str) else format(value, ',')} | {figures} |")
-    return [*lines, "", conclusion(name, varied, np.array(seconds), np.array(jvm)), ""]
+    return [*lines, "", conclusion(name, varied, np.array(seconds), np.array(tasks)), ""]
 
 
-def conclusion(name: str, varied: list[Any], seconds: np.ndarray, jvm: np.ndarray) -> str:
+def conclusion(name: str, varied: list[Any], seconds: np.ndarray, tasks: np.ndarray) -> str:
     if name == "hub":
         return f"Each ÷ the first: {', '.join(f'{one / seconds[0]:.2f}' for one in seconds)}."
     if name == "edges":
         each = seconds / np.array(varied) * 1e9
         return f"ns an edge: {', '.join(f'{one:.0f}' for one in each)}; most ÷ least: {each.max() / each.min():.2f}."
     if name == "width":
-        return f"The JVM's processor seconds, each ÷ the first: {', '.join(f'{one / jvm[0]:.2f}' for one in jvm)}."
+        return f"The tasks' processor seconds, each ÷ the first: {', '.join(f'{one / tasks[0]:.2f}' for one in tasks)}."
     slope, start = np.polyfit(varied, seconds, 1)
     fits = 1 - np.sum((seconds - slope * np.array(varied) - start) ** 2) / np.sum((seconds - seconds.mean()) ** 2)
     return f"A layer adds {slope * 1000:.0f} ms to {start * 1000:.0f} ms; R² of the line: {fits:.4f}."
