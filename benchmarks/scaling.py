@@ -7,7 +7,7 @@
 Each measurement trains in a process of its own, on `local[2]` and two workers. An epoch is its training pass, the median over
 epochs after the warm-up. "fixed": a GCN on a graph of Cora's size, 16 features; what each further layer adds. "edges": a GCN
 32-32-8, 14 edges a vertex. "depth": a GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line
-fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 500,000 edges, whose MLPs have ever wider hidden
+fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 5 million edges, whose MLPs have ever wider hidden
 layers; the graph's part is the processors' time of Spark's JVM, whose share should not grow. "hub": a GCN of width 64 on
 5 million edges, half of which end in one vertex, or begin there; against the same graph without it.
 """
@@ -77,7 +77,7 @@ def width() -> Iterator[Case]:
     for hidden in (128, 512, 2048, 8192, 32_768):
         yield {
             "vertices": 5000,
-            "edges": 500_000,
+            "edges": 5_000_000,
             "width": 64,
             "classes": 64,
             "kind": "gin",
