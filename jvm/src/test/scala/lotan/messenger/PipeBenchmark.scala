@@ -1,65 +1,72 @@
 package lotan.messenger
 
-import java.util.concurrent.{Callable, Executors}
+import java.util.concurrent.{Callable, Executors, ThreadFactory}
 
 import scala.jdk.CollectionConverters._
 
 /** What `benchmarks/pipe.py` runs in a JVM: partitions of floats through workers and back, one thread each, as Spark's tasks are.
   *
-  * Arguments: ADDRESS SHARED_BYTES MODE PARTITIONS ROWS WIDTH CHUNK_ROWS ROUNDS. Prints the seconds of each round.
+  * Arguments: ADDRESS PARTITIONS ROWS WIDTH WARM_UP ROUNDS CASE.... A case is MODE,CHUNK_ROWS,SHARED_BYTES; each round of it
+  * prints its seconds, and the first one after the warm-up `begin` before it.
   */
 object PipeBenchmark {
+  private val daemons: ThreadFactory = task => {
+    val thread = new Thread(task)
+    thread.setDaemon(true) // a failure is to end the program
+    thread
+  }
+
   def main(arguments: Array[String]): Unit = {
-    val Array(address, shared, mode) = arguments.take(3): @unchecked
-    val Array(partitions, rows, width, chunkRows, rounds) = arguments.drop(3).map(_.toInt): @unchecked
-    val settings = Settings(sharedBytes = shared.toInt)
-    val threads = Executors.newFixedThreadPool(partitions)
-    val tasks = (0 until partitions).map(new Task(Endpoint(address), settings, mode, _, rows, width, chunkRows))
-    for (_ <- 0 until rounds) {
-      val start = System.nanoTime()
-      threads.invokeAll(tasks.asJava).asScala.foreach(_.get())
-      println((System.nanoTime() - start) / 1e9)
+    val Array(partitions, rows, width, warmUp, rounds) = arguments.slice(1, 6).map(_.toInt): @unchecked
+    val threads = Executors.newFixedThreadPool(partitions, daemons)
+    val all = (0 until partitions).map(new Partition(_, rows, width))
+    for ((one, number) <- arguments.drop(6).zipWithIndex) {
+      val Array(mode, chunkRows, shared) = one.split(','): @unchecked
+      val settings = Settings(sharedBytes = shared.toInt)
+      val stage = s"$number" // the coordinator compares what two passes of one stage came to
+      val tasks = all.map(new Task(Endpoint(arguments.head), settings, stage, mode, _, chunkRows.toInt))
+      for (round <- 0 until warmUp + rounds) {
+        if (round == warmUp) println("begin")
+        val start = System.nanoTime()
+        threads.invokeAll(tasks.asJava).asScala.foreach(_.get())
+        println((System.nanoTime() - start) / 1e9)
+      }
+      if (mode == "round" || mode == "back") all.foreach(_.check())
+      Dealers.close("run")
     }
-    tasks.foreach(_.check())
-    threads.shutdown()
-    Dealers.close("run")
+    println("end")
+  }
+
+  private final class Partition(val number: Int, val rows: Int, val width: Int) {
+    val values: Array[Float] = Array.tabulate(rows * width)(i => (i % 1009) * 0.5f + number)
+    val out = new Array[Float](rows * width)
+
+    def check(): Unit = {
+      require(values.sameElements(out), s"partition $number came back other than it was sent")
+      java.util.Arrays.fill(out, 0f)
+    }
   }
 
   private final class Task(
       endpoint: Endpoint,
       settings: Settings,
+      stage: String,
       mode: String,
-      partition: Int,
-      rows: Int,
-      width: Int,
+      all: Partition,
       chunkRows: Int
   ) extends Callable[Unit] {
-    private val values = Array.tabulate(rows * width)(i => (i % 1009) * 0.5f + partition)
-    private val out = new Array[Float](rows * width)
-    private val kept = mode == "back" // the worker has the rows, and returns them
-    private val chunks = (0 until rows by chunkRows).zipWithIndex.map { case (first, index) =>
-      val count = math.min(chunkRows, rows - first)
-      val tensor = new Floats(values, first * width, count, width)
-      val size = if (mode == "there") 0L else 4L * count * width
-      OutgoingChunk(
-        index,
-        first,
-        count,
-        index.toLong,
-        Seq("x" -> tensor),
-        if (kept) Set("x") else Set.empty,
-        Set.empty,
-        size
-      )
+    private val kept = if (mode == "back") Set("x") else Set.empty[String] // the worker has the rows, and returns them
+    private val chunks = (0 until all.rows by chunkRows).zipWithIndex.map { case (first, index) =>
+      val count = math.min(chunkRows, all.rows - first)
+      val tensor = new Floats(all.values, first * all.width, count, all.width)
+      val size = if (mode == "there") 0L else 4L * count * all.width
+      OutgoingChunk(index, first, count, index.toLong, Seq("x" -> tensor), kept, Set.empty, size)
     }
 
     override def call(): Unit = {
-      val job = PipeJob("run", 0, "s", mode, partition, accumulates = false)
+      val job = PipeJob("run", 0, stage, mode, all.number, accumulates = false)
       for (returned <- Dealers.pipe(endpoint, settings, job, chunks.iterator); tensor <- returned.tensors.get("y"))
-        tensor.copyTo(out, returned.firstRow * width)
+        tensor.copyTo(all.out, returned.firstRow * all.width)
     }
-
-    def check(): Unit =
-      require(mode == "there" || values.sameElements(out), s"partition $partition came back other than it was sent")
   }
 }
