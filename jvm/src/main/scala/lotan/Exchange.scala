@@ -1,6 +1,7 @@
 package lotan
 
 import org.apache.spark.rdd.{RDD, ShuffledRDD}
+import org.apache.spark.{Aggregator, TaskContext}
 
 /** One shuffle: every partition sends at most one parcel to each other one. */
 object Exchange {
@@ -12,8 +13,10 @@ object Exchange {
     * @param parcels
     *   keyed by the partition that they are for
     */
-  def apply(parcels: RDD[(Int, Parcel)], partitions: Int): RDD[Array[Parcel]] =
-    shuffle(parcels, partitions).mapPartitions { received =>
+  def apply(parcels: RDD[(Int, Parcel)], partitions: Int): RDD[Array[Parcel]] = {
+    val shuffled = of(parcels, partitions)
+    if (partitions <= WrittenOnce) shuffled.setAggregator(new PassedOn).setMapSideCombine(true)
+    shuffled.values.mapPartitions { received =>
       val bySender = new Array[Parcel](partitions)
       received.foreach { parcel =>
         require(bySender(parcel.sender) == null, s"two parcels from partition ${parcel.sender}")
@@ -21,10 +24,13 @@ object Exchange {
       }
       Iterator.single(bySender)
     }
+  }
 
   /** Parcels where they are for, in any order. */
-  def shuffle(parcels: RDD[(Int, Parcel)], partitions: Int): RDD[Parcel] =
-    new ShuffledRDD[Int, Parcel, Parcel](parcels, Placement(partitions)).setSerializer(new ParcelSerializer).values
+  def shuffle(parcels: RDD[(Int, Parcel)], partitions: Int): RDD[Parcel] = of(parcels, partitions).values
+
+  private def of(parcels: RDD[(Int, Parcel)], partitions: Int): ShuffledRDD[Int, Parcel, Parcel] =
+    new ShuffledRDD[Int, Parcel, Parcel](parcels, Placement(partitions)).setSerializer(new ParcelSerializer)
 
   /** The rows of `column` that each block's halo needs: `[partitions]` arrays of rows, by owner, empty where none are needed.
     *
@@ -61,4 +67,23 @@ object Exchange {
     }
     Exchange(packed, blocks.getNumPartitions)
   }
+
+  /** Partitions up to which parcels are written once: a task has fewer records than Spark's sorter takes before it first
+    * estimates their memory, which here are references to rows that somebody has anyway.
+    */
+  private[lotan] val WrittenOnce = 31
+
+  /** Combines nothing, for no two parcels of a task are for one target. Spark's way with shuffles that combine is to sort records
+    * by target and to write each where it is to stay; without, it writes a file for each target and then copies these into one,
+    * which took a third of an exchange's time.
+    */
+  final private class PassedOn extends Aggregator[Int, Parcel, Parcel](parcel => parcel, refuse, refuse) {
+    override def combineCombinersByKey(
+        parcels: Iterator[_ <: Product2[Int, Parcel]],
+        context: TaskContext
+    ): Iterator[(Int, Parcel)] = parcels.map(one => one._1 -> one._2)
+  }
+
+  private def refuse(first: Parcel, second: Parcel): Parcel =
+    throw new IllegalArgumentException(s"two parcels from partition ${first.sender}")
 }
