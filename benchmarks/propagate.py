@@ -3,8 +3,8 @@
     python benchmarks/propagate.py [--width 256] [--rounds 7]
 
 The graph is that of `lotan datasets generate`. What Spark is timed for: pack the halo, shuffle it, multiply ("heap": read
-others' rows where they lie, and multiply); the input column is cached, as it is within an epoch. Times are medians, taken in
-turns, after warm-up rounds.
+others' rows where they lie, and multiply), in a session of our own. The input column is cached, as it is within an epoch.
+Times are medians, taken in turns, after warm-up rounds.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lotan.datasets import write_parquet
 from lotan.engines.blocks.facade import facade
-from lotan.jar import require_jar
 from lotan.planted import PlantedGraph
+from lotan.spark_session import SparkSettings, open_spark
 
 
 def csr(vertices: int, rows: np.ndarray, columns: np.ndarray) -> torch.Tensor:
@@ -58,23 +58,14 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--warm-up", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.cores)
     graph = PlantedGraph(arguments.vertices, arguments.edges, arguments.width)
-    builder = SparkSession.builder.master(f"local[{arguments.cores}]").config("spark.jars", str(require_jar()))
-    builder = (
-        builder.config("spark.driver.memory", "6g")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.ui.enabled", "false")
-    )
-    for setting in arguments.conf:
-        builder = builder.config(*setting.split("=", 1))
-    spark = builder.getOrCreate()
+    opened = open_spark(SparkSettings(f"local[{arguments.cores}]", driver_memory="6g"))
     try:
-        measure(spark, arguments, graph)
+        measure(opened.session, arguments, graph)
     finally:
-        spark.stop()
+        opened.close()
 
 
 def measure(spark: SparkSession, arguments: argparse.Namespace, drawn: PlantedGraph) -> None:

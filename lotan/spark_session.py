@@ -125,6 +125,8 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
         "spark.local.dir": folder,
         "spark.log.level": "ERROR",
+        # what moves most are floats, which hardly get smaller: a shuffled propagate takes 0.39 instead of 0.46 processor seconds
+        "spark.shuffle.compress": "false",
     }
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
