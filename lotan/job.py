@@ -9,9 +9,10 @@ import torch
 
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
-from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings
+from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
+from lotan.memory_limit import MemoryLimit, check_fits
 from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
@@ -38,6 +39,11 @@ class Job:
         """What the engine runs."""
         return self.planned.plan
 
+    def peak_bytes(self, config: TrainerConfig) -> int:
+        """The most memory that all processes on this host are estimated to take together."""
+        limit = MemoryLimit.of(config)
+        return limit.peak(limit.needs(self.engine.name, self.plan, self.statistics, config.partitions))
+
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
 def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
@@ -51,32 +57,67 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
+    _preflight(train, evaluate, graph, config)
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned = plan_for(train, evaluate, loss, graph, config)
-    warnings = (*report.warnings, *idle_settings(engine.name, config, graph))
+    warnings = (*report.warnings, *idle_settings(engine.name, config, graph), *limit_notes(engine.name, config, graph))
     return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings)
 
 
 @translated()
 def plan_for(
-    train: Spec, evaluate: Spec, loss: LossSpec, graph: Graph, config: TrainerConfig
+    train: Spec,
+    evaluate: Spec,
+    loss: LossSpec,
+    graph: Graph,
+    config: TrainerConfig,
+    statistics: Statistics | None = None,
 ) -> tuple[EngineChoice, Planned]:
-    """Choose the engine and plan for it. The estimate that the choice rests on is itself taken from a plan, for local.
+    """Choose the engine and plan for it. The estimates that the choice rests on are themselves taken from plans.
+
+    Args:
+        train: the model in training mode.
+        evaluate: and in evaluation mode.
+        loss: what is minimised.
+        graph: to train on.
+        config: what was asked for.
+        statistics: of the graph; None: its own.
 
     Raises:
         PlanError: a model that cannot be planned, or an unknown rule.
-        ConfigurationError: the partitions that were asked for are too few for blocks.
+        ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
-    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb, abilities=ABILITIES["local"])
-    planned = compile_plan(train, evaluate, loss, graph.statistics, options)
-    engine = choose_engine(config, graph, planned.plan)
-    options = replace(options, abilities=ABILITIES[engine.name], engine=engine.name, engine_reason=engine.reason)
-    planned = compile_plan(train, evaluate, loss, graph.statistics, options)
+    statistics = statistics or graph.statistics
+
+    def compiled(engine: str, reason: str = "", memory: str = "") -> Planned:
+        options = Options(
+            plan=config.plan,
+            disabled=tuple(config.disable),
+            rgb=config.rgb,
+            abilities=ABILITIES[engine],
+            engine=engine,
+            engine_reason=reason,
+            memory=memory,
+        )
+        return compile_plan(train, evaluate, loss, statistics, options)
+
+    limit = MemoryLimit.of(config)
+    needs = {name: limit.needs(name, compiled(name).plan, statistics, config.partitions) for name in ABILITIES}
+    engine = choose_engine(config, graph, needs)
+    check_fits(limit, engine.name, needs)
+    planned = compiled(engine.name, engine.reason, limit.described(needs[engine.name]))
     if engine.name == "blocks" and config.partitions is not None:
-        check_partitions(config.partitions, planned.plan, graph.statistics)
+        check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned
+
+
+def _preflight(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> None:
+    """Refuse files that cannot be trained on within the memory limit before a row of them is read."""
+    if config.memory_limit is not None and graph.origin == "files":
+        loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)  # which one takes no other memory
+        plan_for(train, evaluate, loss, graph, config, graph.estimate())
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:

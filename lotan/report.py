@@ -60,6 +60,7 @@ def make_report(
     best_epoch: int,
     metrics: Mapping[str, Mapping[str, float]],
     setup_seconds: float,
+    estimated_peak: int,
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
@@ -76,7 +77,11 @@ def make_report(
         "task": job.loss.task,
         "engine": job.engine.name,
         "engine_reason": job.engine.reason,
-        "plan": {"rules_fired": list(job.plan.fired), "physical_operators": operators},
+        "plan": {
+            "rules_fired": list(job.plan.fired),
+            "physical_operators": operators,
+            "estimated_peak_bytes": estimated_peak,
+        },
         "epochs": epochs,
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},

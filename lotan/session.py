@@ -33,13 +33,15 @@ log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUTER_SECONDS = 5.0  # for a Router that was named to answer a first greeting
+MALLOC_ARENAS = "2"  # of glibc, which otherwise has eight for each core, and returns none
 WATCH_SECONDS = 0.1  # between two looks at the workers' processes
 
 
-def worker_environment(threads: int) -> dict[str, str]:
+def worker_environment(threads: int, capped: bool = False) -> dict[str, str]:
     """Variables that a worker needs before it loads torch."""
     # one code path for a matrix product, wherever its operands lie in memory: a rerun gives the same bits
-    return {"OMP_NUM_THREADS": str(threads), "MKL_CBWR": "AUTO,STRICT"}
+    needed = {"OMP_NUM_THREADS": str(threads), "MKL_CBWR": "AUTO,STRICT"}
+    return needed | {"MALLOC_ARENA_MAX": MALLOC_ARENAS} if capped else needed
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,7 @@ class SessionSettings:
     worker_memory: int = 1 << 30  # bytes that a worker keeps between forward and backward
     # For what exceeds them; None: it is computed again.
     spill: str | None = field(default_factory=tempfile.gettempdir)
+    capped: bool = False  # whether the C library is to waste no memory for the sake of speed
     respawns: int = 8  # workers and Routers started again, over the session's life, before it gives up
     start_seconds: float = 60.0  # for the Router and all workers to be there
     stop_seconds: float = 1.0  # for processes to end before they are killed
@@ -174,7 +177,7 @@ class Session:
     def _spawn(self, name: str, words: Sequence[str], stdout: int) -> _Child:
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        environment = worker_environment(self.settings.threads) | environment
+        environment = worker_environment(self.settings.threads, self.settings.capped) | environment
         with self._lock:
             if self._stopping.is_set():
                 raise EngineError("the session is closed")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lotan.arguments import described
+from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.optimizers import Adam, Optimizer
 from planner.spec import Task
@@ -52,6 +53,10 @@ class TrainerConfig:
     workers: int | None = None  # DL worker processes to start; None: one a core
     router: str | None = None  # address of a router that runs already, tcp://host:port; None: start one
     keys: str | Path | None = None  # directory of CurveZMQ keys, for a router beyond this host
+    # Bytes, or "2g": of all processes of the job on this host together; None: no limit. See lotan.memory_limit.
+    memory_limit: int | str | None = None
+    # Bytes, or "512m", that a worker keeps in memory between forward and backward; None: 1 GiB, or its share of the limit.
+    worker_memory: int | str | None = None
 
     checkpoint_dir: str | Path | None = None  # write a checkpoint there after every epoch
     resume: bool = False  # go on from the checkpoint in checkpoint_dir, if there is one
@@ -97,6 +102,9 @@ def _check_numbers(config: TrainerConfig) -> None:
     for name in ("patience", "partitions", "workers", "chunk_rows"):
         if getattr(config, name) is not None:
             _at_least(name, getattr(config, name), 1)
+    for name, least in (("memory_limit", 1), ("worker_memory", 0)):
+        if getattr(config, name) is not None:
+            byte_count(name, getattr(config, name), least)
     if not isinstance(config.seed, int):
         raise ConfigurationError(f"seed is {config.seed!r}; expected an integer")
     if config.class_weights is not None:

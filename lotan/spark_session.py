@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import re
-import shutil
 import socket
 import sys
-import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,8 +19,16 @@ from pyspark.sql import SparkSession
 from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
 from lotan.jar import spark_jars
+from lotan.local_folder import LocalFolder
+from planner.shares import MIB, STORAGE_SHARE
 
 ROOT = Path(__file__).resolve().parents[1]
+CAPPED_JAVA = (
+    # G1 leaves gaps between large arrays that no collection closes
+    "-XX:+UseParallelGC -XX:NewRatio=4 -XX:-UseGCOverheadLimit "
+    "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
+)
+"""Of a JVM whose heap is capped: what it has beside the heap is capped too."""
 END_SECONDS = 0.5  # for a Java process that has barely started to end in order
 
 
@@ -31,7 +37,7 @@ class SparkSettings:
     """How to start Spark where none runs."""
 
     master: str | None = None  # None: the active session, else local[*]
-    driver_memory: str | None = None  # of an embedded Spark; None: Spark's own default, or spark-defaults.conf
+    heap: int | None = None  # bytes, of an embedded Spark; None: Spark's own default, or spark-defaults.conf
     connect_seconds: float = 10.0  # for the master's port to answer
     start_seconds: float = 120.0  # for the first task to have run
 
@@ -42,7 +48,7 @@ class OpenSpark:
 
     session: SparkSession
     ours: bool
-    folder: str | None = None
+    folder: LocalFolder | None = None
 
     def close(self) -> None:
         """Stop Spark if it was started for us. May be called twice."""
@@ -50,7 +56,7 @@ class OpenSpark:
             self.ours = False
             self.session.stop()
         if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.close()
 
 
 def active_session() -> SparkSession | None:
@@ -116,14 +122,14 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     )
     os.environ["PYTHONPATH"] = path
-    folder = tempfile.mkdtemp(prefix="lotan-spark-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # for a process that ends before it could close
+    folder = LocalFolder()
+    atexit.register(folder.close)  # for a process that ends before it could close
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
         "spark.executorEnv.PYTHONPATH": path,
-        "spark.sql.warehouse.dir": str(Path(folder) / "warehouse"),
-        "spark.local.dir": folder,
+        "spark.sql.warehouse.dir": str(folder.path / "warehouse"),
+        "spark.local.dir": str(folder.path),
         "spark.log.level": "ERROR",
         # what moves most are floats, which hardly get smaller: a shuffled propagate takes 0.39 instead of 0.46 processor seconds
         "spark.shuffle.compress": "false",
@@ -132,8 +138,17 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:
         options["spark.jars"] = jars
-    if settings.driver_memory is not None:
-        options["spark.driver.memory"] = settings.driver_memory
+    if settings.heap is not None:
+        os.environ.setdefault(
+            "MALLOC_ARENA_MAX", "2"
+        )  # of the processes started from here: glibc has eight for each core
+        options |= {
+            "spark.driver.memory": f"{settings.heap // MIB}m",
+            "spark.driver.extraJavaOptions": CAPPED_JAVA,
+            "spark.memory.fraction": str(STORAGE_SHARE),
+            # reads a column of a row group at once, into memory beside the heap
+            "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
+        }
     builder = SparkSession.builder.master(master).appName("lotan")
     for name, value in options.items():
         builder = builder.config(name, value)
@@ -143,7 +158,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     except BaseException as error:
         if SparkContext._gateway is None:  # PySpark knows nothing of the Java process that it was about to start
             _end([child for child in psutil.Process().children() if child not in before])
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.close()
         if isinstance(error, Exception):
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise

@@ -78,7 +78,7 @@ class TrainedModel:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)
         with ExitStack() as stack:
-            graph = stack.enter_context(placed(graph, config.engine, config.master))
+            graph = stack.enter_context(placed(graph, config))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
             choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
             for warning in idle_settings(choice.name, config, graph):

@@ -82,7 +82,7 @@ class Trainer:
     @cached_property
     def job(self) -> Job:
         """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
-        graph = self._opened.enter_context(placed(self.graph, self.config.engine, self.config.master))
+        graph = self._opened.enter_context(placed(self.graph, self.config))
         return prepare(self.model, graph, self.config)
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
@@ -126,6 +126,7 @@ class Trainer:
 
     def _train(self, job: Job, engine: Engine, state: State) -> None:
         with closing(Progress(self.config.epochs, state.epoch, self.config.progress)) as progress:
+            progress.say(f"memory: {job.planned.options.memory}")
             for warning in job.warnings:
                 progress.say(warning)
             if state.epoch:
@@ -262,6 +263,7 @@ class Trainer:
             best_epoch=best["epoch"],
             metrics=best["metrics"],
             setup_seconds=setup_seconds,
+            estimated_peak=job.peak_bytes(self.config),
             peak_memory=memory.peak,
             bytes_moved=bytes_moved,
         )

@@ -35,6 +35,7 @@ class Options:
     abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
+    memory: str = ""  # what it is estimated to take, in words
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What a plan moves and keeps, in rows and bytes: enough to choose an engine and to read a plan by.
+"""What the steps of a plan hand on, in rows and bytes. What a plan keeps in memory: planner.footprint.
 
 Upper estimates from sizes alone; seconds are not estimated.
 """
@@ -16,12 +16,10 @@ from planner.physical import (
     Step,
     columns_made,
 )
-from planner.spec import EdgeSet, Statistics
+from planner.spec import Statistics
 
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
 CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
-SPARSE = (PropagateStep, CollectStep, EdgeStep)  # steps that run along the edges, one way or the other
-KEPT_PER_CALL = 2  # a call keeps its output for backward, and backward makes a gradient of the same size
 
 
 def step_rows(step: Step, statistics: Statistics) -> int:
@@ -62,24 +60,3 @@ def _columns(plan: Plan) -> list[Column]:
     """Every column of a plan, static ones included."""
     made = [column for steps in (plan.train, plan.predict) for step in steps for column in columns_made(step)]
     return [*plan.static_columns, *made]
-
-
-def peak_bytes_local(plan: Plan, statistics: Statistics) -> int:
-    """Peak bytes of training in one process: static columns, the edges both ways, and all that backward needs."""
-    static = sum(row_bytes(column) for column in plan.static_columns)
-    kept, messages = 0, 0
-    for stage in plan.stages:
-        for call in stage.calls:
-            if call.type.rows == "vertex":
-                kept += KEPT_PER_CALL * call.type.width * BYTES[call.type.dtype]
-            elif call.type.rows == "edge" and call.type.edges is not None:
-                edges = statistics.edge_count(call.type.edges)
-                messages += KEPT_PER_CALL * edges * call.type.width * BYTES[call.type.dtype]
-    edge_columns = [step for step in plan.train if isinstance(step, EdgeStep) and step.output.edges is not None]
-    messages += sum(step_bytes(step, statistics, plan) for step in edge_columns)
-    sparse = sum(2 * CSR_BYTES_PER_EDGE * statistics.edge_count(edges) for edges in _edge_sets(plan))
-    return statistics.vertices * (static + kept) + messages + sparse
-
-
-def _edge_sets(plan: Plan) -> set[EdgeSet]:
-    return {step.edges for step in (*plan.train, *plan.evaluate) if isinstance(step, SPARSE)}

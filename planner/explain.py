@@ -12,8 +12,9 @@ from typing import Any, Literal
 
 from planner.compiler import Planned
 from planner.errors import PlanError
-from planner.estimate import peak_bytes_local, step_bytes, step_rows
+from planner.estimate import step_bytes, step_rows
 from planner.expressions import text
+from planner.footprint import local_bytes
 from planner.nodes import Node, topological
 from planner.physical import (
     CollectStep,
@@ -76,11 +77,11 @@ def _head(planned: Planned) -> str:
     statistics, options = planned.statistics, planned.options
     graph = f"{statistics.vertices:,} vertices, {statistics.edges:,} edges, {statistics.width:,} features"
     reason = f" ({options.engine_reason})" if options.engine_reason else ""
-    memory = size(peak_bytes_local(planned.plan, statistics))
+    memory = options.memory or f"{size(local_bytes(planned.plan, statistics))} estimated for the local engine"
     lines = [
         f"Graph   {graph}",
         f"Engine  {options.engine}{reason}",
-        f"Memory  {memory} estimated for the local engine",
+        f"Memory  {memory}",
         "",
     ]
     return "\n".join(lines)
@@ -209,7 +210,8 @@ def as_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
         "engine_reason": options.engine_reason,
-        "estimated_peak_bytes_local": peak_bytes_local(plan, statistics),
+        "estimated_peak_bytes_local": local_bytes(plan, statistics),
+        "memory": options.memory,
         "rules": rule_facts(planned),
     }
     if stage in ("all", "logical"):

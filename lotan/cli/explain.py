@@ -19,9 +19,11 @@ def run(options: argparse.Namespace) -> int:
     """Print the plan."""
     from lotan.cli.models import make_model
     from lotan.engines.opening import placed
+    from lotan.settings import make_config
     from lotan.trainer import Trainer
 
-    with placed(read_graph(options), options.engine, options.master) as graph:
+    settings = plan_settings(options)
+    with placed(read_graph(options), make_config(settings)) as graph:
         model = make_model(options, graph.statistics.width, graph.labels.outputs)
-        print(Trainer(model, graph, **plan_settings(options)).explain(format=options.format))
+        print(Trainer(model, graph, **settings).explain(format=options.format))
     return 0

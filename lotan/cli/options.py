@@ -115,6 +115,18 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
         help="partitions of the graph, not on local (default: as many as Spark runs tasks at once)",
     )
     group.add_argument(
+        "--memory-limit",
+        metavar="SIZE",
+        help="of all processes of the job on this host together, such as 3g; what does not fit goes to the disk, and\n"
+        "a plan that cannot fit is refused before it starts (default: none)",
+    )
+    group.add_argument(
+        "--worker-memory",
+        metavar="SIZE",
+        help="that a DL worker keeps between forward and backward, such as 512m, not on local\n"
+        "(default: 1g, or its share of the limit)",
+    )
+    group.add_argument(
         "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of weights and dropout (default: 0)"
     )
     group.add_argument(
@@ -171,6 +183,8 @@ def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
         "propagate": options.propagate,
         "workers": options.workers,
         "partitions": options.partitions,
+        "memory_limit": options.memory_limit,
+        "worker_memory": options.worker_memory,
         "router": options.router,
         "keys": options.keys,
         "seed": options.seed,

@@ -44,6 +44,7 @@ def run(options: argparse.Namespace) -> int:
     from lotan.engines.opening import check_named_router, placed
     from lotan.errors import ConfigurationError
     from lotan.report import write_report
+    from lotan.settings import make_config
 
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     check_directory("--save", options.save)
     check_directory("--checkpoint-dir", options.checkpoint_dir)
     check_named_router(options.engine, options.router, options.keys)
-    with placed(read_graph(options), options.engine, options.master) as graph:
+    with placed(read_graph(options), make_config(plan_settings(options))) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:
             print(trainer.explain(), flush=True)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from planner.estimate import peak_bytes_local
+from lotan.byte_sizes import byte_count
+from lotan.memory_limit import MemoryLimit, heap_notes
 from planner.explain import size
-from planner.physical import Plan
+from planner.footprint import Footprint
+from planner.shares import DRIVER_BYTES
 from planner.spec import Ability, Statistics
 
 if TYPE_CHECKING:
@@ -43,7 +45,8 @@ class EngineChoice:
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
     """A line for each setting that was given and changes nothing: not on this engine, or not for this graph."""
     if engine == "local":
-        unset = {"workers": None, "partitions": None, "router": None, "keys": None, "master": None, "propagate": "join"}
+        nothing = ("workers", "partitions", "router", "keys", "master", "worker_memory")
+        unset = dict.fromkeys(nothing) | {"propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
         mend = "leave them out, or ask for engine blocks or rows"
         return (f"settings: {', '.join(given)} change nothing on the local engine; {mend}",) if given else ()
@@ -56,36 +59,62 @@ def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str
     return ()
 
 
-def fits_in_memory(statistics: Statistics) -> bool:
-    """Whether a graph in files can be read into this process at all; decided from the files' footers, before a row is."""
+def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
+    """Whether a graph in files can be read into this process at all; decided from the files' footers, before a row is.
+
+    Args:
+        statistics: of the graph.
+        limit: bytes of the whole job; None: what is free.
+    """
     features = FEATURE_COPIES * 4 * statistics.vertices * statistics.width
-    return features + EDGE_BYTES * statistics.edges <= MEMORY_SHARE * psutil.virtual_memory().available
+    free = MEMORY_SHARE * psutil.virtual_memory().available
+    return features + EDGE_BYTES * statistics.edges <= (free if limit is None else min(free, limit - DRIVER_BYTES))
 
 
-def choose_engine(config: TrainerConfig, graph: Graph, plan: Plan) -> EngineChoice:
-    """What "auto" means for this graph: local if it is not in Spark and the estimated memory fits, else blocks if they can.
+def choose_engine(config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint]) -> EngineChoice:
+    """What "auto" means for this graph: local if it is not in Spark and its memory fits, else blocks if they can, else rows.
 
     Args:
         config: asks for an engine, and for what not every engine has.
         graph: to train on.
-        plan: for the local engine; its memory is estimated.
+        needs: estimated memory of each engine.
     """
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
+    limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
     if graph.origin == "spark":
-        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession)
-    needed, free = peak_bytes_local(plan, graph.statistics), psutil.virtual_memory().available
+        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, limit)
+    local, free = needs["local"], psutil.virtual_memory().available
+    if limit is not None and local.least > limit:
+        reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
+        return _on_spark(reason, config, None, needs, limit)
+    needed = local.peak - DRIVER_BYTES  # this process runs already
     comparison = f"about {size(needed)} needed, {size(free)} free"
     if needed <= MEMORY_SHARE * free:
         return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
-    return _on_spark(f"training does not fit in memory: {comparison}", config, None)
+    return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, limit)
 
 
-def _on_spark(reason: str, config: TrainerConfig, spark: SparkSession | None) -> EngineChoice:
+def _on_spark(
+    reason: str, config: TrainerConfig, spark: SparkSession | None, needs: Mapping[str, Footprint], limit: int | None
+) -> EngineChoice:
     """Blocks, else rows and what keeps blocks from it; without a session, as one of our own would have it."""
     from lotan.engines.blocks.obstacles import obstacle
 
     found = obstacle(config, spark)
+    if found is None and limit is not None and needs["rows"].least <= limit < needs["blocks"].least:
+        found = f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
     if found is None:
         return EngineChoice("blocks", reason)
     return EngineChoice("rows", f"{reason}; not blocks, for {found}")
+
+
+def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
+    """What a memory limit cannot do here.
+
+    Raises:
+        ConfigurationError: the heap of the graph's Spark session leaves too little of the limit.
+    """
+    if engine == "local" or graph.origin != "spark":
+        return ()
+    return heap_notes(MemoryLimit.of(config), graph.tables()[0].sparkSession)

@@ -41,20 +41,21 @@ def check_named_router(engine: str, router: str | None, keys: str | Path | None)
 
 def _open_on_spark(name: str, graph: Graph, config: TrainerConfig) -> Engine:
     """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
-    from lotan.session import Session, SessionSettings
+    from lotan.memory_limit import MemoryLimit
+    from lotan.session import Session
     from lotan.spark_session import SparkSettings, open_spark
 
-    opened = ExitStack()
+    opened, limit = ExitStack(), MemoryLimit.of(config)
     try:
         if graph.origin == "spark":
             spark = graph.tables()[0].sparkSession
         else:
-            spark = opened.enter_context(closing(open_spark(SparkSettings(config.master)))).session
+            spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap)))).session
         if name == "blocks":
             from lotan.engines.blocks.facade import facade
 
             facade(spark)  # find out whether the jar is there before workers are started
-        session = opened.enter_context(Session(SessionSettings(config.workers, config.router, config.keys)))
+        session = opened.enter_context(Session(limit.session(config)))
         return (_rows if name == "rows" else _blocks)(spark, session, config, opened)
     except BaseException:
         opened.close()
@@ -65,7 +66,12 @@ def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: 
     from lotan.engines.rows.engine import RowsEngine, RowsSettings
 
     assert session.link is not None  # from its start to its end
-    settings = RowsSettings(config.partitions, config.chunk_rows or CHUNK_ROWS, propagate=config.propagate)
+    settings = RowsSettings(
+        config.partitions,
+        config.chunk_rows or CHUNK_ROWS,
+        propagate=config.propagate,
+        messenger=session.settings.messenger,
+    )
     return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
@@ -73,23 +79,27 @@ def _blocks(spark: SparkSession, session: Session, config: TrainerConfig, opened
     from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 
     assert session.link is not None  # from its start to its end
-    settings = BlocksSettings(config.partitions, config.chunk_rows or CHUNK_ROWS)
+    settings = BlocksSettings(config.partitions, config.chunk_rows or CHUNK_ROWS, messenger=session.settings.messenger)
     return BlocksEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
 @contextmanager
-def placed(graph: Graph, engine: str, master: str | None) -> Iterator[Graph]:
+def placed(graph: Graph, config: TrainerConfig) -> Iterator[Graph]:
     """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process.
 
     Args:
         graph: any graph; only one in files changes its place.
-        engine: as asked for; "auto" leaves files to Spark only if they do not fit in this process's memory.
-        master: of the Spark session to open, if none is active.
+        config: with engine "auto", files are left to Spark only if they do not fit in this process's memory, or the limit;
+            of the Spark session to open, if none is active, the master and the heap.
     """
-    if graph.origin != "files" or engine == "local" or (engine == "auto" and fits_in_memory(graph.estimate())):
+    from lotan.memory_limit import MemoryLimit
+
+    limit, engine = MemoryLimit.of(config), config.engine
+    fits = graph.origin != "files" or engine == "local"
+    if fits or (engine == "auto" and fits_in_memory(graph.estimate(), limit.bytes)):
         yield graph
         return
     from lotan.spark_session import SparkSettings, open_spark
 
-    with closing(open_spark(SparkSettings(master))) as opened:
+    with closing(open_spark(SparkSettings(config.master, limit.heap))) as opened:
         yield graph.on_spark(opened.session)

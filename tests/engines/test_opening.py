@@ -6,6 +6,7 @@ from collections import namedtuple
 
 import pytest
 
+import lotan
 from lotan import datasets
 from lotan.engines import choice
 from lotan.engines.opening import placed
@@ -22,7 +23,7 @@ def in_files(tmp_path) -> Graph:
 
 @pytest.mark.spark
 def test_spark_reads_the_files_for_rows(in_files, spark):
-    with placed(in_files, "rows", None) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="rows")) as graph:
         assert graph.origin == "spark"
         assert graph.statistics.vertices == 200
 
@@ -31,10 +32,10 @@ def test_spark_reads_the_files_for_rows(in_files, spark):
 @pytest.mark.spark
 def test_auto_decides_from_the_footers(in_files, spark, free, origin, monkeypatch):
     monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(free))
-    with placed(in_files, "auto", None) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="auto")) as graph:
         assert graph.origin == origin
 
 
 def test_local_leaves_files_to_this_process(in_files):
-    with placed(in_files, "local", None) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="local")) as graph:
         assert graph is in_files

@@ -6,9 +6,11 @@ partitions; each kind of plan; rows of any width; a hub.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -132,6 +134,26 @@ def test_workers_that_keep_nothing_ask_for_what_they_need(spark):
         for name in ("GCN", "GAT"):
             weighted = drawn if EVERY[name].weights else sample(2, vertices=20, edges=50)
             check(spark, forgetful, name, "auto", weighted, 2, shuffled=name == "GAT")
+
+
+def files_in(folder: Path, session: Session) -> int:
+    """That its workers have open."""
+    opened = [one for process in session.worker_processes.values() for one in Path(f"/proc/{process}/fd").iterdir()]
+    return sum(os.readlink(one).startswith(str(folder)) for one in opened)
+
+
+@pytest.mark.parametrize("memory", [0, 100])
+def test_what_workers_keep_has_the_same_bits_in_memory_and_in_a_file(memory, spark, workers, tmp_path):
+    drawn, results = sample(2, vertices=20, edges=50, weighted=True), []
+    planned = plan_of("GCN", drawn, BLOCKS["auto"])
+    with Session(SessionSettings(workers=1, worker_memory=memory, spill=str(tmp_path))) as spilling:
+        for session in (workers, spilling):
+            with blocks(spark, session, 2, shuffled=False) as engine:
+                results.append(tensors(train(engine, planned, models("GCN", seed=0)[0], drawn)))
+                assert files_in(tmp_path, session) == (1 if session is spilling else 0)
+                assert not list(tmp_path.iterdir())  # without a name: so nothing is left of a worker that is killed
+    ample, spilled = results
+    assert all(torch.equal(ample[key], spilled[key]) for key in ample)
 
 
 COLLECTING = ("own layer",)

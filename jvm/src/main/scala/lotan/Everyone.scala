@@ -9,7 +9,8 @@ import org.apache.spark.rdd.RDD
   *
   * `parent` must be persisted or as cheap to compute. Where it is not computed yet, each task computes its own partition first,
   * and then finds those of the others: Spark lets a task that asks for a block wait while another task computes it. A partition
-  * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out.
+  * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out. What
+  * Spark had to put on the disk is in the heap once at a time, however many tasks read it: see `OneElement`.
   */
 final private class Everyone[T: ClassTag](parent: RDD[T])
     extends RDD[Array[T]](
@@ -27,12 +28,7 @@ final private class Everyone[T: ClassTag](parent: RDD[T])
     val found = new Array[T](parents.length)
     for (step <- parents.indices) {
       val from = (split.index + step) % parents.length
-      val elements = firstParent[T].iterator(parents(from), context)
-      found(from) = elements.next()
-      require(
-        !elements.hasNext,
-        s"partition $from has more than one element"
-      ) // the end also frees Spark's lock on the block
+      found(from) = OneElement.of(firstParent[T], parents(from), context)
     }
     Iterator.single(found)
   }

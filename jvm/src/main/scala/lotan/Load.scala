@@ -1,5 +1,7 @@
 package lotan
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.DataFrame
 import org.apache.spark.sql.catalyst.InternalRow
@@ -17,14 +19,13 @@ import org.apache.spark.storage.StorageLevel
   *   whether any block has hubs whose edges are spread
   */
 final class LoadedGraph private[lotan] (
-    cached: RDD[(Block, Array[Rows])],
     val blocks: RDD[Block],
     val columns: Map[String, RDD[Rows]],
     val hubs: Boolean
 ) extends AutoCloseable {
 
-  /** Unpersists the blocks. May be called twice. */
-  override def close(): Unit = { val _ = cached.unpersist(blocking = true) }
+  /** Unpersists the blocks and the columns. May be called twice. */
+  override def close(): Unit = for (one <- blocks +: columns.values.toSeq) one.unpersist(blocking = true)
 }
 
 /** From the tables of a graph to blocks: one pass over the vertices, one shuffle of the edges, nothing collected.
@@ -59,20 +60,28 @@ final case class Load(
     val text = vertices.schema("id").dataType == StringType
     val parts = tables(vertices, edges, text).persist(StorageLevel.MEMORY_AND_DISK)
     val requests = Exchange(parts.flatMap(_.requests), partitions)
-    val cached = parts.zipPartitions(requests)((part, received) => Iterator.single(part.next().answer(received.next())))
-    cached.persist(StorageLevel.MEMORY_AND_DISK)
+    val together =
+      parts.zipPartitions(requests)((part, received) => Iterator.single(part.next().answer(received.next())))
+    together.persist(StorageLevel.MEMORY_AND_DISK)
+    val (blocks, rows) = (together.map(_._1), columns(together))
+    // Each by itself: where memory is short, Spark puts aside a column that is read once a pass, not the edges with it.
+    val all: Seq[RDD[_]] = blocks +: rows.values.toSeq
+    for (one <- all) one.persist(StorageLevel.MEMORY_AND_DISK)
     try {
-      val hubs = cached.map(_._1.hubs.nonEmpty).collect().contains(true)
-      new LoadedGraph(cached, cached.map(_._1), columns(cached), hubs)
+      Facade.force(all.asJava)
+      new LoadedGraph(blocks, rows, blocks.map(_.hubs.nonEmpty).collect().contains(true))
     } catch {
       case failure: Throwable =>
-        cached.unpersist(blocking = false)
+        all.foreach(_.unpersist(blocking = false))
         throw failure
-    } finally { val _ = parts.unpersist(blocking = false) } // the cached blocks hold the same arrays
+    } finally
+      for (one <- Seq(parts, together)) { // what is cached holds the same arrays
+        val _ = one.unpersist(blocking = false)
+      }
   }
 
-  private def columns(cached: RDD[(Block, Array[Rows])]): Map[String, RDD[Rows]] =
-    features.zipWithIndex.map { case (name, index) => name -> cached.map(_._2(index)) }.toMap
+  private def columns(together: RDD[(Block, Array[Rows])]): Map[String, RDD[Rows]] =
+    features.zipWithIndex.map { case (name, index) => name -> together.map(_._2(index)) }.toMap
 
   private def tables(vertices: DataFrame, edges: DataFrame, text: Boolean): RDD[UnlinkedBlock] = {
     val idType = if (text) StringType else LongType

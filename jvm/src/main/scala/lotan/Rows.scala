@@ -16,6 +16,8 @@ final class Rows(val width: Int, val values: Array[Float]) extends RowReader wit
 
   override def count: Int = values.length / width
 
+  private def writeReplace: AnyRef = new StoredRows(this)
+
   @transient private lazy val parts = new ConcurrentHashMap[(Int, Int), Floats]
 
   /** Rows of a column that lasts, as a tensor: the same one each time, so that it is hashed once. */

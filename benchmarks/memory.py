@@ -1,0 +1,171 @@
+"""Memory: a run whose working set is four times its limit, and how estimates compare with what runs take.
+
+    python benchmarks/memory.py             both; writes benchmarks/results/memory.md
+    python benchmarks/memory.py estimates   or "limit": one
+
+Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are the sum of all of its
+processes' proportional set sizes (PSS), sampled four times a second. "limit": convolutions of width 128 with an MLP of one
+wide hidden layer after each, so that most of the working set lies between forward and backward; the same run with all the
+memory it can use, and within a limit of a quarter of that; weights are compared bit by bit. "estimates": a GCN
+128-256-256-40 on graphs of three sizes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from epoch import machine
+
+RESULTS = Path(__file__).parent / "results" / "memory.md"
+MIB = 1 << 20
+LIMIT_SECONDS = 3600
+PARTITIONS = 8
+LARGE = {"vertices": 250_000, "edges": 2_500_000}
+SIZES = (50_000, 100_000, 200_000)  # vertices; ten times as many edges
+WIDE, LAYERS = 2048, 6
+AMPLE_HEAP = "6g"  # of Spark's JVM, where there is no limit
+
+
+def graph(folder: Path, vertices: int, edges: int) -> Path:
+    place = folder / f"graph-{vertices}"
+    words = ["--vertices", vertices, "--edges", edges, "--features", 128, "--classes", 40, "--seed", 0]
+    subprocess.run(
+        [sys.executable, "-m", "lotan", "datasets", "generate", str(place), *map(str, words)],
+        check=True,
+        timeout=LIMIT_SECONDS,
+    )
+    return place
+
+
+def measured(case: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """One run in a process of its own."""
+    environment = dict(os.environ) | {"TMPDIR": str(folder)}
+    if case.get("memory_limit") is None:
+        environment["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {AMPLE_HEAP} pyspark-shell"
+    words = [sys.executable, __file__, "--case", json.dumps(case)]
+    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_SECONDS)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def run_case(case: dict[str, Any]) -> dict[str, Any]:
+    """In that process."""
+    import torch
+
+    import lotan
+
+    torch.manual_seed(0)
+    model = wide_model() if case["model"] == "wide" else lotan.nn.GCN(128, 256, 3, 40, dropout=0.5)
+    read = lotan.Graph.read(case["graph"])
+    options = {name: case[name] for name in ("engine", "memory_limit", "worker_memory") if name in case}
+    if case["engine"] == "blocks":
+        options |= {"master": "local[2]", "workers": 2, "partitions": PARTITIONS}
+    run = lotan.Trainer(model, read, epochs=case["epochs"], **options).fit()
+    weights = hashlib.sha256(b"".join(tensor.numpy().tobytes() for tensor in run.model.weights.values()))
+    return {
+        "epochs": [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history],
+        "peak": run.report["peak_memory_bytes"],
+        "estimated": run.report["plan"]["estimated_peak_bytes"],
+        "weights": weights.hexdigest(),
+        "loss": run.history[-1]["loss"],
+    }
+
+
+def wide_model() -> Any:
+    """Convolutions with a wide layer between each two."""
+    import torch
+
+    import lotan
+
+    class Wide(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.convs = torch.nn.ModuleList(lotan.nn.GCNConv(128, 128) for _ in range(LAYERS))
+            self.up = torch.nn.ModuleList(torch.nn.Linear(128, WIDE) for _ in range(LAYERS))
+            self.down = torch.nn.ModuleList(torch.nn.Linear(WIDE, 128) for _ in range(LAYERS))
+            self.last = torch.nn.Linear(128, 40)
+
+        def forward(self, x: Any, graph: Any) -> Any:
+            for conv, up, down in zip(self.convs, self.up, self.down, strict=True):
+                x = down(torch.relu(up(conv(x, graph))))
+            return self.last(x)
+
+    return Wide()
+
+
+def limit_table(folder: Path, epochs: int) -> list[str]:
+    case = {"graph": str(graph(folder, **LARGE)), "model": "wide", "engine": "blocks", "epochs": epochs}
+    free = measured(case | {"worker_memory": "32g"}, folder)
+    quarter = sum(free["peak"].values()) // 4
+    found = measured(case | {"memory_limit": quarter}, folder)
+    ratio = sum(found["epochs"]) / sum(free["epochs"])
+    lines = [
+        f"{LARGE['vertices']:,} vertices, {LARGE['edges']:,} edges; {LAYERS} convolutions of width 128, MLPs 128-{WIDE:,}-128; "
+        f"{PARTITIONS} partitions, {epochs} epochs with evaluation.",
+        "",
+        "| MiB | limit | peak | driver | JVM | workers | seconds an epoch |",
+        "|---|---|---|---|---|---|---|",
+        _row("without", None, free),
+        _row("within a quarter of that", quarter, found),
+        "",
+        f"Time: {ratio:.2f} times (to be at most 3). Working set: {sum(free['peak'].values()) / quarter:.1f} times the limit; "
+        f"peak {sum(found['peak'].values()) / quarter:.2f} of it. "
+        f"Weights: {'the same bits' if free['weights'] == found['weights'] else 'DIFFERENT BITS'}.",
+    ]
+    return ["## A quarter of the memory", "", *lines, ""]
+
+
+def _row(name: str, limit: int | None, found: dict[str, Any]) -> str:
+    peak = found["peak"]
+    sizes = [sum(peak.values()), peak["driver"], peak["jvm"], peak["workers"]]
+    shown = " | ".join(f"{size / MIB:,.0f}" for size in sizes)
+    seconds = ", ".join(f"{epoch:.1f}" for epoch in found["epochs"])
+    return f"| {name} | {'-' if limit is None else f'{limit / MIB:,.0f}'} | {shown} | {seconds} |"
+
+
+def estimate_table(folder: Path) -> list[str]:
+    lines = ["| vertices | engine | estimated, MiB | measured, MiB | estimated / measured |", "|---|---|---|---|---|"]
+    for vertices in SIZES:
+        place = graph(folder, vertices, 10 * vertices)
+        for engine in ("local", "blocks"):
+            found = measured({"graph": str(place), "model": "gcn", "engine": engine, "epochs": 3}, folder)
+            peak = sum(found["peak"].values())
+            sizes = f"{found['estimated'] / MIB:,.0f} | {peak / MIB:,.0f} | {found['estimated'] / peak:.2f}"
+            lines.append(f"| {vertices:,} | {engine} | {sizes} |")
+    return ["## Estimated and measured peak", "", *lines, ""]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("what", nargs="*", metavar="limit|estimates", help="default: both")
+    parser.add_argument("--epochs", type=int, default=2, help="of the run within a limit (default: 2)")
+    parser.add_argument(
+        "--folder", type=Path, help="on a local disk, for graphs and what goes to the disk (default: $TMPDIR)"
+    )
+    parser.add_argument("--out", type=Path, default=RESULTS, help="default: benchmarks/results/memory.md")
+    parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.case is not None:
+        print(json.dumps(run_case(options.case)))
+        return
+    what = options.what or ["limit", "estimates"]
+    command = shlex.join(["python", "benchmarks/memory.py", *sys.argv[1:]])
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="lotan-benchmark-") as folder:
+        lines = ["# Memory", "", f"`{command}` on {machine()}. Bytes: the sum of proportional set sizes.", ""]
+        lines += limit_table(Path(folder), options.epochs) if "limit" in what else []
+        lines += estimate_table(Path(folder)) if "estimates" in what else []
+    text = "\n".join(lines)
+    options.out.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

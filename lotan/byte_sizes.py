@@ -1,0 +1,40 @@
+"""Sizes in bytes as people write them: "2g", "512m"."""
+
+from __future__ import annotations
+
+import re
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+MOST = 1 << 60
+
+
+def byte_count(name: str, given: object, least: int = 1) -> int:
+    """Bytes of a whole number of them, or of a text with a unit of 1024, as Java's and Spark's options have it.
+
+    >>> byte_count("memory_limit", "1.5g"), byte_count("memory_limit", "512M"), byte_count("memory_limit", 1000)
+    (1610612736, 536870912, 1000)
+
+    Args:
+        name: of the setting, for errors.
+        given: what to read.
+        least: bytes that it has to be.
+
+    Raises:
+        ConfigurationError: it is none, or is out of range.
+    """
+    found = _read(given)
+    if found is None or not least <= found < MOST:
+        raise ConfigurationError(
+            f"{name} is {described(given)}; expected a number of bytes of at least {least}, or a text such as '2g' or '512m'"
+        )
+    return found
+
+
+def _read(given: object) -> int | None:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", given.lower()) if isinstance(given, str) else None
+    return None if parts is None or len(parts[1]) > 20 else int(float(parts[1]) * _UNITS[parts[2]])

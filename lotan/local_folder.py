@@ -1,0 +1,44 @@
+"""A folder of a run for Spark's files, and an end to those that killed runs have left behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+PREFIX = "lotan-spark-"
+OWNER = "owner"  # the file in it that its process holds a lock on, for as long as it lives
+
+
+class LocalFolder:
+    """A new folder among the temporary files. First, those whose process was killed are removed."""
+
+    def __init__(self) -> None:
+        directory = Path(tempfile.gettempdir())
+        remove_stale(directory)
+        made = Path(tempfile.mkdtemp(prefix=f"new-{PREFIX}"))
+        self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.path = made.rename(directory / made.name.removeprefix("new-"))  # nobody sees it without its owner
+
+    def close(self) -> None:
+        """Remove it. May be called twice."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+def remove_stale(directory: Path) -> None:
+    """Remove folders that nobody holds any more; what is another user's stays."""
+    for folder in directory.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(descriptor)

@@ -1,0 +1,272 @@
+"""The memory that a plan needs on each engine, before anything is loaded: from the sizes of its columns alone.
+
+What tasks have *in hand* has to lie in the heap together; what is *held* beside it (columns that are read later, and what
+workers keep between forward and backward) goes to the disk where memory is short, or is computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from planner.estimate import row_bytes
+from planner.physical import (
+    CollectStep,
+    Column,
+    EdgeDotStep,
+    EdgeExpressionStep,
+    EdgeSumStep,
+    ExtremeGradientStep,
+    ExtremeStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    ScaledPropagateStep,
+    Stage,
+    Step,
+    columns_made,
+    makes,
+    reads,
+)
+from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, Crew, fixed_bytes, heap_for, least_limit
+from planner.spec import Statistics, operator_name
+
+SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
+EDGE_BYTES = 24  # of an edge in blocks: both directions of both edge sets, and what tells its halo
+VERTEX_BYTES = 40  # of a vertex there: id, row key, places
+PARTS_LOADED = 3  # times the rows of a partition while it is put together: as they came, in one piece, sorted
+EDGES_LOADED = 64  # bytes of an edge meanwhile
+FEATURE_COPIES = 2  # of the features in this process while they are read
+LOCAL_EDGE_BYTES = 100  # of an edge there: its ends, as read and sorted, and the matrices of both directions
+LOCAL_VERTEX_BYTES = 40
+KEPT_PER_CALL = 2  # a call on edges keeps its output for backward, and backward makes a gradient of the same size
+KEY_BYTES = 8  # of a vertex: its row key
+GARBAGE = 1.5  # of a heap by what is reachable in it: large arrays need room in one piece
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a job is spread over this host."""
+
+    crew: Crew
+    partitions: int
+    saved: int | None = None  # bytes that each worker may keep, where that is settled
+
+    @property
+    def at_once(self) -> float:
+        """Of a column, the part that tasks have as rows at one time."""
+        return min(1.0, self.crew.tasks / self.partitions)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Bytes of all processes of the job on this host."""
+
+    engine: str
+    peak: int  # with all the memory it could use
+    least: int  # the least limit under which it runs; more is slower no longer
+
+
+def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
+    """Of an engine, with a plan for it."""
+    if engine == "local":
+        total = DRIVER_BYTES + local_bytes(plan, statistics)
+        return Footprint(engine, total, total)
+    fixed, outside = fixed_bytes(layout.crew), _workers_hold(plan, statistics) + layout.crew.tasks * MOST_SHARED
+    if engine == "rows":  # Spark's own operators go to the disk by themselves
+        peak = fixed + outside + 2 * LEAST_HEAP
+        return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
+    needed = in_hand(plan, statistics, layout)
+    peak = fixed + outside + int(GARBAGE * (needed + held(plan, statistics)))
+    return Footprint(engine, peak, least_limit(heap_for(int(GARBAGE * needed)), layout.crew, layout.saved))
+
+
+def local_bytes(plan: Plan, statistics: Statistics) -> int:
+    """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
+    graph = FEATURE_COPIES * 4 * statistics.vertices * statistics.width
+    graph += LOCAL_VERTEX_BYTES * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
+    kept = sum(_local_kept(stage, statistics) for stage in _trained(plan))
+    return graph + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
+
+
+def _local_kept(stage: Stage, statistics: Statistics) -> int:
+    """Bytes that a stage keeps for its backward, and what that makes of them."""
+    if not stage.edge_sets:
+        return statistics.vertices * saved_row_bytes(stage)
+    rows = {"vertex": statistics.vertices, "none": 0}
+    return sum(
+        KEPT_PER_CALL
+        * 4
+        * call.type.width
+        * rows.get(call.type.rows, statistics.edge_count(call.type.edges or "graph"))
+        for call in stage.calls
+    )
+
+
+def _trained(plan: Plan) -> list[Stage]:
+    """The stages that run forward and later backward."""
+    names = {step.stage for step in plan.train if isinstance(step, PipeStep) and step.mode == "backward"}
+    return [stage for stage in plan.stages if stage.name in names]
+
+
+# --- blocks: in hand --------------------------------------------------------------------------------------------------
+
+
+def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
+    """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
+    sizes = _sizes(plan, statistics)
+    loading = _loading(plan, statistics, layout)
+    passes = [_Hands(plan, steps, sizes, layout).most for steps in (plan.train, plan.evaluate, plan.predict)]
+    return SPARK_HEAP + topology(statistics) + max([loading, *passes])
+
+
+def topology(statistics: Statistics) -> int:
+    """Bytes of all blocks."""
+    edges = max(statistics.edge_count("graph"), statistics.edge_count("self_loops"))
+    return VERTEX_BYTES * statistics.vertices + EDGE_BYTES * edges
+
+
+def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
+    rows = sum(row_bytes(column) for column in plan.static_columns) * statistics.vertices
+    return int(layout.at_once * (PARTS_LOADED * rows + EDGES_LOADED * statistics.edges))
+
+
+class _Hands:
+    """What the tasks of a pass have in hand."""
+
+    def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
+        self._plan, self._steps, self._sizes, self._layout = plan, steps, sizes, layout
+        self._made_by = {name: step for step in steps for name in makes(step)}
+
+    @property
+    def most(self) -> int:
+        """Bytes, of the step that needs the most: with that of its inputs which is computed for it meanwhile."""
+        return max(
+            self._of(step) + max((self._of(source, self._whole(step)) for source in self._sources(step)), default=0)
+            for step in self._steps
+        )
+
+    def _of(self, step: Step, besides: frozenset[str] = frozenset()) -> int:
+        whole = self._whole(step)
+        parts = self._rows_read(step) | {column.name for column in columns_made(step)}
+        if isinstance(step, PropagateStep):  # made as a pipe comes to it
+            parts = frozenset()
+        everywhere = sum(self._sizes[name] for name in whole - besides)
+        return everywhere + int(self._layout.at_once * sum(self._sizes[name] for name in parts - whole - besides))
+
+    def _sources(self, step: Step) -> list[Step]:
+        return [self._made_by[name] for name in self._rows_read(step) | self._whole(step) if name in self._made_by]
+
+    def _rows_read(self, step: Step) -> frozenset[str]:
+        """The columns that lie in the task's partition as rows."""
+        names = _needed(self._plan, step)
+        sums = {name for name in names if isinstance(self._made_by.get(name), PropagateStep | CollectStep)}
+        return frozenset(name for name in names - sums if name in self._sizes)
+
+    def _whole(self, step: Step) -> frozenset[str]:
+        """The columns of which every task reads all partitions: through sums that are made as a pipe comes to them, too."""
+        match step:
+            case PropagateStep():
+                return frozenset([step.input])
+            case EdgeExpressionStep() | EdgeDotStep() | ExtremeStep() | ExtremeGradientStep():
+                return frozenset(step.columns)
+            case ScaledPropagateStep():
+                return frozenset(step.columns if step.reverse else [step.input])
+            case EdgeSumStep(end="source"):
+                return frozenset([step.input])
+            case PipeStep():
+                made = [self._made_by[name] for name in _needed(self._plan, step) if name in self._made_by]
+                sums = {source.input for source in made if isinstance(source, PropagateStep)}
+                return frozenset(sums.union(*(source.columns for source in made if isinstance(source, CollectStep))))
+        return frozenset()
+
+
+def _needed(plan: Plan, step: Step) -> frozenset[str]:
+    """What a step reads; a backward does without the inputs that it reads only where its forward run was not kept."""
+    if not isinstance(step, PipeStep) or step.mode != "backward":
+        return frozenset(reads(step))
+    stage = plan.stage(step.stage)
+    again = {i.column for i in stage.inputs if i.value in _multiplied(stage) or stage.edge_sets}
+    gradients = {name for gradient in step.gradients for name in gradient.columns}
+    return frozenset({name for name in step.inputs if name in again} | gradients | {*step.collections})
+
+
+# --- blocks: held -----------------------------------------------------------------------------------------------------
+
+
+def held(plan: Plan, statistics: Statistics, read: Callable[[Step], frozenset[str]] | None = None) -> int:
+    """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent.
+
+    Args:
+        plan: see there.
+        statistics: of the graph.
+        read: the columns that a step reads in fact; None: on blocks.
+    """
+    sizes = _sizes(plan, statistics)
+    static = sum(sizes[column.name] for column in plan.static_columns)
+    found = read or (lambda step: _needed(plan, step))
+    return static + max(_alive(steps, sizes, found) for steps in (plan.train, plan.evaluate, plan.predict))
+
+
+def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], frozenset[str]]) -> int:
+    """The most at any step. Sums that a pipe reads are made as it comes to them, so what they are sums of is read by it."""
+    sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
+    last: dict[str, int] = {}
+    for place, step in enumerate(steps):
+        spends = isinstance(step, PipeStep | PropagateStep)  # what others read stays to the end
+        for name in read(step):
+            last[sums.get(name, name)] = place if spends else len(steps)
+    born = {column.name: place for place, step in enumerate(steps) for column in columns_made(step)}
+    return max(
+        sum(
+            sizes.get(name, 0)
+            for name, first in born.items()
+            if name not in sums and first <= place <= last.get(name, first)
+        )
+        for place in range(len(steps))
+    )
+
+
+def _workers_hold(plan: Plan, statistics: Statistics) -> int:
+    """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
+    static = sum(row_bytes(column) for column in plan.static_columns) + KEY_BYTES
+    return statistics.vertices * (static + sum(saved_row_bytes(stage) for stage in _trained(plan)))
+
+
+PRODUCTS = ("linear", "mm", "addmm", "matmul")
+ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
+
+
+def saved_row_bytes(stage: Stage) -> int:
+    """Bytes of a row that is kept between forward and backward.
+
+    What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
+    dropout that follows it. Of a stage that reads edges, autograd keeps the output of every call.
+    """
+    calls = [call for call in stage.calls if call.type.rows == "vertex"]
+    if stage.edge_sets:
+        return sum(4 * call.type.width for call in calls)
+    outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
+    relus = {call.output for call in calls if operator_name(call.op) == "relu"}
+    for call in calls:
+        if operator_name(call.op) == "dropout" and (over := relus & {ref.name for ref in call.references}):
+            outputs = outputs - over | {call.output}
+    kept = outputs | _multiplied(stage)
+    return sum(4 * call.type.width for call in calls if call.output in kept)
+
+
+def _multiplied(stage: Stage) -> set[str]:
+    """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
+    return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
+
+
+def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:
+    """Bytes of every column over all vertices or edges."""
+    every = [
+        column for steps in (plan.train, plan.evaluate, plan.predict) for step in steps for column in columns_made(step)
+    ]
+    return {column.name: _rows(column, statistics) * row_bytes(column) for column in (*plan.static_columns, *every)}
+
+
+def _rows(column: Column, statistics: Statistics) -> int:
+    return statistics.vertices if column.edges is None else statistics.edge_count(column.edges)

@@ -1,0 +1,99 @@
+"""Estimated memory against sums by hand and by brute force; shares of a limit add up to it."""
+
+from __future__ import annotations
+
+import pytest
+
+from lotan.engines.base import last_uses
+from lotan.engines.choice import ABILITIES
+from lotan.stages import StageProgram
+from planner.compiler import Options
+from planner.estimate import row_bytes
+from planner.footprint import Layout, footprint, held, in_hand, local_bytes, saved_row_bytes, topology
+from planner.physical import Plan, PropagateStep, columns_made, reads
+from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
+from planner.spec import Statistics
+from tests.exactness.cases import EVERY, sample
+from tests.exactness.steps import plan_of
+from tests.stages.test_flat import MODELS, stages_of
+
+LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=128)
+CREW = Crew(workers=2, tasks=2)
+
+
+def plans() -> dict[str, Plan]:
+    """Of every model of the exactness tests, as the blocks engine runs it."""
+    options = Options(abilities=ABILITIES["blocks"])
+    return {name: plan_of(name, sample(3, weighted=EVERY[name].weights), options).plan for name in EVERY}
+
+
+def brute_force(plan: Plan, statistics: Statistics) -> int:
+    """Walks over the steps as engines do, and adds up what there is after each: sums are made as they are read."""
+    rows = {None: statistics.vertices, "graph": statistics.edge_count("graph")}
+    rows["self_loops"] = statistics.edge_count("self_loops")
+    made = {
+        c.name: c for steps in (plan.train, plan.evaluate, plan.predict) for step in steps for c in columns_made(step)
+    }
+    size = {name: rows[column.edges] * row_bytes(column) for name, column in made.items()}
+    most = 0
+    for steps in (plan.train, plan.evaluate, plan.predict):
+        sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
+        alive: set[str] = set()
+        for step, gone in zip(steps, last_uses(steps, ()), strict=True):
+            alive |= {column.name for column in columns_made(step)}
+            most = max(most, sum(size[name] for name in {sums.get(name, name) for name in alive} if name in size))
+            alive -= set(gone)
+    return most + sum(statistics.vertices * row_bytes(column) for column in plan.static_columns)
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN"])
+def test_what_is_alive_together_is_what_a_walk_over_the_steps_finds(name: str) -> None:
+    plan = plans()[name]
+    found = held(plan, LARGE, lambda step: frozenset(reads(step)))
+    assert found == brute_force(plan, LARGE)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_a_stage_keeps_is_what_its_kernels_keep(name: str) -> None:
+    for stage in stages_of(name):
+        if stage.name.startswith("train"):
+            body = StageProgram(stage)._body
+            kept = sum(4 * body.widths[slot] for slot in body.kept.values())
+            assert kept == saved_row_bytes(stage)
+
+
+def test_more_partitions_and_fewer_tasks_have_less_in_hand() -> None:
+    plan = plans()["GCN"]
+    few, many = (in_hand(plan, LARGE, Layout(CREW, partitions)) for partitions in (2, 16))
+    assert many < few
+    assert in_hand(plan, LARGE, Layout(Crew(1, 1), 16)) <= many
+    assert many > topology(LARGE) + LARGE.vertices * 4  # a propagate reads a whole column
+
+
+@pytest.mark.parametrize("engine", ["local", "blocks", "rows"])
+def test_estimates_grow_with_the_graph_and_no_limit_is_beyond_the_peak_of_a_large_one(engine: str) -> None:
+    for name, plan in plans().items():
+        layout = Layout(Crew(2, 2, spark_python=engine == "rows"), 16)
+        small, large = (footprint(engine, plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
+        assert small.least <= large.least, name
+        assert small.peak <= large.peak, name
+    assert footprint("local", plans()["GCN"], LARGE, Layout(CREW, 2)).peak > local_bytes(plans()["GCN"], LARGE)
+
+
+@pytest.mark.parametrize("saved", [None, 0, 100 * MIB])
+@pytest.mark.parametrize("crew", [Crew(1, 1), Crew(2, 2), Crew(4, 2), Crew(2, 4, spark_python=True), Crew(0, 2)])
+def test_shares_add_up_to_the_limit(crew: Crew, saved: int | None) -> None:
+    for limit in (6 << 30, 50 << 30):
+        shares = divide(limit, crew, saved)
+        each = shares.saved + shares.kept
+        total = fixed_bytes(crew) + shares.heap + crew.workers * each + crew.tasks * shares.shared
+        assert total <= limit
+        if crew.workers and saved is None:
+            assert total > limit - 8 * MIB
+
+
+@pytest.mark.parametrize("heap", [0, LEAST_HEAP, 3000 * MIB])
+def test_the_least_limit_is_the_least(heap: int) -> None:
+    least = least_limit(heap, CREW)
+    assert divide(least, CREW).heap >= max(heap, LEAST_HEAP)
+    assert divide(least - 2 * MIB, CREW).heap < heap or heap <= LEAST_HEAP

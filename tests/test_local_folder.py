@@ -1,0 +1,45 @@
+"""A run's folder for Spark's files goes with the run, and that of a killed one with the next start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from lotan.local_folder import LocalFolder, remove_stale
+
+HOLDER = """
+import sys
+from lotan.local_folder import LocalFolder
+folder = LocalFolder()
+(folder.path / "blockmgr").mkdir()
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**_environment(tmp_path)}
+    ) as process:
+        assert process.stdout is not None
+        held = Path(process.stdout.readline().decode().strip())
+        LocalFolder().close()
+        assert (held / "blockmgr").is_dir()
+        process.kill()
+        process.wait(10)
+        assert held.is_dir()
+        ours = LocalFolder()
+        assert not held.exists()
+        remove_stale(tmp_path)
+        assert ours.path.is_dir()
+        ours.close()
+        ours.close()
+    assert not list(tmp_path.iterdir())
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    import os
+
+    return {**os.environ, "TMPDIR": str(folder)}

@@ -1,0 +1,118 @@
+"""A memory limit: what it is read as, what is started with it, and what is refused because of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+import lotan
+from lotan.byte_sizes import byte_count
+from lotan.errors import ConfigurationError
+from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
+from planner.footprint import Footprint
+from planner.shares import MIB, fixed_bytes
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [(123, 123), ("2g", 2 * GIB), ("512M", 512 * MIB), ("1.5 GB", 3 * GIB // 2), ("700 KiB", 700 << 10)],
+)
+def test_sizes_as_people_write_them(given, count):
+    assert byte_count("memory_limit", given) == count
+
+
+@pytest.mark.parametrize("given", ["", "2x", "g", "-1g", 0, -5, True, 1.5, "0", None, "9" * 30, "1e3", "²g"])
+@pytest.mark.parametrize("setting", ["memory_limit", "worker_memory"])
+def test_nonsense_is_refused_by_name(given, setting):
+    if given is None or (setting == "worker_memory" and given in (0, "0") and given is not False):
+        lotan.TrainerConfig(**{setting: given})
+        return
+    with pytest.raises(ConfigurationError, match=rf"{setting} is .*; expected a number of bytes"):
+        lotan.TrainerConfig(**{setting: given})
+
+
+def config(**options) -> lotan.TrainerConfig:
+    return lotan.TrainerConfig(workers=2, master="local[2]", **options)
+
+
+def test_everything_that_is_started_has_its_share():
+    limit = MemoryLimit.of(config(memory_limit="6g"))
+    session = limit.session(config(memory_limit="6g"))
+    assert limit.heap is not None
+    taken = limit.heap + 2 * (session.worker_memory + session.messenger.kept_bytes) + 2 * session.messenger.shared_bytes
+    assert fixed_bytes(limit.crew) + taken <= 6 * GIB
+    assert session.capped
+    more = MemoryLimit.of(config(memory_limit="8g"))
+    assert more.heap > limit.heap
+
+
+def test_the_memory_of_workers_may_be_settled_with_and_without_a_limit():
+    for options in ({}, {"memory_limit": "6g"}):
+        assert MemoryLimit.of(config(worker_memory="100m", **options)).session(config()).worker_memory == 100 * MIB
+    assert MemoryLimit.of(config()).session(config()).worker_memory == 1 << 30
+    assert MemoryLimit.of(config()).heap is None
+
+
+def test_a_router_elsewhere_means_no_workers_here():
+    assert MemoryLimit.of(lotan.TrainerConfig(router="tcp://host:1")).crew.workers == 0
+
+
+NEEDS = {"local": Footprint("local", 9 * GIB, 9 * GIB), "blocks": Footprint("blocks", 8 * GIB, 3 * GIB)}
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():
+    limit = MemoryLimit.of(config(memory_limit="2g"))
+    words = r"memory_limit is 2.1 GB, and engine 'local' needs at least 9.7 GB .*local 9.7 GB, blocks 3.2 GB.* 3072m \(blocks\)"
+    with pytest.raises(ConfigurationError, match=words):
+        check_fits(limit, "local", NEEDS)
+    with pytest.raises(ConfigurationError, match="take engine 'blocks'"):
+        check_fits(MemoryLimit.of(config(memory_limit="4g")), "local", NEEDS)
+    check_fits(MemoryLimit.of(config(memory_limit="3g")), "blocks", NEEDS)
+    check_fits(MemoryLimit.of(config()), "local", NEEDS)
+
+
+def session_with(heap: int) -> SimpleNamespace:
+    """Of a Spark session, the way to its heap's size."""
+    runtime = SimpleNamespace(maxMemory=lambda: heap)
+    lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
+    return SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)))
+
+
+def test_the_heap_of_a_session_that_is_there_is_held_against_the_limit():
+    limit = MemoryLimit.of(config(memory_limit="6g"))
+    assert heap_notes(limit, session_with(limit.heap)) == ()
+    (note,) = heap_notes(limit, session_with(limit.heap + 64 * MIB))
+    assert "stays as it was started" in note
+    with pytest.raises(ConfigurationError, match=r"a heap of 5.4 GB \(spark.driver.memory\)"):
+        heap_notes(limit, session_with(5 * GIB))
+    assert heap_notes(MemoryLimit.of(config()), session_with(5 * GIB)) == ()
+
+
+def graph_in_files(tmp_path) -> lotan.Graph:
+    lotan.datasets.generate(200, 800, width=8, classes=4).save(tmp_path / "graph")
+    return lotan.Graph.read(tmp_path / "graph")
+
+
+def test_files_are_refused_before_a_row_of_them_is_read(tmp_path):
+    graph = graph_in_files(tmp_path)
+    graph.arrays = lambda: pytest.fail("the files were read")  # type: ignore[method-assign]
+    model = lotan.nn.GCN(8, 4, 2, 4)
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 524.3 MB, and engine 'local' needs at least"):
+        lotan.Trainer(model, graph, engine="local", memory_limit="500m").explain()
+
+
+def test_the_estimate_is_printed_and_reported_and_changes_no_bit(tmp_path, capsys):
+    graph, runs = graph_in_files(tmp_path), []
+    for options in ({"memory_limit": "4g"}, {}):
+        torch.manual_seed(0)
+        trainer = lotan.Trainer(lotan.nn.GCN(8, 4, 2, 4), graph, engine="local", epochs=2, **options)
+        runs.append(trainer.fit())
+        said = capsys.readouterr().err
+        assert said.startswith("memory: ")
+        assert ("limit 4.3 GB" in said) == bool(options)
+    assert all(torch.equal(value, runs[1].model.weights[name]) for name, value in runs[0].model.weights.items())
+    assert 0 < runs[0].report["plan"]["estimated_peak_bytes"] <= 4 << 30
