@@ -9,7 +9,7 @@ epochs after the warm-up. "fixed": a GCN on a graph of Cora's size, 16 features;
 32-32-8, 14 edges a vertex. "depth": a GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line
 fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 5 million edges, whose MLPs have ever wider hidden
 layers; the graph's part is the processors' time of Spark's JVM, whose share should not grow. "hub": a GCN of width 64 on
-5 million edges, half of which end in one vertex, or begin there; against the same graph without it.
+1 million vertices and 2 million edges, half of which end in one vertex, or begin there; against the same graph without it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def width() -> Iterator[Case]:
 
 def hub() -> Iterator[Case]:
     for end in ("none", "dst", "src"):
-        graph = {"vertices": 5 * MEGA // 14, "edges": 5 * MEGA, "width": 64, "classes": 64, "hub": end}
+        graph = {"vertices": MEGA, "edges": 2 * MEGA, "width": 64, "classes": 64, "hub": end}
         yield {**graph, "kind": "gcn", "hidden": 64, "layers": 2}
 
 

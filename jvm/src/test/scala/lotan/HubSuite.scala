@@ -8,7 +8,7 @@ class HubSuite extends AnyFunSuite with LocalSpark {
   private val LeastEdges = 5
   private val Width = 6
   private val steps =
-    for (set <- Seq(EdgeSet.Graph, EdgeSet.SelfLoops); weighted <- Seq(false, true); reverse <- Seq(false, true))
+    for ((set, weighted) <- Seq((EdgeSet.Graph, false), (EdgeSet.SelfLoops, true)); reverse <- Seq(false, true))
       yield Propagate(set, weighted, reverse)
 
   private def each(check: (RandomGraph, Array[Array[Float]], LoadedGraph) => Any): Unit =

@@ -19,6 +19,8 @@ object LocalSpark {
     .master("local[2]")
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "3")
+    .config("spark.sql.codegen.wholeStage", "false") // many small plans, few rows: compiling them never pays back
+    .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
     .config("spark.driver.host", "localhost")
     .getOrCreate()
 }

@@ -1,9 +1,11 @@
 package lotan
 
+import scala.jdk.CollectionConverters._
 import scala.util.Random
 
 import org.apache.spark.rdd.RDD
-import org.apache.spark.sql.{DataFrame, SparkSession}
+import org.apache.spark.sql.{DataFrame, Row, SparkSession}
+import org.apache.spark.sql.types.{ArrayType, FloatType, LongType, StringType, StructField, StructType}
 import org.apache.spark.unsafe.types.UTF8String
 
 /** A small graph with all that is awkward: parallel edges, self-loops, isolated vertices, a hub. Vertices are 0 until `count`.
@@ -30,14 +32,10 @@ final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Bo
   def turned: RandomGraph = copy(edges = edges.map { case (src, dst, weight) => (dst, src, weight) })
 
   def vertices(spark: SparkSession, columns: Map[String, Array[Array[Float]]]): DataFrame = {
-    import spark.implicits._
-    val ids = 0 until count
-    val table =
-      if (text) ids.map(v => v -> id(v).toString).toDF("v", "id")
-      else ids.map(v => v -> id(v).asInstanceOf[Long]).toDF("v", "id")
-    columns.foldLeft(table) { case (done, (name, rows)) =>
-      done.join(ids.map(v => v -> rows(v)).toDF("v", name), "v")
-    }
+    val fields = StructField("id", if (text) StringType else LongType) +:
+      columns.keys.toSeq.map(StructField(_, ArrayType(FloatType)))
+    val rows = (0 until count).map(v => Row.fromSeq(id(v) +: columns.values.toSeq.map(_(v).toSeq)))
+    spark.createDataFrame(rows.asJava, StructType(fields))
   }
 
   def edgeTable(spark: SparkSession): DataFrame = {
