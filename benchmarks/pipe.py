@@ -85,7 +85,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--chunk-rows", type=int, nargs="+", default=[256, 1024, 4096])
     parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
-    parser.add_argument("--warm-up", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--sockets", action="store_true", help="through sockets too, not shared memory alone")
     arguments = parser.parse_args()
