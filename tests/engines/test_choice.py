@@ -53,12 +53,15 @@ class Graph:
         return self.session, self.session
 
 
-def chosen(session: Session | None = None, **options: Any) -> choice.EngineChoice:
+SMALL = Statistics(vertices=4, edges=2, width=3)
+
+
+def chosen(session: Session | None = None, statistics: Statistics = SMALL, **options: Any) -> choice.EngineChoice:
     """The engine for a GCN with these settings; explain has the reason."""
     model = lotan.nn.GCN(3, 4, 2, 2)
     train, evaluate = (trace(model, 3, training=training) for training in (True, False))
     loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
-    engine, planned = plan_for(train, evaluate, loss, Graph(session), config)
+    engine, planned = plan_for(train, evaluate, loss, Graph(session, statistics), config)
     assert engine.reason in explain(planned)
     return engine
 
@@ -99,6 +102,20 @@ def test_rows_for_what_blocks_cannot_do(options, words):
     engine = chosen(WITH_JAR, **options)
     assert engine.name == "rows"
     assert words in engine.reason
+
+
+WIDE = Statistics(vertices=1_000_000, edges=1_000_000, width=1000)  # features of which the model reads three
+
+
+def test_a_memory_limit_moves_the_choice_to_what_fits_and_refuses_what_nothing_does():
+    assert chosen(memory_limit="4g", workers=1).name == "local"
+    engine = chosen(statistics=WIDE, memory_limit="6g", workers=1, partitions=16)
+    assert engine.name == "blocks"
+    assert engine.reason.startswith("the memory limit is 6.4 GB, and local needs about ")
+    with pytest.raises(
+        ConfigurationError, match=r"memory_limit is 1.1 GB.*local .*, rows .*, blocks .*; the least that would"
+    ):
+        chosen(statistics=WIDE, memory_limit="1g")
 
 
 def test_blocks_too_large_for_an_array_are_refused_before_anything_starts(monkeypatch):
