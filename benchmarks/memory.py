@@ -109,7 +109,7 @@ def limit_table(folder: Path, epochs: int) -> list[str]:
     ratio = sum(found["epochs"]) / sum(free["epochs"])
     lines = [
         f"{LARGE['vertices']:,} vertices, {LARGE['edges']:,} edges; {LAYERS} convolutions of width 128, MLPs 128-{WIDE:,}-128; "
-        f"{PARTITIONS} partitions, {epochs} epochs with evaluation.",
+        f"{PARTITIONS} partitions, epochs with evaluation.",
         "",
         "| MiB | limit | peak | driver | JVM | workers | seconds an epoch |",
         "|---|---|---|---|---|---|---|",
