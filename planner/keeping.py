@@ -1,6 +1,6 @@
 """What backward does for a row of which forward kept nothing, beside reading it from a disk: the lesser is done.
 
-Rates of one worker with one thread, measured on two cores (`benchmarks/results/memory.md`); only their ratios matter.
+Rough rates of one worker with one thread; only their ratios matter. They were not measured one by one.
 """
 
 from __future__ import annotations

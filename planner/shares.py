@@ -1,7 +1,8 @@
 """A memory limit divided among the processes of a job on one host, in one place.
 
-The fixed parts are proportional resident sizes (PSS: a page that n processes share counts 1/n in each), measured with the
-versions in constraints.txt by `benchmarks/memory.py`. The rest goes to Spark's heap, to what workers keep, and to shared memory.
+The fixed parts are proportional set sizes (a page that n processes share counts 1/n in each), rounded up from small runs
+with the versions in constraints.txt; that of Spark's Python processes is a guess. The rest goes to Spark's heap, to what
+workers keep, and to shared memory.
 """
 
 from __future__ import annotations
