@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from lotan.datasets import write_parquet
 from lotan.engines.blocks.facade import facade
 from lotan.planted import PlantedGraph
-from lotan.spark_session import SparkSettings, open_spark
+from lotan.spark_session import Heap, SparkSettings, open_spark
 
 
 def csr(vertices: int, rows: np.ndarray, columns: np.ndarray) -> torch.Tensor:
@@ -61,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.cores)
     graph = PlantedGraph(arguments.vertices, arguments.edges, arguments.width)
-    opened = open_spark(SparkSettings(f"local[{arguments.cores}]", driver_memory="6g"))
+    opened = open_spark(SparkSettings(f"local[{arguments.cores}]", Heap(6 << 30)))
     try:
         measure(opened.session, arguments, graph)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,6 +11,7 @@ import torch
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes
+from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory_limit import MemoryLimit, check_fits
@@ -17,6 +19,7 @@ from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
+from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec, Statistics
 
@@ -39,15 +42,20 @@ class Job:
         """What the engine runs."""
         return self.planned.plan
 
-    def peak_bytes(self, config: TrainerConfig) -> int:
-        """The most memory that all processes on this host are estimated to take together."""
-        limit = MemoryLimit.of(config)
-        return limit.peak(limit.needs(self.engine.name, self.plan, self.statistics, config.partitions))
+    def needs(self, config: TrainerConfig) -> Footprint:
+        """The memory that the plan is estimated to need."""
+        return MemoryLimit.of(config).needs(self.engine.name, self.plan, self.statistics, config.partitions)
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
-    """Check, trace and plan.
+def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack) -> Job:
+    """Trace, have Spark open the files that it shall read, check and plan.
+
+    Args:
+        model: to train.
+        graph: to train it on.
+        config: as asked for.
+        opened: closes what the job stands on.
 
     Raises:
         GraphError: a graph that cannot be trained on.
@@ -57,7 +65,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Job:
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
-    _preflight(train, evaluate, graph, config)
+    graph = opened.enter_context(placed(graph, config, foreseen(train, evaluate, graph, config)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
@@ -113,17 +121,32 @@ def plan_for(
     return engine, planned
 
 
-def _preflight(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> None:
-    """Refuse files that cannot be trained on within the memory limit before a row of them is read."""
-    if config.memory_limit is not None and graph.origin == "files":
-        loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)  # which one takes no other memory
-        plan_for(train, evaluate, loss, graph, config, graph.estimate())
+def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """What files are estimated to need, before a row of them is read; None for a graph elsewhere.
+
+    Raises:
+        ConfigurationError: more than the memory limit.
+    """
+    if graph.origin != "files" or (config.engine == "local" and config.memory_limit is None):
+        return None
+    statistics = graph.estimate()
+    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)  # which one takes no other memory
+    engine, planned = plan_for(train, evaluate, loss, graph, config, statistics)
+    return MemoryLimit.of(config).needs(engine.name, planned.plan, statistics, config.partitions)
+
+
+def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """As `foreseen`, of a model of which only the shapes matter."""
+    if graph.origin != "files":
+        return None
+    width = model_width(model, graph)
+    return foreseen(trace(model, width, training=True), trace(model, width, training=False), graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Width of the features a model was made for, where it says so, as stock models do; else the graph's."""
     width = getattr(model, "in_channels", None)
-    return width if isinstance(width, int) and width > 0 else graph.statistics.width
+    return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
 
 def takes_roots(spec: Spec) -> bool:

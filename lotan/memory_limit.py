@@ -8,9 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import psutil
+
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.session import SessionSettings
+from lotan.spark_session import Heap
 from messenger.settings import Settings
 from planner.explain import size
 from planner.footprint import Footprint, Layout, footprint
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.settings import TrainerConfig
+
+FREE_SHARE = 0.6  # of the memory now free, for a heap: workers and Spark's files want theirs too
+SPARK_DEFAULT_HEAP = 1 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -62,10 +68,16 @@ class MemoryLimit:
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
         return f"{estimate}; limit {size(self.bytes)}, at least {size(needs.least)}{beyond}"
 
-    @property
-    def heap(self) -> int | None:
-        """Of a Spark session of our own; None: Spark's own default."""
-        return None if self.shares is None else self.shares.heap
+    def heap(self, needs: Footprint | None) -> Heap | None:
+        """Of a Spark session of our own; None: Spark's own default.
+
+        Args:
+            needs: what will be run there, as far as that is known.
+        """
+        if self.shares is not None:
+            return Heap(self.shares.heap, capped=True)
+        wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * psutil.virtual_memory().available))
+        return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
 
     def messenger(self) -> Settings:
         """Of both sides of the messenger."""
@@ -126,7 +138,8 @@ def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
     if limit.bytes is None:
         return ()
     heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
-    if limit.heap is not None and heap <= limit.heap:  # as a session of our own has it
+    ours = limit.heap(None)
+    if ours is not None and heap <= ours.bytes:  # as a session of our own has it
         return ()
     beside = fixed_bytes(limit.crew) + limit.crew.workers * (limit.saved or 0)
     if heap + beside > limit.bytes:

@@ -23,7 +23,7 @@ class MemoryWatch:
     times). Shares are read only when resident memory has grown to a new peak: the kernel walks every page for them.
     """
 
-    def __init__(self, interval: float = 0.25) -> None:
+    def __init__(self, interval: float = 0.5) -> None:
         self.peak = dict.fromkeys(MEMORY_KEYS, 0)
         self._resident = 0.0  # bytes at the last look at shares
         self._interval = interval  # seconds; a sample reads /proc once, about 5 ms

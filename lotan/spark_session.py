@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -33,11 +34,19 @@ END_SECONDS = 0.5  # for a Java process that has barely started to end in order
 
 
 @dataclass(frozen=True)
+class Heap:
+    """Of an embedded Spark's JVM."""
+
+    bytes: int
+    capped: bool = False  # whether what the JVM has beside it is capped too, and columns go to the disk early
+
+
+@dataclass(frozen=True)
 class SparkSettings:
     """How to start Spark where none runs."""
 
     master: str | None = None  # None: the active session, else local[*]
-    heap: int | None = None  # bytes, of an embedded Spark; None: Spark's own default, or spark-defaults.conf
+    heap: Heap | None = None  # None: Spark's own default, or what spark-defaults.conf says
     connect_seconds: float = 10.0  # for the master's port to answer
     start_seconds: float = 120.0  # for the first task to have run
 
@@ -138,12 +147,12 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:
         options["spark.jars"] = jars
-    if settings.heap is not None:
-        os.environ.setdefault(
-            "MALLOC_ARENA_MAX", "2"
-        )  # of the processes started from here: glibc has eight for each core
+    if settings.heap is not None and (settings.heap.capped or not _heap_is_configured()):
+        options["spark.driver.memory"] = f"{settings.heap.bytes // MIB}m"
+    if settings.heap is not None and settings.heap.capped:
+        # of the processes started from here: glibc has eight for each core
+        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
         options |= {
-            "spark.driver.memory": f"{settings.heap // MIB}m",
             "spark.driver.extraJavaOptions": CAPPED_JAVA,
             "spark.memory.fraction": str(STORAGE_SHARE),
             # reads a column of a row group at once, into memory beside the heap
@@ -164,6 +173,15 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         raise
     session.sparkContext.setLogLevel("ERROR")
     return OpenSpark(session, ours=True, folder=folder)
+
+
+def _heap_is_configured() -> bool:
+    """Whether Spark's own files set the heap; what PYSPARK_SUBMIT_ARGS says has precedence anyway."""
+    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
+    defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
+    with suppress(OSError):
+        return re.search(r"^\s*spark\.driver\.memory[\s=]", defaults.read_text(), re.MULTILINE) is not None
+    return False
 
 
 def _end(processes: list[psutil.Process]) -> None:

@@ -20,7 +20,8 @@ from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_named_router, open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
-from lotan.job import plan_for, takes_roots
+from lotan.job import foreseen, plan_for, takes_roots
+from lotan.memory_limit import MemoryLimit
 from lotan.predictions import hold, predictions, write
 from lotan.settings import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
@@ -78,12 +79,14 @@ class TrainedModel:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)
         with ExitStack() as stack:
-            graph = stack.enter_context(placed(graph, config))
+            needs = foreseen(self.spec, self.spec, graph, config)
+            graph = stack.enter_context(placed(graph, config, needs))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
             choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
+            needs = MemoryLimit.of(config).needs(choice.name, planned.plan, graph.statistics, config.partitions)
             for warning in idle_settings(choice.name, config, graph):
                 log.warning("%s", warning)
-            engine = stack.enter_context(closing(open_engine(choice.name, graph, config)))
+            engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
             a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
             output = planned.plan.predict[-1].outputs[0].name

@@ -23,10 +23,11 @@ from lotan.borders import spark_translated, translated
 from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.engines.opening import check_named_router, open_engine, placed
+from lotan.engines.opening import check_named_router, open_engine
 from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
+from lotan.memory_limit import MemoryLimit
 from lotan.memory_watch import MemoryWatch
 from lotan.metrics import metrics
 from lotan.progress import Progress
@@ -82,8 +83,7 @@ class Trainer:
     @cached_property
     def job(self) -> Job:
         """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
-        graph = self._opened.enter_context(placed(self.graph, self.config))
-        return prepare(self.model, graph, self.config)
+        return prepare(self.model, self.graph, self.config, self._opened)
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
         """What would run and why, without running it, see `planner.explain.explain`.
@@ -112,7 +112,7 @@ class Trainer:
             if self.config.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self.config.checkpoint_dir)))
             state = self._start(job)
-            engine = stack.enter_context(closing(open_engine(job.engine.name, job.graph, self.config)))
+            engine = stack.enter_context(closing(open_engine(job.needs(self.config), job.graph, self.config)))
             engine.load(job.graph, job.plan)
             setup_seconds = time.perf_counter() - started
             self._train(job, engine, state)
@@ -263,7 +263,7 @@ class Trainer:
             best_epoch=best["epoch"],
             metrics=best["metrics"],
             setup_seconds=setup_seconds,
-            estimated_peak=job.peak_bytes(self.config),
+            estimated_peak=MemoryLimit.of(self.config).peak(job.needs(self.config)),
             peak_memory=memory.peak,
             bytes_moved=bytes_moved,
         )

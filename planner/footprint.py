@@ -65,6 +65,7 @@ class Footprint:
     engine: str
     peak: int  # with all the memory it could use
     least: int  # the least limit under which it runs; more is slower no longer
+    heap: int = 0  # of `peak`, what lies in Spark's heap; 0 where Spark's own default will do
 
 
 def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
@@ -77,8 +78,9 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
         peak = fixed + outside + 2 * LEAST_HEAP
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
-    peak = fixed + outside + int(GARBAGE * (needed + held(plan, statistics)))
-    return Footprint(engine, peak, least_limit(heap_for(int(GARBAGE * needed)), layout.crew, layout.saved))
+    heap = int(GARBAGE * (needed + held(plan, statistics)))
+    least = least_limit(heap_for(int(GARBAGE * needed)), layout.crew, layout.saved)
+    return Footprint(engine, fixed + outside + heap, least, heap)
 
 
 def local_bytes(plan: Plan, statistics: Statistics) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import psutil
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ import lotan
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
+from lotan.spark_session import Heap
 from planner.footprint import Footprint
 from planner.shares import MIB, fixed_bytes
 
@@ -42,19 +44,30 @@ def config(**options) -> lotan.TrainerConfig:
 def test_everything_that_is_started_has_its_share():
     limit = MemoryLimit.of(config(memory_limit="6g"))
     session = limit.session(config(memory_limit="6g"))
-    assert limit.heap is not None
-    taken = limit.heap + 2 * (session.worker_memory + session.messenger.kept_bytes) + 2 * session.messenger.shared_bytes
+    heap = limit.heap(None)
+    assert heap is not None
+    assert heap.capped
+    taken = heap.bytes + 2 * (session.worker_memory + session.messenger.kept_bytes) + 2 * session.messenger.shared_bytes
     assert fixed_bytes(limit.crew) + taken <= 6 * GIB
     assert session.capped
     more = MemoryLimit.of(config(memory_limit="8g"))
-    assert more.heap > limit.heap
+    assert more.heap(None).bytes > heap.bytes
 
 
 def test_the_memory_of_workers_may_be_settled_with_and_without_a_limit():
     for options in ({}, {"memory_limit": "6g"}):
         assert MemoryLimit.of(config(worker_memory="100m", **options)).session(config()).worker_memory == 100 * MIB
     assert MemoryLimit.of(config()).session(config()).worker_memory == 1 << 30
-    assert MemoryLimit.of(config()).heap is None
+
+
+def test_without_a_limit_the_heap_is_what_the_plan_needs_where_that_is_more_than_sparks_own_default():
+    limit, free = MemoryLimit.of(config()), psutil.virtual_memory().available
+    assert limit.heap(None) is None
+    assert limit.heap(Footprint("rows", 9 * GIB, 9 * GIB)) is None
+    assert limit.heap(Footprint("blocks", 9 * GIB, 3 * GIB, heap=GIB)) is None
+    some = GIB + 64 * MIB
+    assert limit.heap(Footprint("blocks", 9 * GIB, 3 * GIB, heap=some)) == Heap(some)
+    assert GIB < limit.heap(Footprint("blocks", 99 * free, GIB, heap=98 * free)).bytes < free
 
 
 def test_a_router_elsewhere_means_no_workers_here():
@@ -84,8 +97,9 @@ def session_with(heap: int) -> SimpleNamespace:
 
 def test_the_heap_of_a_session_that_is_there_is_held_against_the_limit():
     limit = MemoryLimit.of(config(memory_limit="6g"))
-    assert heap_notes(limit, session_with(limit.heap)) == ()
-    (note,) = heap_notes(limit, session_with(limit.heap + 64 * MIB))
+    heap = limit.heap(None).bytes
+    assert heap_notes(limit, session_with(heap)) == ()
+    (note,) = heap_notes(limit, session_with(heap + 64 * MIB))
     assert "stays as it was started" in note
     with pytest.raises(ConfigurationError, match=r"a heap of 5.4 GB \(spark.driver.memory\)"):
         heap_notes(limit, session_with(5 * GIB))

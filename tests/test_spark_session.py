@@ -9,7 +9,7 @@ import pytest
 
 from lotan import jar, spark_session
 from lotan.errors import ConfigurationError, EngineError
-from lotan.spark_session import SparkSettings, open_spark
+from lotan.spark_session import Heap, SparkSettings, open_spark
 from tests.messenger.numpy_handler import wait_until
 
 
@@ -43,6 +43,25 @@ def test_the_jar_comes_along_where_it_is_built(built, tmp_path, monkeypatch):
     monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
     spark_session._start("local[1]", SparkSettings()).close()
     assert builder.options.get("spark.jars") == (str(jar.JAR) if built else None)
+
+
+@pytest.mark.parametrize(
+    ("heap", "defaults", "memory"),
+    [
+        (None, "", None),
+        (Heap(3 << 30), "", "3072m"),
+        (Heap(3 << 30), "# spark.driver.memory 4g\nspark.driver.memoryOverhead 1g\n", "3072m"),
+        (Heap(3 << 30), "spark.driver.memory  4g\n", None),  # whoever wrote that meant it
+        (Heap(3 << 30, capped=True), "spark.driver.memory=4g\n", "3072m"),  # a limit is a limit
+    ],
+)
+def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, defaults, memory, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(defaults)
+    builder = Builder()
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
+    spark_session._start("local[1]", SparkSettings(heap=heap)).close()
+    assert builder.options.get("spark.driver.memory") == memory
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan."""
-    from lotan.cli.models import make_model
+    from lotan.cli.models import make_model, needs_of
     from lotan.engines.opening import placed
     from lotan.settings import make_config
     from lotan.trainer import Trainer
 
     settings = plan_settings(options)
-    with placed(read_graph(options), make_config(settings)) as graph:
+    given, config = read_graph(options), make_config(settings)
+    with placed(given, config, needs_of(options, given, config)) as graph:
         model = make_model(options, graph.statistics.width, graph.labels.outputs)
         print(Trainer(model, graph, **settings).explain(format=options.format))
     return 0

@@ -12,6 +12,12 @@ from typing import Any
 import torch
 
 from lotan.errors import ConfigurationError, LotanError, ModelError
+from lotan.graph import Graph
+from lotan.job import foreseen_of
+from lotan.settings import TrainerConfig
+from planner.footprint import Footprint
+
+GUESSED_OUTPUTS = 64
 
 STOCK = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN", "gat": "GAT", "mlp": "MLP"}
 
@@ -38,6 +44,17 @@ def make_model(options: argparse.Namespace, in_channels: int, out_channels: int)
     if not isinstance(model, torch.nn.Module):
         raise ModelError(f"--model {options.model} returned {type(model).__name__}; a torch.nn.Module was expected")
     return model
+
+
+def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """What the model on files is estimated to need, before their labels are read: its outputs are guessed.
+
+    Raises:
+        ConfigurationError: as `make_model`, and for more than the memory limit.
+        ModelError: as `make_model`, and for a model that cannot be traced.
+    """
+    width = graph.estimate().width if graph.origin == "files" else 0
+    return foreseen_of(make_model(options, width, GUESSED_OUTPUTS), graph, config) if width else None
 
 
 def _arguments(options: argparse.Namespace, in_channels: int, out_channels: int) -> dict[str, Any]:

@@ -16,12 +16,19 @@ if TYPE_CHECKING:
     from lotan.graph import Graph
     from lotan.session import Session
     from lotan.settings import TrainerConfig
+    from planner.footprint import Footprint
 
 
-def open_engine(name: str, graph: Graph, config: TrainerConfig) -> Engine:
-    """Start an engine by name; closing it stops all that was started. Each is imported when wanted: local needs no Spark."""
-    if name in ("rows", "blocks"):
-        return _open_on_spark(name, graph, config)
+def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
+    """Start an engine; closing it stops all that was started. Each is imported when wanted: local needs no Spark.
+
+    Args:
+        needs: of which engine, and its memory.
+        graph: to be loaded.
+        config: as asked for.
+    """
+    if needs.engine in ("rows", "blocks"):
+        return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
 
     return LocalEngine(config.chunk_rows)
@@ -39,7 +46,7 @@ def check_named_router(engine: str, router: str | None, keys: str | Path | None)
         check_router(router, keys)
 
 
-def _open_on_spark(name: str, graph: Graph, config: TrainerConfig) -> Engine:
+def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
     from lotan.memory_limit import MemoryLimit
     from lotan.session import Session
@@ -50,13 +57,13 @@ def _open_on_spark(name: str, graph: Graph, config: TrainerConfig) -> Engine:
         if graph.origin == "spark":
             spark = graph.tables()[0].sparkSession
         else:
-            spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap)))).session
-        if name == "blocks":
+            spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap(needs))))).session
+        if needs.engine == "blocks":
             from lotan.engines.blocks.facade import facade
 
             facade(spark)  # find out whether the jar is there before workers are started
         session = opened.enter_context(Session(limit.session(config)))
-        return (_rows if name == "rows" else _blocks)(spark, session, config, opened)
+        return (_rows if needs.engine == "rows" else _blocks)(spark, session, config, opened)
     except BaseException:
         opened.close()
         raise
@@ -84,13 +91,14 @@ def _blocks(spark: SparkSession, session: Session, config: TrainerConfig, opened
 
 
 @contextmanager
-def placed(graph: Graph, config: TrainerConfig) -> Iterator[Graph]:
+def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iterator[Graph]:
     """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process.
 
     Args:
         graph: any graph; only one in files changes its place.
         config: with engine "auto", files are left to Spark only if they do not fit in this process's memory, or the limit;
-            of the Spark session to open, if none is active, the master and the heap.
+            of the Spark session to open, if none is active, the master.
+        needs: what will be run there, for the heap of that session; None where nobody knows.
     """
     from lotan.memory_limit import MemoryLimit
 
@@ -101,5 +109,5 @@ def placed(graph: Graph, config: TrainerConfig) -> Iterator[Graph]:
         return
     from lotan.spark_session import SparkSettings, open_spark
 
-    with closing(open_spark(SparkSettings(config.master, limit.heap))) as opened:
+    with closing(open_spark(SparkSettings(config.master, limit.heap(needs)))) as opened:
         yield graph.on_spark(opened.session)

@@ -23,7 +23,7 @@ def in_files(tmp_path) -> Graph:
 
 @pytest.mark.spark
 def test_spark_reads_the_files_for_rows(in_files, spark):
-    with placed(in_files, lotan.TrainerConfig(engine="rows")) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="rows"), None) as graph:
         assert graph.origin == "spark"
         assert graph.statistics.vertices == 200
 
@@ -32,10 +32,10 @@ def test_spark_reads_the_files_for_rows(in_files, spark):
 @pytest.mark.spark
 def test_auto_decides_from_the_footers(in_files, spark, free, origin, monkeypatch):
     monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(free))
-    with placed(in_files, lotan.TrainerConfig(engine="auto")) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="auto"), None) as graph:
         assert graph.origin == origin
 
 
 def test_local_leaves_files_to_this_process(in_files):
-    with placed(in_files, lotan.TrainerConfig(engine="local")) as graph:
+    with placed(in_files, lotan.TrainerConfig(engine="local"), None) as graph:
         assert graph is in_files
