@@ -11,6 +11,7 @@ import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import psutil
 import pyspark
@@ -51,26 +52,55 @@ class SparkSettings:
     start_seconds: float = 120.0  # for the first task to have run
 
 
-@dataclass
-class OpenSpark:
-    """A session, and whether it is ours to stop."""
+@dataclass(eq=False)
+class _Started:
+    """A session that was started here, until the last of those who use it has closed it."""
+
+    current: ClassVar[_Started | None] = None  # there is one session in a process
+    lock: ClassVar = threading.RLock()  # while it starts or stops; a finalizer may close what its own thread is opening
 
     session: SparkSession
-    ours: bool
     folder: LocalFolder | None = None
+    users: int = 0
 
-    def close(self) -> None:
-        """Stop Spark if it was started for us. May be called twice."""
-        if self.ours:
-            self.ours = False
-            self.session.stop()
+    def use(self) -> OpenSpark:
+        """For one user more, such as another trainer of this process."""
+        self.users += 1
+        _Started.current = self
+        return OpenSpark(self.session, self)
+
+    def leave(self) -> None:
+        """One user less; the last one stops it."""
+        self.users -= 1
+        if self.users:
+            return
+        if _Started.current is self:
+            _Started.current = None
+        self.session.stop()
         if self.folder is not None:
             self.folder.close()
 
 
+@dataclass
+class OpenSpark:
+    """A session, and what is to be stopped when nobody uses it any more, if it was started here."""
+
+    session: SparkSession
+    started: _Started | None = None
+
+    def close(self) -> None:
+        """Stop Spark if it was started for us, and for nobody else who still uses it. May be called twice."""
+        with _Started.lock:
+            started, self.started = self.started, None
+            if started is not None:
+                started.leave()
+
+
 def active_session() -> SparkSession | None:
-    """The session that there is, if it has not been stopped."""
-    active = SparkSession.getActiveSession()
+    """The session that there is, whichever thread started it, if it has not been stopped."""
+    active = SparkSession.getActiveSession()  # none in a thread that has not used it yet
+    if active is None and SparkContext._active_spark_context is not None:
+        active = SparkSession.builder.getOrCreate()
     return active if active is not None and active.sparkContext._jsc is not None else None
 
 
@@ -81,7 +111,11 @@ def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
         ConfigurationError: another master is asked for than that of the active session.
         EngineError: the master does not answer, or gives no executors in time.
     """
-    settings = settings or SparkSettings()
+    with _Started.lock:
+        return _open(settings or SparkSettings())
+
+
+def _open(settings: SparkSettings) -> OpenSpark:
     active = active_session()
     if active is not None:
         running = active.sparkContext.master
@@ -90,10 +124,13 @@ def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
                 f"master is {settings.master!r}, but a Spark session with master {running!r} is active. "
                 "Stop that session first, or leave master out."
             )
-        return OpenSpark(active, ours=False)
+        started = _Started.current
+        if started is not None and started.session.sparkContext is active.sparkContext:
+            return started.use()
+        return OpenSpark(active)
     if settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
         # under spark-submit, whose options settle everything
-        return OpenSpark(SparkSession.builder.getOrCreate(), ours=True)
+        return _Started(SparkSession.builder.getOrCreate()).use()
     master = settings.master or "local[*]"
     _check_reachable(master, settings.connect_seconds)
     opened = _start(master, settings)
@@ -172,7 +209,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
     session.sparkContext.setLogLevel("ERROR")
-    return OpenSpark(session, ours=True, folder=folder)
+    return _Started(session, folder).use()
 
 
 def _heap_is_configured() -> bool:

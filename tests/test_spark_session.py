@@ -73,10 +73,52 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
     ],
 )
 def test_a_master_that_cannot_be_is_refused_before_spark_starts(master, error, message, monkeypatch):
-    none = SimpleNamespace(getActiveSession=lambda: None)
-    monkeypatch.setattr(spark_session, "SparkSession", none)
+    monkeypatch.setattr(spark_session, "active_session", lambda: None)
     with pytest.raises(error, match=message):
         open_spark(SparkSettings(master))
+
+
+class Context:
+    """Of Spark's, what says that it runs."""
+
+    master, _jsc = "local[1]", object()
+
+
+class Stoppable:
+    """A session of which only its end matters."""
+
+    def __init__(self):
+        self.sparkContext, self.stops = Context(), 0
+
+    def stop(self):
+        self.stops += 1
+
+
+def test_a_session_is_found_from_a_thread_in_which_none_is_active(monkeypatch):
+    """Else it would be taken for one of our own, and stopped."""
+    given = Stoppable()
+    builder = SimpleNamespace(getOrCreate=lambda: given)
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(getActiveSession=lambda: None, builder=builder))
+    monkeypatch.setattr(spark_session.SparkContext, "_active_spark_context", given.sparkContext)
+    opened = open_spark()
+    opened.close()
+    assert opened.session is given
+    assert given.stops == 0
+
+
+def test_a_session_that_two_trainers_share_ends_with_the_second(monkeypatch):
+    session, running = Stoppable(), []
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(spark_session, "active_session", lambda: running[0] if running else None)
+    monkeypatch.setattr(spark_session, "_run_a_task", lambda *_: running.append(session))
+    monkeypatch.setattr(spark_session, "_start", lambda *_: spark_session._Started(session).use())
+    first, second = open_spark(), open_spark()
+    assert second.session is session
+    first.close()
+    first.close()
+    assert session.stops == 0
+    second.close()
+    assert session.stops == 1
 
 
 def test_java_that_was_about_to_start_ends_with_an_interrupt(tmp_path, monkeypatch):
