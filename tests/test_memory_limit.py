@@ -10,6 +10,7 @@ import torch
 
 import lotan
 from lotan.byte_sizes import byte_count
+from lotan.engines.choice import limit_notes
 from lotan.errors import ConfigurationError
 from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
 from lotan.spark_session import Heap
@@ -104,6 +105,17 @@ def test_the_heap_of_a_session_that_is_there_is_held_against_the_limit():
     with pytest.raises(ConfigurationError, match=r"a heap of 5.4 GB \(spark.driver.memory\)"):
         heap_notes(limit, session_with(5 * GIB))
     assert heap_notes(MemoryLimit.of(config()), session_with(5 * GIB)) == ()
+
+
+@pytest.mark.parametrize("origin", ["memory", "spark"])
+def test_so_it_is_wherever_the_graph_comes_from(origin, monkeypatch):
+    """For a graph in memory is put into the session that is there."""
+    there = session_with(5 * GIB)
+    monkeypatch.setattr("lotan.spark_session.active_session", lambda: there)
+    graph = SimpleNamespace(origin=origin, tables=lambda: (SimpleNamespace(sparkSession=there),))
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 6.4 GB, but the Spark session that is active"):
+        limit_notes("blocks", config(memory_limit="6g"), graph)
+    assert limit_notes("local", config(memory_limit="6g"), graph) == ()
 
 
 def graph_in_files(tmp_path) -> lotan.Graph:

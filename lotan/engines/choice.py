@@ -113,8 +113,11 @@ def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, 
     """What a memory limit cannot do here.
 
     Raises:
-        ConfigurationError: the heap of the graph's Spark session leaves too little of the limit.
+        ConfigurationError: the heap of the Spark session that is there leaves too little of the limit.
     """
-    if engine == "local" or graph.origin != "spark":
+    if engine == "local" or config.memory_limit is None:
         return ()
-    return heap_notes(MemoryLimit.of(config), graph.tables()[0].sparkSession)
+    from lotan.spark_session import active_session
+
+    spark = graph.tables()[0].sparkSession if graph.origin == "spark" else active_session()
+    return () if spark is None else heap_notes(MemoryLimit.of(config), spark)
