@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from subprocess import TimeoutExpired
 import messenger.errors
 import planner.errors
 from lotan.errors import ConfigurationError, EngineError, LotanError
+
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(rf"{re.escape(_TRACEBACK)}\n(?:[ \t].*\n)+(\S.*)")
 
 JAVA_SECONDS = 0.2  # that a process which has closed its connections is given to end
 
@@ -63,11 +67,13 @@ def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark fa
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error that goes on with a Java trace."""
+    """The first line of an error that goes on with a Java trace; where that announces a Python trace, with what Python raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next(
+    found = next(
         (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
     )
+    raised = _RAISED.findall(str(error)) if found.endswith(":") else []
+    return f"{found.removesuffix(_TRACEBACK).rstrip()} {raised[-1]}" if raised else found
 
 
 def _status_of_java() -> int | None:

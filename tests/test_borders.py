@@ -72,6 +72,16 @@ class TestSpark:
         assert isinstance(self.fails(error), EngineError)
         assert isinstance(self.fails(error, GraphError, "the tables cannot be read"), GraphError)
 
+    @pytest.mark.parametrize(
+        "before", ["An exception was thrown from the Python worker:\n", "Job aborted: SomeException: "]
+    )
+    def test_what_python_raised_in_a_task_is_told(self, before: str) -> None:
+        trace = (
+            "Traceback (most recent call last):\n  File 'a.py', line 9\nModuleNotFoundError: No module named 'numpy'\n"
+        )
+        found = str(self.fails(PySparkException(f"\n  {before}{trace}\n\tat org.apache")))
+        assert found == f"Spark failed: {before.strip()} ModuleNotFoundError: No module named 'numpy'"
+
     def test_an_ended_java_process_explains_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = subprocess.Popen(["false"])
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
