@@ -1,11 +1,12 @@
 """Rows from the arrays of partitions in a JVM to torch tensors in workers and back, through the messenger.
 
-    python benchmarks/pipe.py [--width 256] [--chunk-rows 256 1024 4096] [--rounds 9] [--sockets]     # after: make jar
+    python benchmarks/pipe.py [--width 256] [--chunk-rows 256 1024 4096] [--rounds 40] [--sockets]     # after: make jar
 
 One thread of the JVM pipes each partition, as Spark's tasks do, to a worker process of its own. "There and back": a
 worker takes the rows as a tensor and returns them. "There": it returns nothing. "Back": it has kept the rows, which are
 offered by checksum, and returns them. "Stage": it returns ReLU(rows times a square matrix), as stages of a model do. All
-bytes are checksummed by both sides. GB/s are of the rows, each way; CPU seconds are of a GB of rows there and back.
+bytes are checksummed by both sides. The JVM's compiler takes dozens of rounds to settle, as it does in a run's first epochs:
+those do not count. GB/s are of the rows, each way; CPU seconds are of a GB of rows there and back.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=2)
     parser.add_argument("--chunk-rows", type=int, nargs="+", default=[256, 1024, 4096])
     parser.add_argument("--modes", nargs="+", default=MODES, choices=MODES)
-    parser.add_argument("--warm-up", type=int, default=10)
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--warm-up", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--sockets", action="store_true", help="through sockets too, not shared memory alone")
     arguments = parser.parse_args()
     subprocess.run([ROOT / "tools/maven.sh", "test-compile"], check=True)

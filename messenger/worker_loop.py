@@ -7,6 +7,7 @@ ticket that is out of step is given back (LOST), and the Dealer sends its open g
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import time
 import traceback
@@ -67,6 +68,7 @@ class WorkerLoop:
         Raises:
             MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
         """
+        gc.freeze()  # what is here by now, torch's million objects with it, stays: no collection need look at it
         self._pump.start()
         next_look = 0.0
         try:
