@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from lotan.byte_sizes import byte_count
 from lotan.cli.options import number
-
-GIBI = 1 << 30
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -22,11 +21,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=number(int, 1), default=1, metavar="N", help="of torch (default: 1)")
     parser.add_argument(
         "--memory",
-        type=number(float, 0),
-        default=1.0,
-        metavar="GIB",
-        help="GiB of activations to keep in memory between forward and backward; the rest goes to a file in $TMPDIR, or is\n"
-        "computed again where that is estimated to be cheaper (default: 1)",
+        default="1g",
+        metavar="SIZE",
+        help="of activations to keep in memory between forward and backward, such as 512m; the rest goes to a file in\n"
+        "$TMPDIR, or is computed again where that is estimated to be cheaper (default: 1g)",
     )
 
 
@@ -37,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
 
     from lotan.session import worker_environment
 
+    memory = byte_count("memory", options.memory, least=0)
     os.environ.update(worker_environment(options.threads) | os.environ)
     from lotan.worker import WorkerSettings, serve
 
@@ -48,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
             name=name,
             keys=options.keys,
             threads=options.threads,
-            memory=int(options.memory * GIBI),
+            memory=memory,
             spill=gettempdir(),
         )
     )

@@ -237,3 +237,14 @@ def test_predictions_go_to_a_folder_that_is_not_there_yet(tmp_path):
     out = tmp_path / "a" / "b" / "predictions.parquet"
     assert main(["predict", *common, "--model-dir", str(tmp_path / "model"), "--out", str(out)]) == 0
     assert [path.name for path in out.parent.iterdir()] == ["predictions.parquet"]
+
+
+def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys):
+    served = []
+    monkeypatch.setattr("lotan.worker.serve", served.append)
+    monkeypatch.setattr("os.environ", {})  # the command sets variables of its process
+    words = ["worker", "--router", "tcp://127.0.0.1:5570"]
+    assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]
+    assert [settings.memory for settings in served] == [1 << 30, 512 << 20, 0]
+    assert main([*words, "--memory", "lots"]) == 2
+    assert "memory is 'lots'; expected a number of bytes" in capsys.readouterr().err
