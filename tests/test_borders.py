@@ -134,6 +134,7 @@ def test_settings_that_change_nothing_are_named() -> None:
         "settings: workers, partitions, master, propagate change nothing on the local engine; leave them out, or ask "
         "for engine blocks or rows"
     ]
+    assert "settings: workers changes nothing" in "".join(_trainer(engine="local", workers=2).job.warnings)
     blocks = _trainer(engine="blocks", propagate="messages").job
     assert [line for line in blocks.warnings if line.startswith("settings:")] == [
         "settings: propagate messages changes nothing on the blocks engine; ask for engine rows"

@@ -49,7 +49,8 @@ def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str
         unset = dict.fromkeys(nothing) | {"propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
         mend = "leave them out, or ask for engine blocks or rows"
-        return (f"settings: {', '.join(given)} change nothing on the local engine; {mend}",) if given else ()
+        change = "change" if len(given) > 1 else "changes"
+        return (f"settings: {', '.join(given)} {change} nothing on the local engine; {mend}",) if given else ()
     if engine == "blocks" and config.propagate != "join":
         return (f"settings: propagate {config.propagate} changes nothing on the blocks engine; ask for engine rows",)
     if config.master is not None and graph.origin == "spark":
@@ -89,7 +90,7 @@ def choose_engine(config: TrainerConfig, graph: Graph, needs: Mapping[str, Footp
         reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
         return _on_spark(reason, config, None, needs, limit)
     needed = local.peak - DRIVER_BYTES  # this process runs already
-    comparison = f"about {size(needed)} needed, {size(free)} free"
+    comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
     if needed <= MEMORY_SHARE * free:
         return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
     return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, limit)
