@@ -17,7 +17,7 @@ from lotan.borders import spark_translated
 from lotan.checkpoint import DamagedError, read_data, write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
-from lotan.engines.opening import check_named_router, open_engine, placed
+from lotan.engines.opening import check_jar, check_named_router, open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
 from lotan.job import foreseen, plan_for, takes_roots
@@ -78,6 +78,7 @@ class TrainedModel:
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)
+        check_jar(config.engine, graph)
         with ExitStack() as stack:
             needs = foreseen(self.spec, self.spec, graph, config)
             graph = stack.enter_context(placed(graph, config, needs))

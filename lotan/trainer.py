@@ -23,7 +23,7 @@ from lotan.borders import spark_translated, translated
 from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.engines.opening import check_named_router, open_engine
+from lotan.engines.opening import check_jar, check_named_router, open_engine
 from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
@@ -108,6 +108,7 @@ class Trainer:
             memory = stack.enter_context(MemoryWatch())
             stack.callback(self._forget_job)
             check_named_router(self.config.engine, self.config.router, self.config.keys)
+            check_jar(self.config.engine, self.graph)
             job = self.job
             if self.config.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self.config.checkpoint_dir)))

@@ -42,7 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Print the plan, train, print the metrics, write what was asked for."""
     from lotan.cli.models import needs_of
-    from lotan.engines.opening import check_named_router, placed
+    from lotan.engines.opening import check_jar, check_named_router, placed
     from lotan.errors import ConfigurationError
     from lotan.report import write_report
     from lotan.settings import make_config
@@ -53,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
     check_directory("--save", options.save)
     check_directory("--checkpoint-dir", options.checkpoint_dir)
     check_named_router(options.engine, options.router, options.keys)
+    check_jar(options.engine)
     given, config = read_graph(options), make_config(plan_settings(options))
     with placed(given, config, needs_of(options, given, config)) as graph:
         trainer = make_trainer(options, graph)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from lotan.session import Session
     from lotan.settings import TrainerConfig
     from planner.footprint import Footprint
+
+SPARK_ARGUMENTS = frozenset(("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"))
+"""Variables of the environment under which a session may have jars that we do not know of."""
 
 
 def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
@@ -44,6 +48,29 @@ def check_named_router(engine: str, router: str | None, keys: str | Path | None)
         from lotan.session import check_router
 
         check_router(router, keys)
+
+
+def check_jar(engine: str, graph: Graph | None = None) -> None:
+    """Find out whether blocks, if they were asked for, have their jar: before Spark is started or the graph is read.
+
+    Args:
+        engine: as asked for.
+        graph: whose session it is, if it is in Spark; otherwise the active one, or one to be started.
+
+    Raises:
+        EngineError: the session has no jar of ours, or that of another version; or there is none to start one with.
+    """
+    if engine != "blocks":
+        return
+    from lotan.engines.blocks.facade import facade
+    from lotan.jar import require_jar, spark_defaults
+    from lotan.spark_session import active_session
+
+    spark = graph.tables()[0].sparkSession if graph is not None and graph.origin == "spark" else active_session()
+    if spark is not None:
+        facade(spark)
+    elif SPARK_ARGUMENTS.isdisjoint(os.environ) and not any("spark.jars" in line for line in spark_defaults()):
+        require_jar()  # nothing else can give a session of our own the jar
 
 
 def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
