@@ -6,9 +6,9 @@
 
 A degree-skewed graph with planted classes, in Parquet; models of three layers, 128-256-256-40, dropout 0.5, Adam: GCN,
 GraphSAGE with means, GIN whose MLPs have two maps, GAT with four heads. Each contestant runs in a process of its own, with
-torch's default threads and the heap that Lotan gives Spark; they take turns, so that a disturbance meets all. PyG gets the adjacency
-in the form that is fastest for the model (a plain edge_index is slower for each); the one with the least median is what the
-others are divided by. An epoch is forward, backward and the optimizer's step: the evaluation pass is left out. The first
+torch's default threads and the heap that Lotan gives Spark; they take turns, so that a disturbance meets all. PyG gets the
+adjacency in the form that is fastest for the model (a plain edge_index is slower for each); the one with the least median is
+what the others are divided by. An epoch is forward, backward and the optimizer's step: the evaluation pass is left out. The first
 epochs, in which memory is fresh and PyG computes what it caches, do not count. Memory is the peak of the whole job, the
 graph included, sampled; a page that processes share counts once.
 """
