@@ -6,13 +6,13 @@ Tensors of a chunk and of its result have the names that `lotan.engines.rows.pip
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
-from planner.physical import PipeStep, Stage
+from planner.physical import Gradients, PipeStep, Stage
 from planner.spec import EdgeSet
 
 PLAIN_TYPES = {"label": "int64", "split": "int8"}  # on the wire, of columns of plain numbers
@@ -75,38 +75,7 @@ def pipe_step(
         weighted: whether edges have weights.
         spare: those that the workers do without, as long as they keep what they made of them.
     """
-    columns: list[Column] = []
-
-    def field(
-        tensor: str, parts: list[Column], kept: bool = False, dtype: str = "float32", spare: bool = False
-    ) -> dict[str, Any]:
-        places = [_place(columns, part) for part in parts]
-        static = all(part.static is not None for part in parts)
-        flags = {"static": static, "kept": kept, "spare": spare}
-        return {"tensor": tensor, "columns": places, "dtype": dtype, **flags}
-
-    fields = [
-        field(
-            f"column/{name}",
-            [values[name]],
-            pipes[name] > 1,
-            "float32" if values[name].width else PLAIN_TYPES[name],
-            name in spare,
-        )
-        for name in step.inputs
-    ]
-    for gradient in step.gradients:
-        fields.append(field(f"output_gradient/{gradient.value}", [values[name] for name in gradient.columns]))
-    edges = []
-    for edge_set in stage.edge_sets:
-        name = next((name for name in step.collections if values[name].edges == edge_set), None)
-        collected: Mapping[str, Column] = values[name].columns if name is not None else {}
-        sources = [
-            field(f"source/{edge_set}/{column}", [handle], name is not None and pipes[name] > 1, spare=name in spare)
-            for column, handle in collected.items()
-        ]
-        edges.append({"edges": edge_set, "sources": sources, "weighted": weighted, "keyed": stage.draws_on(edge_set)})
-    places = {edge_set: place for place, edge_set in enumerate(stage.edge_sets)}
+    fields = _Fields(values, pipes, spare)
     plain = {
         "run": site.run,
         "number": site.number,
@@ -114,19 +83,69 @@ def pipe_step(
         "mode": step.mode,
         "accumulates": not step.emits,
         "chunk_rows": site.chunk_rows,
-        "fields": fields,
-        "edges": edges,
-        "returned": [
-            {"tensor": one.name, "width": column.width, "edges": -1 if one.edges is None else places[one.edges]}
-            for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
+        "fields": [*map(fields.column, step.inputs), *map(fields.gradient, step.gradients)],
+        "edges": [
+            {
+                "edges": edges,
+                "sources": fields.sources(edges, step.collections),
+                "weighted": weighted,
+                "keyed": stage.draws_on(edges),
+            }
+            for edges in stage.edge_sets
         ],
+        "returned": _returned(step, stage),
     }
-    return plain, columns
+    return plain, fields.columns
 
 
-def _place(columns: list[Column], column: Column) -> int:
-    for place, known in enumerate(columns):
-        if known is column:
-            return place
-    columns.append(column)
-    return len(columns) - 1
+class _Fields:
+    """What is sent for a chunk, as plain data; its arguments are those of `pipe_step`."""
+
+    def __init__(self, values: Mapping[str, Handle], pipes: Counter[str], spare: frozenset[str]) -> None:
+        self._values, self._pipes, self._spare = values, pipes, spare
+        self.columns: list[Column] = []  # those named so far
+
+    def column(self, name: str) -> dict[str, Any]:
+        """A column of the chunk's vertices."""
+        column = self._values[name]
+        return self._field(f"column/{name}", [column], name, "float32" if column.width else PLAIN_TYPES[name])
+
+    def gradient(self, gradients: Gradients) -> dict[str, Any]:
+        """That of an output: the sum of what came back from all that read it."""
+        return self._field(f"output_gradient/{gradients.value}", [self._values[name] for name in gradients.columns])
+
+    def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
+        """The columns at the sources of these edges, of the one collection that is along them, if there is one."""
+        along = [name for name in collections if self._values[name].edges == edges][:1]
+        return [
+            self._field(f"source/{edges}/{column}", [handle], name)
+            for name in along
+            for column, handle in self._values[name].columns.items()
+        ]
+
+    def _field(self, tensor: str, parts: list[Column], name: str = "", dtype: str = "float32") -> dict[str, Any]:
+        """`name` is that of a column or collection which other pipes may read too."""
+        return {
+            "tensor": tensor,
+            "columns": [self._place(part) for part in parts],
+            "dtype": dtype,
+            "static": all(part.static is not None for part in parts),
+            "kept": self._pipes[name] > 1,
+            "spare": name in self._spare,
+        }
+
+    def _place(self, column: Column) -> int:
+        for place, known in enumerate(self.columns):
+            if known is column:
+                return place
+        self.columns.append(column)
+        return len(self.columns) - 1
+
+
+def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
+    """What comes back, each with the place of the edges to whose sources it belongs; -1 for the chunk's vertices."""
+    places = {edges: place for place, edges in enumerate(stage.edge_sets)}
+    return [
+        {"tensor": one.name, "width": column.width, "edges": -1 if one.edges is None else places[one.edges]}
+        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
+    ]
