@@ -13,7 +13,6 @@ import psutil
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.session import SessionSettings
-from lotan.spark_session import Heap
 from messenger.settings import Settings
 from planner.explain import size
 from planner.footprint import Footprint, Layout, footprint
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.settings import TrainerConfig
+    from lotan.spark_session import Heap
 
 FREE_SHARE = 0.6  # of the memory now free, for a heap: workers and Spark's files want theirs too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
@@ -66,7 +66,7 @@ class MemoryLimit:
         if self.bytes is None:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
-        return f"{estimate}; limit {size(self.bytes)}, at least {size(needs.least)}{beyond}"
+        return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
         """Of a Spark session of our own; None: Spark's own default.
@@ -74,6 +74,8 @@ class MemoryLimit:
         Args:
             needs: what will be run there, as far as that is known.
         """
+        from lotan.spark_session import Heap  # here, for whoever trains on the local engine needs no Spark
+
         if self.shares is not None:
             return Heap(self.shares.heap, capped=True)
         wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * psutil.virtual_memory().available))

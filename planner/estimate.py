@@ -46,14 +46,16 @@ def row_bytes(column: Column) -> int:
     return column.width * BYTES[column.dtype]
 
 
+def column_bytes(column: Column, statistics: Statistics) -> int:
+    """Bytes of a column over all vertices, or over all of its edges."""
+    rows = statistics.vertices if column.edges is None else statistics.edge_count(column.edges)
+    return rows * row_bytes(column)
+
+
 def widest_column(plan: Plan, statistics: Statistics) -> tuple[str, int]:
     """The column of a plan that takes the most bytes over all vertices, or edges, and how many."""
-    sizes = {column.name: _count(column, statistics) * row_bytes(column) for column in _columns(plan)}
+    sizes = {column.name: column_bytes(column, statistics) for column in _columns(plan)}
     return max(sizes.items(), key=lambda item: item[1])
-
-
-def _count(column: Column, statistics: Statistics) -> int:
-    return statistics.vertices if column.edges is None else statistics.edge_count(column.edges)
 
 
 def _columns(plan: Plan) -> list[Column]:

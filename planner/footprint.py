@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.estimate import row_bytes
+from planner.estimate import column_bytes, row_bytes
 from planner.physical import (
     CollectStep,
-    Column,
     EdgeDotStep,
     EdgeExpressionStep,
     EdgeSumStep,
@@ -64,7 +63,7 @@ class Footprint:
 
     engine: str
     peak: int  # with all the memory it could use
-    least: int  # the least limit under which it runs; more is slower no longer
+    least: int  # limit under which it runs; may be more than `peak`, for a limit is divided in fixed shares
     heap: int = 0  # of `peak`, what lies in Spark's heap; 0 where Spark's own default will do
 
 
@@ -85,10 +84,14 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
 
 def local_bytes(plan: Plan, statistics: Statistics) -> int:
     """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
-    graph = FEATURE_COPIES * 4 * statistics.vertices * statistics.width
-    graph += LOCAL_VERTEX_BYTES * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
     kept = sum(_local_kept(stage, statistics) for stage in _trained(plan))
-    return graph + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
+    return reading_bytes(statistics) + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
+
+
+def reading_bytes(statistics: Statistics) -> int:
+    """Bytes of a graph that is read into this process and sorted there, without what training makes of it."""
+    of_vertex = FEATURE_COPIES * 4 * statistics.width + LOCAL_VERTEX_BYTES
+    return of_vertex * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
 
 
 def _local_kept(stage: Stage, statistics: Statistics) -> int:
@@ -267,8 +270,4 @@ def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:
     every = [
         column for steps in (plan.train, plan.evaluate, plan.predict) for step in steps for column in columns_made(step)
     ]
-    return {column.name: _rows(column, statistics) * row_bytes(column) for column in (*plan.static_columns, *every)}
-
-
-def _rows(column: Column, statistics: Statistics) -> int:
-    return statistics.vertices if column.edges is None else statistics.edge_count(column.edges)
+    return {column.name: column_bytes(column, statistics) for column in (*plan.static_columns, *every)}

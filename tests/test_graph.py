@@ -138,10 +138,12 @@ def test_npz_files_and_names(tmp_path, monkeypatch):
     assert graph.arrays().split.tolist() == [0, -1, 1]
 
 
-def test_graphs_in_memory_import_no_spark():
-    program = (
-        "import sys; from lotan.graph import Graph; Graph.read('digits').arrays(); assert 'pyspark' not in sys.modules"
-    )
+def test_graphs_in_memory_and_training_there_import_no_spark():
+    program = """
+import sys, lotan
+lotan.Trainer(lotan.nn.MLP([64, 10], norm=None), lotan.Graph.read("digits"), epochs=1, progress=False).fit()
+assert "pyspark" not in sys.modules
+"""
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 

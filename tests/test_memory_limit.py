@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import psutil
 import pytest
 import torch
+from pyspark.sql import SparkSession
 
 import lotan
 from lotan.byte_sizes import byte_count
 from lotan.engines.choice import limit_notes
 from lotan.errors import ConfigurationError
+from lotan.jar import JAR
 from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
 from lotan.spark_session import Heap
 from planner.footprint import Footprint
 from planner.shares import MIB, fixed_bytes
+from tests.engines.test_clusters import assert_same_weights, run
 
 GIB = 1 << 30
 
@@ -142,3 +148,35 @@ def test_the_estimate_is_printed_and_reported_and_changes_no_bit(tmp_path, capsy
         assert ("limit 4.3 GB" in said) == bool(options)
     assert all(torch.equal(value, runs[1].model.weights[name]) for name, value in runs[0].model.weights.items())
     assert 0 < runs[0].report["plan"]["estimated_peak_bytes"] <= 4 << 30
+
+
+def on_blocks(**options) -> lotan.Trainer:
+    torch.manual_seed(0)
+    model = lotan.nn.GCN(64, 16, 2, 10, dropout=0.5)
+    settings = {"engine": "blocks", "epochs": 2, "workers": 1, "partitions": 2, "progress": False}
+    return lotan.Trainer(model, lotan.Graph.read("digits"), **settings, **options)
+
+
+def train_within_the_least(folder: str) -> None:
+    """Say, as JSON, how much that is and how much was taken."""
+    ample = on_blocks(master="local[2]", memory_limit="64g")
+    least = ample.job.needs(ample.config).least
+    found = on_blocks(master="local[2]", memory_limit=least).fit()
+    found.save(folder)
+    print(json.dumps({"least": least, "peak": sum(found.report["peak_memory_bytes"].values())}))
+
+
+WITHIN = "import sys; from tests.test_memory_limit import train_within_the_least; train_within_the_least(sys.argv[1])"
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_blocks_stay_within_the_least_limit_and_come_to_the_same_bits(tmp_path: Path, spark: SparkSession) -> None:
+    """In a process of its own, for the heap of the suite's Spark stays as it is."""
+    on_blocks().fit().save(tmp_path / "here")
+    done = run([sys.executable, "-c", WITHIN, str(tmp_path / "there")])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["peak"] <= found["least"]
+    assert_same_weights(tmp_path / "here", tmp_path / "there")

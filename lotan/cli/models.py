@@ -17,7 +17,7 @@ from lotan.job import foreseen_of
 from lotan.settings import TrainerConfig
 from planner.footprint import Footprint
 
-GUESSED_OUTPUTS = 64
+GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
 
 STOCK = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN", "gat": "GAT", "mlp": "MLP"}
 

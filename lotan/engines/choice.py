@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from lotan.byte_sizes import byte_count
 from lotan.memory_limit import MemoryLimit, heap_notes
 from planner.explain import size
-from planner.footprint import Footprint
+from planner.footprint import Footprint, reading_bytes
 from planner.shares import DRIVER_BYTES
 from planner.spec import Ability, Statistics
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from lotan.settings import TrainerConfig
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
-FEATURE_COPIES = 3  # of the features at once: as read, as arrays, and what a first layer makes of them
-EDGE_BYTES = 48  # of an edge at once: ids as read, positions, and both directions of the sparse matrix
-
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
     "local": ("edge_columns", "extremes"),
@@ -67,9 +63,8 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
         statistics: of the graph.
         limit: bytes of the whole job; None: what is free.
     """
-    features = FEATURE_COPIES * 4 * statistics.vertices * statistics.width
     free = MEMORY_SHARE * psutil.virtual_memory().available
-    return features + EDGE_BYTES * statistics.edges <= (free if limit is None else min(free, limit - DRIVER_BYTES))
+    return reading_bytes(statistics) <= (free if limit is None else min(free, limit - DRIVER_BYTES))
 
 
 def choose_engine(config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint]) -> EngineChoice:
@@ -82,7 +77,7 @@ def choose_engine(config: TrainerConfig, graph: Graph, needs: Mapping[str, Footp
     """
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
-    limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
+    limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, limit)
     local, free = needs["local"], psutil.virtual_memory().available
@@ -111,7 +106,7 @@ def _on_spark(
 
 
 def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
-    """What a memory limit cannot do here.
+    """What a memory limit cannot do here, where a Spark session is there before.
 
     Raises:
         ConfigurationError: the heap of the Spark session that is there leaves too little of the limit.

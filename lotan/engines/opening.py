@@ -75,7 +75,7 @@ def check_jar(engine: str, graph: Graph | None = None) -> None:
 
 def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
-    from lotan.memory_limit import MemoryLimit
+    from lotan.memory_limit import MemoryLimit, heap_notes
     from lotan.session import Session
     from lotan.spark_session import SparkSettings, open_spark
 
@@ -85,6 +85,7 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
             spark = graph.tables()[0].sparkSession
         else:
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap(needs))))).session
+            heap_notes(limit, spark)  # under spark-submit, the JVM was there before
         if needs.engine == "blocks":
             from lotan.engines.blocks.facade import facade
 

@@ -71,7 +71,7 @@ def test_more_partitions_and_fewer_tasks_have_less_in_hand() -> None:
 
 
 @pytest.mark.parametrize("engine", ["local", "blocks", "rows"])
-def test_estimates_grow_with_the_graph_and_no_limit_is_beyond_the_peak_of_a_large_one(engine: str) -> None:
+def test_estimates_grow_with_the_graph(engine: str) -> None:
     for name, plan in plans().items():
         layout = Layout(Crew(2, 2, spark_python=engine == "rows"), 16)
         small, large = (footprint(engine, plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
