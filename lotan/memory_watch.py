@@ -48,7 +48,7 @@ class MemoryWatch:
         resident = sum(_resident(process) for processes in groups.values() for process in processes)
         if resident > self._resident * GROWTH:
             self._resident = resident
-            found = _shares(groups)
+            found = shares(groups)
             if sum(found.values()) > sum(self.peak.values()):
                 self.peak = found
 
@@ -57,12 +57,8 @@ class MemoryWatch:
             self.sample()
 
 
-def memory_now() -> dict[str, int]:
-    """Bytes now of the driver, the JVM and the workers, see `MemoryWatch`."""
-    return _shares(process_groups())
-
-
-def _shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
+def shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
+    """Bytes now of these processes, see `MemoryWatch`."""
     return {key: sum(_share(process) for process in processes) for key, processes in groups.items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,10 @@ sys.stdin.read()
 def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**_environment(tmp_path)}
+        [sys.executable, "-c", HOLDER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
     ) as process:
         assert process.stdout is not None
         held = Path(process.stdout.readline().decode().strip())
@@ -37,9 +41,3 @@ def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(t
         ours.close()
         ours.close()
     assert not list(tmp_path.iterdir())
-
-
-def _environment(folder: Path) -> dict[str, str]:
-    import os
-
-    return {**os.environ, "TMPDIR": str(folder)}

@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 
-from lotan.memory_watch import MemoryWatch, memory_now
+from lotan.memory_watch import MemoryWatch, process_groups, shares
 
 
 def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
@@ -24,7 +24,7 @@ def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
         finally:
             child.kill()
         child.wait(timeout=60)
-        assert memory_now()["workers"] < watch.peak["workers"]
+        assert shares(process_groups())["workers"] < watch.peak["workers"]
     assert watch.peak["workers"] - before >= 64 << 20
     assert watch.peak["driver"] > 1 << 20
     assert set(watch.peak) == {"driver", "jvm", "workers"}
@@ -38,17 +38,17 @@ def test_pages_that_processes_share_count_once() -> None:
             f"import mmap; f = open({file.name!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); m.write(bytes(64 << 20));"
             "print('ready', flush=True); input()"
         )
-        alone = sum(memory_now().values())
+        alone = sum(shares(process_groups()).values())
         child = subprocess.Popen(
             [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         try:
             assert child.stdout is not None
             assert child.stdout.readline() == "ready\n"
-            before = memory_now()
+            before = shares(process_groups())
             mapped = np.memmap(file.name, np.uint8)
             assert mapped.sum() == 0  # touches every page
-            after = memory_now()
+            after = shares(process_groups())
             child.communicate("\n", timeout=60)
         finally:
             child.kill()

@@ -20,7 +20,6 @@ from planner.physical import CollectStep, Plan, PropagateStep, Step
 from planner.spec import EdgeSet
 
 LEVEL = StorageLevel.MEMORY_AND_DISK
-VECTORS = "array<float>"  # how a column of any shape lies in a frame: flat
 
 
 @dataclass(frozen=True)

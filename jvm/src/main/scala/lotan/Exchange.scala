@@ -68,8 +68,8 @@ object Exchange {
     Exchange(packed, blocks.getNumPartitions)
   }
 
-  /** Partitions up to which parcels are written once: a task has fewer records than Spark's sorter takes before it first
-    * estimates their memory, which here are references to rows that somebody has anyway.
+  /** Partitions up to which parcels are written once: Spark's sorter considers with every 32nd record whether to put them on the
+    * disk, and a task has fewer.
     */
   private[lotan] val WrittenOnce = 31
 
