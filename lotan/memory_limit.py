@@ -111,11 +111,11 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
     each = ", ".join(f"{one.engine} {size(one.least)}" for one in found.values())
     others = [one for one in found.values() if one.least <= limit.bytes]
     best = min(found.values(), key=lambda one: one.least)
-    mend = (
-        f"take engine {others[0].engine!r}"
-        if others
-        else f"the least that would do is {_text(best.least)} ({best.engine})"
-    )
+    if others:
+        mend = f"take engine {others[0].engine!r}, or give {_text(found[engine].least)}"
+    else:
+        least = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
+        mend = f"the least that would do is {', '.join(least)}"
     raise ConfigurationError(
         f"memory_limit is {size(limit.bytes)}, and engine {engine!r} needs at least {size(found[engine].least)} here "
         f"(estimated, of all processes: {each}); {mend}, or give fewer workers"

@@ -86,10 +86,13 @@ NEEDS = {"local": Footprint("local", 9 * GIB, 9 * GIB), "blocks": Footprint("blo
 
 def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():
     limit = MemoryLimit.of(config(memory_limit="2g"))
-    words = r"memory_limit is 2.1 GB, and engine 'local' needs at least 9.7 GB .*local 9.7 GB, blocks 3.2 GB.* 3072m \(blocks\)"
+    words = (
+        r"memory_limit is 2.1 GB, and engine 'local' needs at least 9.7 GB .*local 9.7 GB, blocks 3.2 GB.* "
+        r"9216m \(local\), 3072m \(blocks\)"
+    )
     with pytest.raises(ConfigurationError, match=words):
         check_fits(limit, "local", NEEDS)
-    with pytest.raises(ConfigurationError, match="take engine 'blocks'"):
+    with pytest.raises(ConfigurationError, match="take engine 'blocks', or give 9216m"):
         check_fits(MemoryLimit.of(config(memory_limit="4g")), "local", NEEDS)
     check_fits(MemoryLimit.of(config(memory_limit="3g")), "blocks", NEEDS)
     check_fits(MemoryLimit.of(config()), "local", NEEDS)
