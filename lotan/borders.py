@@ -68,7 +68,9 @@ def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark fa
 
 def first_line(error: Exception) -> str:
     """The first line of an error that goes on with a Java trace; where that announces a Python trace, with what Python raised."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [
+        line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()
+    ]  # Py4J begins one with a colon
     found = next(
         (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
     )

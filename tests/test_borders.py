@@ -69,6 +69,9 @@ class TestSpark:
     def test_errors_leave_as_one_line(self) -> None:
         error = PySparkException("[FAILED] no such file\n\nJVM stacktrace:\n\tat java.io")
         assert str(self.fails(error)) == "Spark failed: [FAILED] no such file"
+        assert str(self.fails(PySparkException("calling o9.\n: a.SomeException: full"))).endswith(
+            "d: a.SomeException: full"
+        )
         assert isinstance(self.fails(error), EngineError)
         assert isinstance(self.fails(error, GraphError, "the tables cannot be read"), GraphError)
 
