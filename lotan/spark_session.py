@@ -209,7 +209,14 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
     session.sparkContext.setLogLevel("ERROR")
+    _let_operators_warn(session)
     return _Started(session, folder).use()
+
+
+def _let_operators_warn(session: SparkSession) -> None:
+    """Of what our jar has to say, once: shared memory that is full, for one."""
+    logging = session._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
+    logging.core.config.Configurator.setLevel("lotan", logging.Level.WARN)
 
 
 def _heap_is_configured() -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import psutil
 import pytest
@@ -17,7 +18,7 @@ class Builder:
     """Of Spark's, what is called; keeps the options."""
 
     def __init__(self):
-        self.options = {}
+        self.options, self.jvm = {}, MagicMock()
 
     def config(self, name, value):
         self.options[name] = value
@@ -30,7 +31,7 @@ class Builder:
 
     def getOrCreate(self):  # noqa: N802
         quiet = SimpleNamespace(setLogLevel=lambda _: None)
-        return SimpleNamespace(sparkContext=quiet, stop=lambda: None)
+        return SimpleNamespace(sparkContext=quiet, _jvm=self.jvm, stop=lambda: None)
 
 
 @pytest.mark.parametrize("built", [True, False])
@@ -62,6 +63,14 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
     monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
     spark_session._start("local[1]", SparkSettings(heap=heap)).close()
     assert builder.options.get("spark.driver.memory") == memory
+
+
+def test_what_our_jar_warns_of_is_shown_beside_spark_s_errors(monkeypatch):
+    builder = Builder()
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
+    spark_session._start("local[1]", SparkSettings()).close()
+    logging = builder.jvm.org.apache.logging.log4j
+    logging.core.config.Configurator.setLevel.assert_called_once_with("lotan", logging.Level.WARN)
 
 
 @pytest.mark.parametrize(
