@@ -1,17 +1,19 @@
 """Columns of edges in memory: the steps of `planner.physical.EdgeStep` as torch operators.
 
 An edge column is a tensor [edges, heads] in the order of `Edges`: by destination, then by source. What is wider than that
-is made a run of edges at a time, and sums run in the order of the edges, so that results have the same bits at every run.
+is made a run of edges at a time. Threads share the runs, and sums go in the order of the edges, so that results have the
+same bits whoever computes them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from lotan.engines.local.crew import Crew
 from lotan.engines.local.topology import Edges
 from lotan.errors import EngineError
 from lotan.randomness import Randomness, dropout
@@ -35,6 +37,9 @@ from planner.spec import SOFTMAX_EPSILON
 RUN_BYTES = 1 << 20
 """Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""
 
+RUNS_A_TASK = 16
+"""Runs that a thread takes at a time where it must have whole rows."""
+
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -56,6 +61,7 @@ class EdgeColumns:
     edges: Edges
     keys: Tensor  # int64 [vertices], row keys
     randomness: Randomness
+    crew: Crew
 
     def run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """What a step makes: [vertices, *shape], or for an edge column [edges, heads].
@@ -80,9 +86,7 @@ class EdgeColumns:
             case SegmentSoftmaxGradientStep():
                 return self._softmax_gradient(columns[step.softmax], columns[step.gradient])
             case EdgeDropoutStep():
-                keys = self.edges.keyed_block(self.keys.numpy()).keys
-                assert keys is not None  # a keyed block has them
-                return dropout(columns[step.input], step.p, self.randomness, step.key, keys)
+                return self._dropout(columns[step.input], step)
             case EdgeSumStep():
                 block = self.edges.block
                 by_end = block.by_source(block.rows) if step.end == "source" else block.by_destination
@@ -100,8 +104,22 @@ class EdgeColumns:
 
     def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
         out = torch.empty(self.edges.block.edges, step.output.width)
-        for run in self._runs(step.output.width):
+
+        def evaluate(run: slice) -> None:
             out[run] = self._evaluated(step.expression, columns, run)
+
+        self._in_runs(step.output.width, evaluate)
+        return out
+
+    def _dropout(self, x: Tensor, step: EdgeDropoutStep) -> Tensor:
+        keys = self.edges.keyed_block(self.keys.numpy()).keys
+        assert keys is not None  # a keyed block has them
+        out = torch.empty_like(x)
+
+        def drop(run: slice) -> None:
+            out[run] = dropout(x[run], step.p, self.randomness, step.key, keys[run])
+
+        self._in_runs(x.shape[1], drop)
         return out
 
     def _evaluated(self, expression: Expression, columns: Mapping[str, Tensor], run: slice) -> Tensor:
@@ -125,19 +143,27 @@ class EdgeColumns:
         block = self.edges.block
         greatest = reduce_edges(block.by_destination, scores, "amax")  # [vertices, heads]
         out = torch.empty_like(scores)
-        for run in self._runs(scores.shape[1]):
+
+        def exponentiate(run: slice) -> None:
             torch.sub(scores[run], greatest.index_select(0, block.destinations[run]), out=out[run]).exp_()
-        total = reduce_edges(block.by_destination, out).add_(SOFTMAX_EPSILON)
-        for run in self._runs(scores.shape[1]):
+
+        def divide(run: slice) -> None:
             out[run] /= total.index_select(0, block.destinations[run])
+
+        self._in_runs(scores.shape[1], exponentiate)
+        total = reduce_edges(block.by_destination, out).add_(SOFTMAX_EPSILON)
+        self._in_runs(scores.shape[1], divide)
         return out
 
     def _softmax_gradient(self, softmax: Tensor, gradient: Tensor) -> Tensor:
         block = self.edges.block
         out = softmax * gradient
         mean = reduce_edges(block.by_destination, out)  # [vertices, heads]
-        for run in self._runs(softmax.shape[1]):
+
+        def centre(run: slice) -> None:
             out[run] -= softmax[run] * mean.index_select(0, block.destinations[run])
+
+        self._in_runs(softmax.shape[1], centre)
         return out
 
     def _scaled(self, x: Tensor, scales: Tensor, reverse: bool) -> Tensor:
@@ -168,30 +194,55 @@ class EdgeColumns:
     def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor) -> Tensor:
         """Each gradient in equal shares to the sources that have the extreme. [vertices, width]."""
         forward, reverse = (self.edges.matrix(weighted=False, reverse=back) for back in (False, True))
-        counts = torch.zeros_like(x)
-        for run, rows, columns in _edge_rows(forward, self._runs(x.shape[1])):
-            winners = x.index_select(0, columns) == extreme.index_select(0, rows)
-            _add_runs(counts, winners.float(), forward, run, rows)
+        counts, out = torch.zeros_like(x), torch.zeros_like(x)
+
+        def winners(rows: Tensor, columns: Tensor) -> Tensor:
+            return (x.index_select(0, columns) == extreme.index_select(0, rows)).float()
+
+        def shares(rows: Tensor, columns: Tensor) -> Tensor:
+            won = x.index_select(0, rows) == extreme.index_select(0, columns)
+            return share.index_select(0, columns).mul_(won)
+
+        self._add_by_row(forward, winners, counts)
         share = gradient / counts.clamp_(min=1)
-        out = torch.zeros_like(x)
-        for run, rows, columns in _edge_rows(reverse, self._runs(x.shape[1])):
-            winners = x.index_select(0, rows) == extreme.index_select(0, columns)
-            _add_runs(out, share.index_select(0, columns).mul_(winners), reverse, run, rows)
+        self._add_by_row(reverse, shares, out)
         return out
 
-    def _runs(self, width: int) -> Iterator[slice]:
+    def _in_runs(self, width: int, work: Callable[[slice], None]) -> None:
         """All edges, so many at a time that their rows of that width stay in the cache."""
-        size, edges = max(1, RUN_BYTES // (4 * max(1, width))), self.edges.block.edges
-        for start in range(0, edges, size):
-            yield slice(start, min(start + size, edges))
+        runs = _runs(0, self.edges.block.edges, width)
+        self.crew.run(len(runs), lambda number: work(runs[number]))
+
+    def _add_by_row(self, matrix: Tensor, values: Callable[[Tensor, Tensor], Tensor], out: Tensor) -> None:
+        """Add to each row of `out` what `values` makes of the rows and columns of its entries, in their order."""
+        indptr, columns, width = matrix.crow_indices(), matrix.col_indices(), out.shape[1]
+        cuts = _cuts(indptr, RUNS_A_TASK * _run_length(width))
+
+        def add(number: int) -> None:
+            first, last = cuts[number], cuts[number + 1]
+            begin, end = int(indptr[first]), int(indptr[last])
+            rows = torch.repeat_interleave(torch.arange(first, last), indptr[first : last + 1].diff())
+            for run in _runs(begin, end, width):
+                some = rows[run.start - begin : run.stop - begin]
+                _add_runs(out, values(some, columns[run]), matrix, run, some)
+
+        self.crew.run(len(cuts) - 1, add)
 
 
-def _edge_rows(matrix: Tensor, runs: Iterator[slice]) -> Iterator[tuple[slice, Tensor, Tensor]]:
-    """Each run of a CSR matrix's entries with their rows and columns."""
-    lengths = matrix.crow_indices().diff()
-    rows = torch.repeat_interleave(torch.arange(matrix.shape[0]), lengths, output_size=matrix.col_indices().numel())
-    for run in runs:
-        yield run, rows[run], matrix.col_indices()[run]
+def _run_length(width: int) -> int:
+    return max(1, RUN_BYTES // (4 * max(1, width)))
+
+
+def _runs(begin: int, end: int, width: int) -> list[slice]:
+    length = _run_length(width)
+    return [slice(start, min(start + length, end)) for start in range(begin, end, length)]
+
+
+def _cuts(indptr: Tensor, entries: int) -> list[int]:
+    """Rows at which to cut a CSR matrix so that each part has about so many entries, or is one row."""
+    wanted = torch.arange(0, int(indptr[-1]), entries, dtype=indptr.dtype)
+    starts = torch.searchsorted(indptr, wanted, right=True) - 1
+    return sorted({0, *starts.tolist(), len(indptr) - 1})
 
 
 def _add_runs(out: Tensor, values: Tensor, matrix: Tensor, run: slice, rows: Tensor) -> None:

@@ -127,7 +127,8 @@ class LocalEngine(Engine):
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
         loaded = self._loaded
-        return EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness).run(step, columns)
+        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew)
+        return edges.run(step, columns)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """The columns as they are, with the edges to read them by."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch_geometric.utils import softmax
 
 from lotan.engines.local import edge_columns
+from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.randomness import Randomness
@@ -29,6 +31,7 @@ from planner.physical import (
 
 VERTICES, HEADS, CHANNELS = 30, 3, 4
 WIDTH = HEADS * CHANNELS
+CREW = Crew(threads=3)
 
 
 @pytest.fixture(params=[0, 1, 200])
@@ -45,10 +48,17 @@ def edges(request: pytest.FixtureRequest) -> Edges:
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven edges a run at the width of a row, so that runs begin and end inside a destination's edges."""
     monkeypatch.setattr(edge_columns, "RUN_BYTES", 7 * 4 * WIDTH)
+    monkeypatch.setattr(edge_columns, "RUNS_A_TASK", 2)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def threads() -> Iterator[None]:
+    yield
+    CREW.close()
 
 
 def running(edges: Edges, epoch: int = 0) -> EdgeColumns:
-    return EdgeColumns(edges, torch.arange(VERTICES) * 7919, Randomness(1, epoch))
+    return EdgeColumns(edges, torch.arange(VERTICES) * 7919, Randomness(1, epoch), CREW)
 
 
 def ends(edges: Edges) -> tuple[Tensor, Tensor]:
