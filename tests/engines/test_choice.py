@@ -11,6 +11,7 @@ import pytest
 import lotan
 from lotan import jar
 from lotan.engines import choice
+from lotan.engines.blocks import obstacles
 from lotan.errors import ConfigurationError
 from lotan.job import plan_for
 from lotan.tracing import trace
@@ -35,7 +36,7 @@ def built(tmp_path, monkeypatch):
     """A jar that is there, and no active session."""
     monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
     jar.JAR.touch()
-    monkeypatch.setattr("pyspark.sql.SparkSession.getActiveSession", lambda: None)
+    monkeypatch.setattr(obstacles, "active_session", lambda: None)
 
 
 @dataclass

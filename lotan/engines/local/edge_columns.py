@@ -180,15 +180,15 @@ class EdgeColumns:
         return out.view(x.shape)
 
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
-        """A sampled product for each head: only what lies at an edge is computed, nothing as wide as the rows is made."""
-        matrix = self.edges.matrix(weighted=False, reverse=False)
-        zeros = sparse_rows(
-            matrix.crow_indices(), matrix.col_indices(), matrix.shape[1], torch.zeros(self.edges.block.edges)
-        )
-        out = torch.empty(self.edges.block.edges, heads)
-        for head, (a, b) in enumerate(zip(destination.chunk(heads, 1), source.chunk(heads, 1), strict=True)):
-            found = torch.sparse.sampled_addmm(zeros, a.contiguous(), b.contiguous().t(), beta=0.0)
-            out[:, head] = found.values()
+        block = self.edges.block
+        out = torch.empty(block.edges, heads)
+
+        def multiply(run: slice) -> None:
+            product = source.index_select(0, block.positions[run])
+            product *= destination.index_select(0, block.destinations[run])
+            torch.sum(product.view(len(product), heads, -1), dim=-1, out=out[run])
+
+        self._in_runs(source.shape[1], multiply)
         return out
 
     def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor) -> Tensor:

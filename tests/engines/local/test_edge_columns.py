@@ -34,7 +34,7 @@ WIDTH = HEADS * CHANNELS
 CREW = Crew(threads=3)
 
 
-@pytest.fixture(params=[0, 1, 200])
+@pytest.fixture(params=[0, 1, 200, 2000])
 def edges(request: pytest.FixtureRequest) -> Edges:
     """A hub, parallel edges, self-loops and vertices without edges."""
     random = np.random.default_rng(request.param)
