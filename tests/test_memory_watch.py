@@ -3,8 +3,10 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
-import numpy as np
+import psutil
 
 from lotan.memory_watch import MemoryWatch, process_groups, shares
 
@@ -31,28 +33,43 @@ def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
 
 
 def test_pages_that_processes_share_count_once() -> None:
-    """A mapped file of 64 MiB in this process and in a child."""
-    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+    """A mapped file of 64 MiB in two processes, both so small that they share little else with whatever runs beside."""
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file, ExitStack() as stack:
         file.truncate(64 << 20)
         program = (
-            f"import mmap; f = open({file.name!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); m.write(bytes(64 << 20));"
-            "print('ready', flush=True); input()"
+            f"import mmap; f = open({file.name!r}, 'r+b'); m = mmap.mmap(f.fileno(), 0); print('mapped', flush=True);"
+            "input(); m.write(bytes(64 << 20)); print('touched', flush=True); input()"
         )
-        alone = sum(shares(process_groups()).values())
-        child = subprocess.Popen(
-            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        children = [stack.enter_context(mapping(program)) for _ in range(2)]
+        groups = {str(child.pid): {psutil.Process(child.pid)} for child in children}
+        empty = shares(groups)
+        touch(children[0])
+        one = shares(groups)
+        touch(children[1])
+        both = shares(groups)
+    assert sum(one.values()) - sum(empty.values()) >= 64 << 20
+    assert abs(sum(both.values()) - sum(one.values())) < 16 << 20
+    first = str(children[0].pid)
+    assert one[first] - both[first] >= 24 << 20
+
+
+@contextmanager
+def mapping(program: str) -> Iterator[subprocess.Popen[str]]:
+    """A child that runs a program which says so once it has mapped its file."""
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    with child:
         try:
             assert child.stdout is not None
-            assert child.stdout.readline() == "ready\n"
-            before = shares(process_groups())
-            mapped = np.memmap(file.name, np.uint8)
-            assert mapped.sum() == 0  # touches every page
-            after = shares(process_groups())
-            child.communicate("\n", timeout=60)
+            assert child.stdout.readline() == "mapped\n"
+            yield child
         finally:
             child.kill()
-        child.wait(timeout=60)
-    assert sum(before.values()) - alone >= 64 << 20
-    assert abs(sum(after.values()) - sum(before.values())) < 16 << 20
-    assert before["workers"] - after["workers"] >= 24 << 20
+
+
+def touch(child: subprocess.Popen[str]) -> None:
+    """Have the child write its file."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    child.stdin.write("\n")
+    child.stdin.flush()
+    assert child.stdout.readline() == "touched\n"
