@@ -14,7 +14,6 @@ import argparse
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from contextlib import AbstractContextManager, nullcontext
@@ -22,12 +21,12 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from apart import run_apart, write_table
 from epoch import MEBI, machine
 
 RESULTS = Path(__file__).parent / "results" / "ablation.md"
 WARM_UP = 1
 MODELS = 8
-LIMIT_SECONDS = 7200
 GENERAL = {"engine": "rows", "plan": "general"}
 STEPS: dict[
     str, tuple[dict[str, Any], bool]
@@ -74,11 +73,8 @@ def measure(step: str, folder: str, epochs: int) -> dict[str, Any]:
 
 def measure_apart(step: str, folder: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a fresh process."""
-    words = [sys.executable, __file__, "--one", step, folder, "--epochs", str(options.epochs)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
-    if done.returncode:
-        raise SystemExit(f"{step!r} failed with status {done.returncode}; its error is above")
-    return json.loads(done.stdout.splitlines()[-1])
+    words = ["--one", step, folder, "--epochs", str(options.epochs)]
+    return run_apart(__file__, words, repr(step))
 
 
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
@@ -121,8 +117,7 @@ def main() -> None:
     shape = f"{options.vertices:,} vertices, {options.edges:,} edges"
     text = [f"# Step by step: GCN 128-256-256-40, {shape}", "", f"`{command}` on {machine()}.", ""]
     lines = [*text, *__doc__.split("\n\n")[-1:], *table(found)]
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text("\n".join(lines))
+    write_table(options.out, lines)
 
 
 if __name__ == "__main__":

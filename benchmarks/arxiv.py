@@ -19,18 +19,18 @@ import argparse
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from epoch import MEBI, machine, timed, transposed_csr
+from apart import run_apart, write_table
+from epoch import MEBI, machine, timed, training_step, transposed_csr
 
 WARM_UP = 2  # epochs that do not count
 RESULTS = Path(__file__).parent / "results" / "arxiv.md"
-HIDDEN, LAYERS = 256, 3
+WIDTH, HIDDEN, LAYERS, CLASSES = 128, 256, 3, 40
 CSR, SORTED = "pyg torch CSR", "pyg EdgeIndex"
 MODELS: dict[str, dict[str, Any]] = {
     "gcn": {"name": "GCN", "peers": (CSR,), "arguments": {}, "pyg": {"cached": True}},
@@ -42,7 +42,6 @@ SETTINGS: dict[str, dict[str, Any]] = {  # engine: settings of the Trainer
     "local": {"engine": "local"},
     "blocks": {"engine": "blocks", "master": "local[2]"},
 }
-LIMIT_SECONDS = 3600
 Measured = tuple[list[float], dict[str, int], dict[str, float]]
 """Seconds of each epoch, peak bytes by kind of process, bytes that moved in an epoch by how."""
 
@@ -50,7 +49,7 @@ Measured = tuple[list[float], dict[str, int], dict[str, float]]
 def write_graph(options: argparse.Namespace, folder: str) -> None:
     import lotan
 
-    lotan.datasets.generate(options.vertices, options.edges, width=128, classes=40, seed=options.seed).save(folder)
+    lotan.datasets.generate(options.vertices, options.edges, WIDTH, CLASSES, seed=options.seed).save(folder)
 
 
 def measure(model: str, contestant: str, folder: str, epochs: int) -> dict[str, Any]:
@@ -71,35 +70,23 @@ def measure_pyg(model: dict[str, Any], contestant: str, folder: str, epochs: int
 
 def pyg_step(model: dict[str, Any], contestant: str, folder: str) -> Callable[[], None]:
     """One epoch of PyG's model."""
-    import torch
     import torch_geometric.nn
-    from torch_geometric import EdgeIndex
 
     import lotan
 
-    arrays = lotan.Graph.read(folder).arrays()
-    features, label = torch.from_numpy(arrays.features), torch.from_numpy(arrays.label)
-    training = torch.from_numpy(arrays.split == 0) & (label >= 0)
-    outputs = int(label.max()) + 1
-    edges = torch.stack([torch.from_numpy(arrays.src), torch.from_numpy(arrays.dst)]).long()
-    del arrays
-    if contestant == CSR:
-        edges = transposed_csr(edges, len(features))
-    elif contestant == SORTED:
-        edges = EdgeIndex(edges, sparse_size=(len(features), len(features))).sort_by("col").values
-        edges = EdgeIndex(edges.as_tensor(), sparse_size=(len(features),) * 2, sort_order="col").fill_cache_()
-    torch.manual_seed(0)
     make = getattr(torch_geometric.nn, model["name"])
-    network = make(features.shape[1], HIDDEN, LAYERS, outputs, dropout=0.5, **model["arguments"], **model["pyg"])
-    optimizer = torch.optim.Adam(network.parameters(), lr=0.01, weight_decay=5e-4)
+    arguments = {"dropout": 0.5, **model["arguments"], **model["pyg"]}
+    form = transposed_csr if contestant == CSR else sorted_edges
+    return training_step(lotan.Graph.read(folder), form, lambda: make(WIDTH, HIDDEN, LAYERS, CLASSES, **arguments))
 
-    def step() -> None:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(network(features, edges)[training], label[training])
-        loss.backward()
-        optimizer.step()
 
-    return step
+def sorted_edges(edges: Any, vertices: int) -> Any:
+    """PyG's own index, sorted by destination, with all that it derives."""
+    from torch_geometric import EdgeIndex
+
+    size = vertices, vertices
+    by_destination = EdgeIndex(edges, sparse_size=size).sort_by("col").values.as_tensor()
+    return EdgeIndex(by_destination, sparse_size=size, sort_order="col").fill_cache_()
 
 
 def measure_lotan(model: dict[str, Any], contestant: str, folder: str, epochs: int) -> Measured:
@@ -108,10 +95,9 @@ def measure_lotan(model: dict[str, Any], contestant: str, folder: str, epochs: i
     import lotan
 
     graph = lotan.Graph.read(folder)
-    known = graph.estimate()
     torch.manual_seed(0)
     make = getattr(lotan.nn, model["name"])
-    network = make(known.width, HIDDEN, LAYERS, 40, dropout=0.5, **model["arguments"])
+    network = make(WIDTH, HIDDEN, LAYERS, CLASSES, dropout=0.5, **model["arguments"])
     adam = lotan.Adam(lr=0.01, weight_decay=5e-4)
     settings = SETTINGS[contestant]
     run = lotan.Trainer(network, graph, optimizer=adam, epochs=epochs, eval_every=0, progress=False, **settings).fit()
@@ -122,11 +108,8 @@ def measure_lotan(model: dict[str, Any], contestant: str, folder: str, epochs: i
 
 def measure_apart(model: str, contestant: str, folder: str, epochs: int) -> dict[str, Any]:
     """`measure` in a fresh process."""
-    words = [sys.executable, __file__, "--one", model, contestant, folder, "--epochs", str(epochs)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
-    if done.returncode:
-        raise SystemExit(f"{model} by {contestant} failed with status {done.returncode}; its error is above")
-    return json.loads(done.stdout.splitlines()[-1])
+    words = ["--one", model, contestant, folder, "--epochs", str(epochs)]
+    return run_apart(__file__, words, f"{model} by {contestant}")
 
 
 def table(measured: dict[str, list[dict[str, Any]]]) -> list[str]:
@@ -191,8 +174,7 @@ def main() -> None:
         write_graph(options, folder)
         for model in options.models:
             lines += measure_model(model, folder, options)
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text("\n".join(lines))
+    write_table(options.out, lines)
 
 
 if __name__ == "__main__":

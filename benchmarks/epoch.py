@@ -16,12 +16,13 @@ import os
 import platform
 import shlex
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from apart import run_apart, write_table
 
 MORE = 5  # times as many epochs where one takes milliseconds
 WARM_UP = 2  # epochs that do not count: compilation, first allocation, static columns on their way
@@ -97,17 +98,28 @@ def measure_pyg(graph: Any, channels: tuple[int, ...], contestant: str, epochs: 
 
 def pyg_step(graph: Any, channels: tuple[int, ...], adjacency: str) -> Callable[[], None]:
     """One epoch of PyG's GCN, its normalisation computed once (cached)."""
-    import torch
     from torch_geometric.nn import GCN
+
+    form = transposed_csr if adjacency == "csr" else lambda edges, _: edges
+    return training_step(graph, form, lambda: GCN(*channels, dropout=0.5, cached=True))
+
+
+def training_step(graph: Any, form: Callable[[Any, int], Any], make: Callable[[], Any]) -> Callable[[], None]:
+    """One epoch of a PyG model on a graph.
+
+    Args:
+        graph: a lotan.Graph.
+        form: of [2, edges] and the number of vertices, what the model takes for edges.
+        make: makes the model.
+    """
+    import torch
 
     arrays = graph.arrays()
     features, label = torch.from_numpy(arrays.features), torch.from_numpy(arrays.label)
     training = torch.from_numpy(arrays.split == 0) & (label >= 0)
-    edges = torch.stack([torch.from_numpy(arrays.src), torch.from_numpy(arrays.dst)]).long()
-    if adjacency == "csr":
-        edges = transposed_csr(edges, len(features))
+    edges = form(torch.stack([torch.from_numpy(arrays.src), torch.from_numpy(arrays.dst)]).long(), len(features))
     torch.manual_seed(0)
-    model = GCN(*channels, dropout=0.5, cached=True)
+    model = make()
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
 
     def step() -> None:
@@ -135,13 +147,9 @@ def timed(step: Callable[[], None]) -> float:
 
 def measure_apart(graph: str, contestant: str, epochs: int) -> dict[str, Any]:
     """`measure` in a fresh process."""
-    words = [sys.executable, __file__, "--one", graph, contestant, "--epochs", str(epochs)]
+    words = ["--one", graph, contestant, "--epochs", str(epochs)]
     submit = os.environ.get("PYSPARK_SUBMIT_ARGS", "--driver-memory 8g pyspark-shell")
-    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": submit}
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=3600, env=environment)
-    if done.returncode:
-        raise SystemExit(f"{contestant} on {graph} failed with status {done.returncode}; its error is above")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(__file__, words, f"{contestant} on {graph}", {**os.environ, "PYSPARK_SUBMIT_ARGS": submit})
 
 
 def row(contestant: str, measured: dict[str, Any], reference: dict[str, float]) -> str:
@@ -211,8 +219,7 @@ def main() -> None:
             measured[contestant] = measure_apart(graph, contestant, options.epochs)
         lines += table(graph, measured)
         print("\n".join(table(graph, measured)), flush=True)
-    options.out.parent.mkdir(exist_ok=True)
-    options.out.write_text("\n".join(lines))
+    write_table(options.out, lines)
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ Each measurement trains in a process of its own, on `local[2]` and two workers. 
 epochs after the warm-up. "fixed": a GCN on a graph of Cora's size, 16 features; what each further layer adds. "edges": a GCN
 32-32-8, 14 edges a vertex. "depth": a GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line
 fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 5 million edges, whose MLPs have ever wider hidden
-layers; the graph's part is the processors' time of Spark's JVM, whose share should not grow. "hub": a GCN of width 64 on
-1 million vertices and 2 million edges, half of which end in one vertex, or begin there; against the same graph without it.
+layers; the graph's part is the processors' time of Spark's tasks, by Spark's own count, which should not grow. "hub": a GCN
+of width 64 on 1 million vertices and 2 million edges, half of which end in one vertex, or begin there; against the same graph
+without it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import argparse
 import json
 import shlex
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from apart import run_apart, write_table
 from epoch import MEBI, machine
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
 WARM_UP = 3
-LIMIT_SECONDS = 3600
 MEGA = 1_000_000
 
 Case = dict[str, Any]
@@ -193,12 +193,9 @@ def make_model(case: Case) -> Any:
 
 def measure_apart(case: Case, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a fresh process."""
-    words = [sys.executable, __file__, "--one", json.dumps(case), "--engine", options.engine]
+    words = ["--one", json.dumps(case), "--engine", options.engine]
     words += ["--epochs", str(options.epochs)]
-    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
-    if done.returncode:
-        raise SystemExit(f"{case} failed with status {done.returncode}; its error is above")
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(__file__, words, str(case))
 
 
 def table(name: str, cases: list[Case], found: list[dict[str, Any]]) -> list[str]:
@@ -252,7 +249,7 @@ def main() -> None:
             found.append(measure_apart(case, options))
         lines += table(name, cases, found)
         print("\n".join(table(name, cases, found)), flush=True)
-    options.out.write_text("\n".join(lines))
+    write_table(options.out, lines)
 
 
 if __name__ == "__main__":
