@@ -31,8 +31,7 @@ def spark_jars() -> str | None:
 
     It replaces that of spark-defaults.conf, whose jars come first in it; `--jars` in PYSPARK_SUBMIT_ARGS replaces both.
     """
-    named = [jar for line in spark_defaults() if (jar := _value(line, "spark.jars"))]
-    return ",".join([*named[-1:], str(JAR)]) if JAR.is_file() else None
+    return ",".join(filter(None, [spark_default("spark.jars"), str(JAR)])) if JAR.is_file() else None
 
 
 def spark_home() -> Path:
@@ -46,6 +45,11 @@ def spark_defaults() -> list[str]:
     file = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf"
     lines = file.read_text().splitlines() if file.is_file() else []
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+
+
+def spark_default(name: str) -> str:
+    """What spark-defaults.conf gives a setting, in its last line for it; nothing where there is none."""
+    return next(filter(None, (_value(line, name) for line in reversed(spark_defaults()))), "")
 
 
 def _value(line: str, name: str) -> str:

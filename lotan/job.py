@@ -98,24 +98,21 @@ def plan_for(
         ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
     statistics = statistics or graph.statistics
-
-    def compiled(engine: str, reason: str = "", memory: str = "") -> Planned:
-        options = Options(
-            plan=config.plan,
-            disabled=tuple(config.disable),
-            rgb=config.rgb,
-            abilities=ABILITIES[engine],
-            engine=engine,
-            engine_reason=reason,
-            memory=memory,
-        )
-        return compile_plan(train, evaluate, loss, statistics, options)
-
+    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
+    plans = {
+        abilities: compile_plan(train, evaluate, loss, statistics, replace(options, abilities=abilities))
+        for abilities in dict.fromkeys(ABILITIES.values())
+    }
     limit = MemoryLimit.of(config)
-    needs = {name: limit.needs(name, compiled(name).plan, statistics, config.partitions) for name in ABILITIES}
+    needs = {
+        name: limit.needs(name, plans[abilities].plan, statistics, config.partitions)
+        for name, abilities in ABILITIES.items()
+    }
     engine = choose_engine(config, graph, needs)
     check_fits(limit, engine.name, needs)
-    planned = compiled(engine.name, engine.reason, limit.described(needs[engine.name]))
+    found, memory = plans[ABILITIES[engine.name]], limit.described(needs[engine.name])
+    said = replace(found.options, engine=engine.name, engine_reason=engine.reason, memory=memory)
+    planned = replace(found, options=said)
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned

@@ -28,12 +28,12 @@ from messenger.joining import DEALER_ROLE, join, new_identity
 from messenger.keys import keyed_endpoint
 from messenger.settings import Settings
 from messenger.sockets import connect
+from planner.shares import MALLOC_ARENAS
 
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUTER_SECONDS = 5.0  # for a Router that was named to answer a first greeting
-MALLOC_ARENAS = "2"  # of glibc, which otherwise has eight for each core, and returns none
 WATCH_SECONDS = 0.1  # between two looks at the workers' processes
 
 

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
-import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
-from lotan.jar import spark_jars
+from lotan.jar import spark_default, spark_jars
 from lotan.local_folder import LocalFolder
-from planner.shares import MIB, STORAGE_SHARE
+from planner.shares import MALLOC_ARENAS, MIB, STORAGE_SHARE
 
 ROOT = Path(__file__).resolve().parents[1]
 CAPPED_JAVA = (
@@ -184,11 +183,11 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:
         options["spark.jars"] = jars
-    if settings.heap is not None and (settings.heap.capped or not _heap_is_configured()):
+    # what PYSPARK_SUBMIT_ARGS says has precedence anyway
+    if settings.heap is not None and (settings.heap.capped or not spark_default("spark.driver.memory")):
         options["spark.driver.memory"] = f"{settings.heap.bytes // MIB}m"
     if settings.heap is not None and settings.heap.capped:
-        # of the processes started from here: glibc has eight for each core
-        os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+        os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)  # of the processes started from here
         options |= {
             "spark.driver.extraJavaOptions": CAPPED_JAVA,
             "spark.memory.fraction": str(STORAGE_SHARE),
@@ -217,15 +216,6 @@ def _let_operators_warn(session: SparkSession) -> None:
     """Of what our jar has to say, once: shared memory that is full, for one."""
     logging = session._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     logging.core.config.Configurator.setLevel("lotan", logging.Level.WARN)
-
-
-def _heap_is_configured() -> bool:
-    """Whether Spark's own files set the heap; what PYSPARK_SUBMIT_ARGS says has precedence anyway."""
-    home = os.environ.get("SPARK_HOME") or str(Path(pyspark.__file__).parent)
-    defaults = Path(os.environ.get("SPARK_CONF_DIR") or Path(home) / "conf") / "spark-defaults.conf"
-    with suppress(OSError):
-        return re.search(r"^\s*spark\.driver\.memory[\s=]", defaults.read_text(), re.MULTILINE) is not None
-    return False
 
 
 def _end(processes: list[psutil.Process]) -> None:

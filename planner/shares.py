@@ -16,12 +16,11 @@ ROUTER_BYTES = 24 * MIB
 WORKER_BYTES = 380 * MIB  # a DL worker with torch and the scratch of a chunk
 JVM_BYTES = 500 * MIB  # Spark's JVM beside its heap: classes, compiled code, stacks, buffers
 SPARK_PYTHON_BYTES = 190 * MIB  # a Python process of a Spark task, on rows, with torch's client
+MALLOC_ARENAS = "2"  # of glibc in a process with a limit; otherwise it has eight for each core, and returns none
 
 HEAP_SHARE = 0.75  # of what the fixed parts leave
 SHARED_SHARE = 0.05
-LEAST_HEAP = (
-    544 * MIB
-)  # Spark refuses to start with less than 450 MiB, of which a part of the young generation is no use
+LEAST_HEAP = 544 * MIB  # Spark refuses to start with less than 450, of which a part of the young generation is no use
 LEAST_SHARED, MOST_SHARED = 32 * MIB, 64 * MIB  # of one task
 STORAGE_SHARE = 0.25  # of the heap: columns that Spark may hold; beyond it they lie on the disk
 RESERVED_HEAP = 300 * MIB  # Spark's own, before that share is taken

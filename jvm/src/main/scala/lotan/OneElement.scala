@@ -32,8 +32,8 @@ private object OneElement {
     val env = SparkEnv.get
     val key = (env.conf.get("spark.app.id", ""), rdd.id, partition.index)
     val inMemory = env.blockManager.getStatus(RDDBlockId(rdd.id, partition.index)).exists(_.memSize > 0)
-    val found = if (inMemory) read(rdd, partition, context) else once(key, read(rdd, partition, context))
-    found.asInstanceOf[T]
+    if (inMemory) read(rdd, partition, context)
+    else once(key, read(rdd, partition, context).asInstanceOf[AnyRef]).asInstanceOf[T]
   }
 
   private def once(key: Key, read: => AnyRef): AnyRef = {
@@ -51,9 +51,10 @@ private object OneElement {
     found
   }
 
-  private def read(rdd: RDD[_], partition: Partition, context: TaskContext): AnyRef = {
+  /** Asks Spark for it, whoever else reads it. */
+  def read[T](rdd: RDD[T], partition: Partition, context: TaskContext): T = {
     val elements = rdd.iterator(partition, context)
-    val found = elements.next().asInstanceOf[AnyRef]
+    val found = elements.next()
     // the end also frees Spark's lock on the block
     require(!elements.hasNext, s"partition ${partition.index} has more than one element")
     found

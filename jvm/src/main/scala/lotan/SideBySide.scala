@@ -35,12 +35,8 @@ final private class SideBySide[T: ClassTag](
     Iterator.single(found)
   }
 
-  private def element(parent: Int, place: Partition, context: TaskContext): T = {
-    val elements = dependencies(parent).rdd.asInstanceOf[RDD[T]].iterator(place, context)
-    val found = elements.next()
-    require(!elements.hasNext, "a partition has more than one element") // the end also frees Spark's lock on the block
-    found
-  }
+  private def element(parent: Int, place: Partition, context: TaskContext): T =
+    OneElement.read(dependencies(parent).rdd.asInstanceOf[RDD[T]], place, context)
 }
 
 final private case class SideBySidePartition(index: Int, partitions: Seq[Array[Partition]]) extends Partition {
