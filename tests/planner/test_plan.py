@@ -80,7 +80,7 @@ def test_explain_shows_one_stage_at_a_time():
     assert "== physical" not in explain(plan, stage="logical")
     with pytest.raises(PlanError, match="logical, rewritten, physical"):
         explain(plan, stage="optimised")
-    with pytest.raises(PlanError, match="'text' or 'json'"):
+    with pytest.raises(PlanError, match="one of text, json"):
         explain(plan, format="yaml")
 
 
