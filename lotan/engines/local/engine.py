@@ -127,7 +127,7 @@ class LocalEngine(Engine):
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
         loaded = self._loaded
-        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew)
+        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew, self._columns)
         return edges.run(step, columns)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
