@@ -80,4 +80,4 @@ def _columns(plan: Plan) -> list[Column]:
 
 def _walks(plan: Plan) -> tuple[tuple[Step, ...], ...]:
     """Those that between them make all columns: evaluation makes none that prediction does not."""
-    return plan.train, plan.predict
+    return plan.prepare, plan.train, plan.predict

@@ -38,7 +38,7 @@ from planner.spec import Call, Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 STAGES = ("all", "logical", "rewritten", "physical")
-PASSES = {"epoch": "one epoch", "evaluation": "evaluation"}
+PASSES = {"once": "once, before the first epoch", "epoch": "one epoch", "evaluation": "evaluation"}
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
 
 
@@ -52,13 +52,14 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
         sections.append(_section("rules", rule_lines(planned)))
     if stage in ("all", "physical"):
         for name, steps in passes(planned.plan).items():
-            sections.append(_section(f"physical: {PASSES[name]}", step_lines(planned, steps)))
+            if steps:
+                sections.append(_section(f"physical: {PASSES[name]}", step_lines(planned, steps)))
     return "\n".join(sections)
 
 
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
     """The walks over steps that explain shows, in order; see PASSES."""
-    return {"epoch": plan.train, "evaluation": plan.evaluate}
+    return {"once": plan.prepare, "epoch": plan.train, "evaluation": plan.evaluate}
 
 
 def _section(title: str, lines: Sequence[str]) -> str:

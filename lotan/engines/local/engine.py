@@ -62,12 +62,16 @@ class LocalEngine(Engine):
             raise EngineError("the local engine is not in a pass: call begin first")
         return self._pass
 
-    def load(self, graph: Graph, plan: Plan) -> None:
+    def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
         suited = ONE_CHUNK if len(arrays.ids) <= ONE_CHUNK else CHUNK_ROWS
         self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
         self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
+
+    def adopt(self, plan: Plan, columns: Mapping[str, Tensor]) -> None:
+        """Tensors stay what they are; the graph holds on to its own in any case."""
+        self._loaded.static.update(columns)
 
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
