@@ -261,7 +261,7 @@ def test_engines_on_one_graph_hold_tables_of_their_own(spark: SparkSession, work
         assert len(persisted()) == before + held > before
 
 
-PLACES = (("train.0", "forward"), ("train.2", "turn"), ("train.1", "backward"), ("train.0", "backward"))
+PLACES = (("train.0", "forward"), ("train.1", "turn"), ("train.0", "backward"), ("prepare.1", "forward"))
 
 
 @pytest.mark.chaos
