@@ -97,8 +97,8 @@ def test_training_stops_within_two_seconds_and_leaves_nothing(engine, tmp_path):
         started = psutil.Process(command.pid).children(recursive=True)
         pressed = time.monotonic()
         os.kill(command.pid, signal.SIGINT)
-        command.communicate(timeout=20)
-        assert command.returncode == 130
+        said = command.communicate(timeout=20)[1]
+        assert command.returncode == 130, said
         assert time.monotonic() - pressed < 2.0 + 1.0  # one second for a loaded machine
     _, alive = psutil.wait_procs(started, timeout=10)
     assert alive == []
