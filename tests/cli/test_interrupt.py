@@ -50,6 +50,26 @@ main()
 """
 
 
+EARLY = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+from lotan.cli import main
+sys.exit(main(["--version"]))
+"""
+
+
+@pytest.mark.parametrize("importing", ["lotan.cli.interrupt", "lotan.borders", "argparse"])
+def test_an_interrupt_while_the_first_modules_are_imported_is_no_traceback(importing):
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, importing], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "lotan: interrupted\n")
+
+
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
 def test_stubborn_command_and_its_children_are_ended(received):
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as command:
