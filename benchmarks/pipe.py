@@ -137,7 +137,8 @@ def run(address: str, arguments: argparse.Namespace, others: list[int]) -> Itera
     """For each case the seconds of its rounds, and the processors' seconds of the JVM and other processes."""
     jars = [str(require_jar()), str(ROOT / "jvm/target/test-classes"), f"{Path(pyspark.__file__).parent}/jars/*"]
     numbers = arguments.partitions, arguments.rows // arguments.partitions, arguments.width
-    command = ["java", "-Xmx2g", "-cp", ":".join(jars), "lotan.messenger.PipeBenchmark", address]
+    vectors = "--add-modules=jdk.incubator.vector"  # as Spark starts its JVMs
+    command = ["java", "-Xmx2g", vectors, "-cp", ":".join(jars), "lotan.messenger.PipeBenchmark", address]
     command += [str(number) for number in (*numbers, arguments.warm_up, arguments.rounds)]
     command += [f"{mode},{rows},{shared}" for rows, shared, mode in cases(arguments)]
     jvm = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

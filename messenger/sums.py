@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 
 from messenger.errors import MessengerError
-from messenger.frames import raw_bytes
+from messenger.frames import ZEROS, raw_bytes
 
 
 class Sums:
@@ -33,8 +33,8 @@ class Sums:
                 total += tensor
 
     def checksum(self) -> int:
-        """XXH64 of names, shapes and values, in the names' order."""
-        state = xxhash.xxh64()
+        """XXH3 of 1,024 zeros, names, shapes and values, in the names' order."""
+        state = xxhash.xxh3_64(ZEROS)
         for name in sorted(self.tensors):
             tensor = self.tensors[name]
             state.update(f"{name}{tensor.shape}".encode())

@@ -50,35 +50,13 @@ class Engine(ABC):
 
     name: str
 
+    @abstractmethod
     def load(self, graph: Graph, plan: Plan) -> None:
-        """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
-
-        Raises:
-            EngineError: a stage failed.
-        """
-        self.lay_out(graph, plan)
-        self.prepare(plan)
-
-    def prepare(self, plan: Plan) -> None:
-        """Compute what the plan computes once; again, where it was lost."""
-        if plan.prepare:
-            names = [column.name for column in plan.hoisted]
-            self.adopt(plan, run(self, plan, plan.prepare, Pass(epoch=0, parameters={}), keep=names).columns)
-
-    @abstractmethod
-    def lay_out(self, graph: Graph, plan: Plan) -> None:
-        """Take the graph's own columns and edge sets that `plan` reads."""
-
-    @abstractmethod
-    def adopt(self, plan: Plan, columns: Mapping[str, Handle]) -> None:
-        """Hold kept columns as static ones from now on, in place of any of the same names.
-
-        What `plan` does not read once it is prepared may be let go.
-        """
+        """Make the graph's static columns and edge sets that `plan` reads available."""
 
     @abstractmethod
     def static(self, name: str) -> Handle:
-        """A static column: the loaded graph's, or one adopted."""
+        """A static column of the loaded graph."""
 
     @abstractmethod
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
@@ -148,7 +126,7 @@ def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: S
     Args:
         engine: with a graph loaded.
         plan: the plan the steps are from.
-        steps: one of plan.passes.
+        steps: plan.train, plan.evaluate or plan.predict.
         a_pass: epoch, parameters and seed.
         keep: columns to return in the outcome.
 
@@ -176,7 +154,7 @@ class _Walk:
 
     def __init__(self, engine: Engine, plan: Plan) -> None:
         self.engine = engine
-        self.static = frozenset(column.name for column in (*plan.static_columns, *plan.hoisted))
+        self.static = frozenset(column.name for column in plan.static_columns)
         self.held: dict[str, Handle] = {}
 
     def take(self, step: Step) -> None:
@@ -196,7 +174,7 @@ class _Walk:
 
     def get(self, name: str) -> Handle:
         """The handle of a column or collection."""
-        return self.held[name] if name in self.held or name not in self.static else self.engine.static(name)
+        return self.engine.static(name) if name in self.static else self.held[name]
 
     def drop(self, names: Sequence[str]) -> None:
         """Release handles."""

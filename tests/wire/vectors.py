@@ -209,7 +209,7 @@ def _flip(frames: list[bytes], frame: int, byte: int) -> list[bytes]:
 def _damaged(good: list[bytes]) -> dict[str, tuple[str, list[bytes]]]:
     return {
         "magic": ("another magic number", _flip(good, 0, 0)),
-        "version": ("protocol version 0", _flip(good, 0, 3)),
+        "version": ("protocol version 3", _flip(good, 0, 3)),
         "header_checksum": ("the header's checksum is not its own", _flip(good, 0, 5)),
         "header_corrupted": ("a bit of the header flipped", _flip(good, 0, 40)),
         "tensor_corrupted": ("a bit of a tensor flipped", _flip(good, 1, 0)),

@@ -15,12 +15,13 @@ import scala.collection.immutable.VectorMap
   * bytes 4..11  XXH64 (seed 0) of the rest of this frame, little endian
   * bytes 12..   msgpack map {kind, header, tensors, sum}
   * }}}
-  * where `tensors` is a list of [name, dtype, shape, place] and `sum` the XXH64 of all tensors in order. A place is
+  * where `tensors` is a list of [name, dtype, shape, place] and `sum` the XXH3 (64 bits, seed 0) of 1,024 zeros and then of all tensors
+  * in order. A place is
   * ["inline", frame index] or ["shared", region, offset].
   */
 object Frames {
   private val Magic = "LTN".getBytes(US_ASCII)
-  private val Version: Byte = 1
+  private val Version: Byte = 2
   private val Preamble = 12 // bytes before the msgpack map
 
   /** The frames of a message.
@@ -32,7 +33,7 @@ object Frames {
     */
   def encode(message: Message, limits: Limits, space: Option[Space] = None): Seq[Array[Byte]] = {
     for ((name, tensor) <- message.tensors) checkShape(name, tensor.dtype, tensor.shape.toSeq.map(_.toLong), limits)
-    val state = new Xxh64
+    val state = new Xxh3
     space.filter(_.bytes >= Region.room(message.tensors.map(_._2))) match {
       case Some(found) =>
         val places = write(message.tensors, found, state)
@@ -45,7 +46,7 @@ object Frames {
   }
 
   /** Writes tensors into a space, and tells the place of each. */
-  private def write(tensors: Seq[(String, Tensor)], space: Space, state: Xxh64): Seq[Seq[Any]] = {
+  private def write(tensors: Seq[(String, Tensor)], space: Space, state: Xxh3): Seq[Seq[Any]] = {
     var filled = 0
     for ((_, tensor) <- tensors) yield {
       val place = Seq[Any]("shared", space.region, space.offset + filled)
@@ -80,7 +81,9 @@ object Frames {
     */
   def decode(frames: Seq[Array[Byte]], limits: Limits, regions: Option[Regions] = None): Incoming = {
     if (frames.isEmpty) throw new FrameError("a message without frames arrived; expected a header frame")
-    complete(peek(frames.head, limits), frames.tail, limits, regions)
+    val message = complete(peek(frames.head, limits), frames.tail, limits, regions)
+    message.check()
+    message
   }
 
   /** Checks and reads a header frame without its tensors. */
@@ -104,20 +107,20 @@ object Frames {
     new Envelope(kind, header, descriptors, sum)
   }
 
-  /** The message of a header frame that has been read, and the frames after it. Throws as `decode` does. */
+  /** The message of a header frame that has been read, and the frames after it, not checked yet: see `Incoming.check`. Throws as
+    * `decode` does, otherwise.
+    */
   def complete(
       envelope: Envelope,
       payload: Seq[Array[Byte]],
       limits: Limits,
       regions: Option[Regions] = None
   ): Incoming = {
-    val tensors = views(envelope.descriptors, payload, limits, regions)
-    val state = new Xxh64
-    tensors.values.foreach(_.hash(state))
-    if (state.value != envelope.checksum)
-      throw new FrameError(s"the tensors of a ${envelope.kind} message do not have its checksum: corrupted on the way")
+    val arriving = new Arriving(envelope.kind, envelope.checksum)
+    val tensors = views(envelope.descriptors, payload, limits, regions, arriving)
+    arriving.expect(tensors.values)
     val shared = tensors.values.map(_.bytes.toLong).sum - payload.map(_.length.toLong).sum
-    new Incoming(envelope.kind, envelope.header, tensors, envelope.checksum, shared)
+    new Incoming(envelope.kind, envelope.header, tensors, envelope.checksum, shared, Some(arriving))
   }
 
   private def seal(body: Array[Byte]): Array[Byte] = {
@@ -154,7 +157,8 @@ object Frames {
       descriptors: Seq[Any],
       payload: Seq[Array[Byte]],
       limits: Limits,
-      regions: Option[Regions]
+      regions: Option[Regions],
+      arriving: Arriving
   ): VectorMap[String, Received] = {
     val found = descriptors.map(descriptor(_, limits))
     val inline = found.collect { case Descriptor(name, _, _, _, Inline(index)) => (name, index) }
@@ -164,7 +168,7 @@ object Frames {
       throw new FrameError(s"a message exceeds the limit of ${limits.messageBytes} bytes (message_bytes)")
     for (((name, index), position) <- inline.zipWithIndex if index != position)
       throw new FrameError(s"tensor ${Show(name)} is at frame $index, expected $position")
-    val named = VectorMap.from(found.map(one => one.name -> view(one, payload, regions)))
+    val named = VectorMap.from(found.map(one => one.name -> view(one, payload, regions, arriving)))
     if (named.size != found.length) throw new FrameError("a message brings two tensors of one name")
     named
   }
@@ -184,7 +188,12 @@ object Frames {
     }
   }
 
-  private def view(tensor: Descriptor, payload: Seq[Array[Byte]], regions: Option[Regions]): Received = {
+  private def view(
+      tensor: Descriptor,
+      payload: Seq[Array[Byte]],
+      regions: Option[Regions],
+      arriving: Arriving
+  ): Received = {
     val memory = tensor.place match {
       case Inline(index) => ByteBuffer.wrap(payload(index.toInt))
       case Shared(region, offset) =>
@@ -197,7 +206,7 @@ object Frames {
         s"tensor ${Show(tensor.name)} (${tensor.dtype}${tensor.shape.mkString("[", ", ", "]")}) needs" +
           s" ${tensor.size} bytes, its frame has ${memory.capacity}"
       )
-    new Received(tensor.dtype, tensor.shape, memory)
+    new Received(tensor.dtype, tensor.shape, memory, Some(arriving))
   }
 
   /** The bytes of such a tensor.

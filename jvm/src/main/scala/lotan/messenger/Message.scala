@@ -13,7 +13,7 @@ object Message {
   def apply(kind: Kind, header: (String, Any)*): Message = Message(kind, VectorMap(header: _*))
 }
 
-/** What a peer said, checked.
+/** What a peer said; its tensors may be still to be checked.
   *
   * @param checksum
   *   of the tensors
@@ -25,8 +25,12 @@ final class Incoming(
     val header: VectorMap[String, Any],
     val tensors: VectorMap[String, Received],
     val checksum: Long,
-    val shared: Long = 0
+    val shared: Long = 0,
+    arriving: Option[Arriving] = None
 ) {
+
+  /** Checks the tensors, as far as they are not read. Throws FrameError if they were corrupted on the way. */
+  def check(): Unit = arriving.foreach(_.check())
 
   /** A count, which fields are unless their name says otherwise. */
   def count(name: String): Long = header(name).asInstanceOf[Long]

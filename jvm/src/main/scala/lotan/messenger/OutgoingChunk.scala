@@ -35,10 +35,13 @@ final case class OutgoingChunk(
 }
 
 /** What a worker made of a chunk. Its tensors are valid until the iterator that gave it is asked for the next one. */
-final class ReturnedChunk(
-    val index: Int,
-    val firstRow: Int,
-    val rows: Int,
-    val digest: Long,
-    val tensors: Map[String, Received]
-)
+final class ReturnedChunk private[messenger] (chunk: OutgoingChunk, message: Incoming) {
+  def index: Int = chunk.index
+  def firstRow: Int = chunk.firstRow
+  def rows: Int = chunk.rows
+  def digest: Long = chunk.digest
+  def tensors: Map[String, Received] = message.tensors
+
+  /** Checks what nobody has read. Throws FrameError if it was corrupted on the way. */
+  private[messenger] def check(): Unit = message.check()
+}

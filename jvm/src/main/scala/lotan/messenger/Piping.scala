@@ -33,7 +33,7 @@ final class Piping private[messenger] (
   private var bytesSent = 0L
   private var bytesReceived = 0L
   private var bytesShared = 0L // of both
-  private var current = Option.empty[Int] // the chunk that was handed on last
+  private var current = Option.empty[ReturnedChunk] // the chunk that was handed on last
   private var whenEnded: () => Unit = () => ()
 
   /** Whether it has come to its end, well or not. */
@@ -41,7 +41,10 @@ final class Piping private[messenger] (
 
   override def hasNext: Boolean = !over && {
     try {
-      current.foreach(lender.wasRead)
+      for (chunk <- current) {
+        chunk.check()
+        lender.wasRead(chunk.index)
+      }
       current = None
       advance()
     } catch {
@@ -59,7 +62,7 @@ final class Piping private[messenger] (
   override def next(): ReturnedChunk = {
     if (!hasNext) throw new NoSuchElementException(s"no more chunks of $job")
     val chunk = stream.ready.dequeue()
-    current = Some(chunk.index)
+    current = Some(chunk)
     chunk
   }
 
@@ -246,7 +249,9 @@ final class Piping private[messenger] (
     val own = OfTicket(envelope.kind) && envelope.header.get("ticket").forall(_ == ticket)
     if (own) {
       val lent = envelope.header.get("chunk").flatMap(index => lender.lent(index.asInstanceOf[Long]))
-      take(arrival.sender, Frames.complete(envelope, arrival.frames.tail, settings.limits, lent))
+      val message = Frames.complete(envelope, arrival.frames.tail, settings.limits, lent)
+      if (message.kind != Kind.Result) message.check() // a result is checked while it is read
+      take(arrival.sender, message)
     }
     own
   }

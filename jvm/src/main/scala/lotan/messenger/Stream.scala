@@ -102,7 +102,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
       handed = chunk.index + 1
       for (number <- Seq(chunk.index.toLong, chunk.firstRow.toLong, chunk.rows.toLong, chunk.digest, message.checksum))
         results.update(number)
-      ready += new ReturnedChunk(chunk.index, chunk.firstRow, chunk.rows, chunk.digest, message.tensors)
+      ready += new ReturnedChunk(chunk, message)
     }
     finishReturned()
   }

@@ -14,32 +14,45 @@ final class Sums {
     * Throws MessengerError if one has another shape than the sum so far.
     */
   def add(tensors: Iterable[(String, Received)]): Unit = for ((name, tensor) <- tensors) {
-    val values = tensor.toDoubles
-    sums.get(name) match {
-      case None => sums(name) = Sums.Sum(tensor.shape, values)
-      case Some(sum) if !sum.shape.sameElements(tensor.shape) =>
-        throw new MessengerError(
-          s"cannot add '$name' of shape ${Sums.show(tensor.shape)} to a sum of shape ${Sums.show(sum.shape)}"
-        )
-      case Some(sum) => for (i <- values.indices) sum.values(i) += values(i)
-    }
+    for (sum <- sums.get(name).map(Sums.tensor) if !sum.shape.sameElements(tensor.shape))
+      throw new MessengerError(
+        s"cannot add '$name' of shape ${Sums.show(tensor.shape)} to a sum of shape ${Sums.show(sum.shape)}"
+      )
+    sums(name) = sums.get(name).fold(Sums.first(tensor))(Sums.sum(_, tensor))
   }
 
-  def tensors: Seq[(String, Tensor)] =
-    sums.toSeq.map { case (name, sum) => name -> new Doubles(sum.values, sum.shape) }
+  def tensors: Seq[(String, Tensor)] = sums.toSeq.map { case (name, sum) => name -> Sums.tensor(sum) }
 
-  /** XXH64 of names, shapes and values, in the names' order: as Python computes it. */
+  /** `Xxh3` of names, shapes and values, in the names' order: as Python computes it. */
   def checksum: Long = {
-    val state = new Xxh64
-    val byName = sums.toSeq.map { case (name, sum) => (name.getBytes(UTF_8), sum) }
+    val state = new Xxh3
+    val byName = tensors.map { case (name, sum) => (name.getBytes(UTF_8), sum) }
     for ((name, sum) <- byName.sortWith((a, b) => util.Arrays.compareUnsigned(a._1, b._1) < 0))
-      state.update(name).update(Sums.show(sum.shape).getBytes(UTF_8)).update(sum.values)
+      sum.hash(state.update(name).update(Sums.show(sum.shape).getBytes(UTF_8)))
     state.value
   }
 }
 
 object Sums {
-  private final case class Sum(shape: Array[Int], values: Array[Double])
+
+  /** A sum of one tensor is sent on as it came: parameters are large, and most partitions are of one group. */
+  private type Sum = Either[Received, Doubles]
+
+  private def first(tensor: Received): Sum =
+    if (tensor.dtype == "float64" && tensor.whole) Left(tensor) else Right(new Doubles(tensor.toDoubles, tensor.shape))
+
+  private def sum(before: Sum, tensor: Received): Sum = {
+    val values = before.fold(_.toDoubles, _.values)
+    val more = tensor.toDoubles
+    var i = 0
+    while (i < values.length) {
+      values(i) += more(i)
+      i += 1
+    }
+    Right(new Doubles(values, tensor.shape))
+  }
+
+  private def tensor(sum: Sum): Tensor = sum.fold(identity, identity)
 
   /** A shape as Python writes it. */
   private def show(shape: Array[Int]): String =

@@ -2,8 +2,10 @@ package lotan.messenger
 
 import java.nio.{ByteBuffer, ByteOrder}
 
+import org.apache.spark.unsafe.Platform
+
 /** Numbers that travel: little endian, in C order. Its values must not change while it is under way. */
-sealed abstract class Tensor {
+abstract class Tensor private[messenger] {
 
   /** Such as float32; one of `Dtype.Sizes`. */
   def dtype: String
@@ -13,25 +15,26 @@ sealed abstract class Tensor {
   /** Writes its bytes at the buffer's position, which moves on. */
   final def writeTo(target: ByteBuffer): Unit = write(target.order(ByteOrder.LITTLE_ENDIAN))
 
-  /** XXH64 of its bytes, computed once: hold on to a tensor that is offered every epoch. */
-  lazy val checksum: Long = hash(new Xxh64).value
+  /** `Xxh3` of its bytes, computed once: hold on to a tensor that is offered every epoch. */
+  lazy val checksum: Long = hash(new Xxh3).value
 
   final def bytes: Int = Math.toIntExact(shape.foldLeft(Dtype.size(dtype).toLong)(_ * _))
 
-  private[messenger] final def toBytes: Array[Byte] = {
+  /** Its bytes, not to be changed. */
+  private[messenger] def toBytes: Array[Byte] = {
     val array = new Array[Byte](bytes)
     writeTo(ByteBuffer.wrap(array))
     array
   }
 
   /** Writes its bytes at the buffer's position, and has them hashed: in pieces that are in the cache for both. */
-  private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
+  private[messenger] def send(target: ByteBuffer, state: Xxh3): Unit = {
     writeTo(target)
     val _ = hash(state)
   }
 
   /** Has its bytes hashed. */
-  private[messenger] def hash(state: Xxh64): Xxh64 = state.update(toBytes)
+  private[messenger] def hash(state: Xxh3): Xxh3 = state.update(toBytes)
 
   protected def write(target: ByteBuffer): Unit
 }
@@ -45,24 +48,27 @@ final class Floats(values: Array[Float], offset: Int, rows: Int, width: Int) ext
   override def dtype: String = "float32"
   override def shape: Array[Int] = Array(rows, width)
 
-  override private[messenger] def hash(state: Xxh64): Xxh64 = state.update(values, offset, rows * width)
+  override private[messenger] def hash(state: Xxh3): Xxh3 = state.update(values, offset, rows * width)
 
-  override private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
-    val into = target.order(ByteOrder.LITTLE_ENDIAN)
-    var at = 0
-    while (at < rows * width) {
-      val length = math.min(Floats.Piece, rows * width - at)
-      Floats.put(into, values, offset + at, length)
-      val _ = state.update(values, offset + at, length)
-      at += length
-    }
-  }
+  override private[messenger] def send(target: ByteBuffer, state: Xxh3): Unit =
+    Floats.send(target.order(ByteOrder.LITTLE_ENDIAN), values, offset, rows * width, state)
 
   override protected def write(target: ByteBuffer): Unit = Floats.put(target, values, offset, rows * width)
 }
 
 object Floats {
-  private val Piece = 1 << 12 // numbers
+  private[messenger] final val Piece = 1 << 12 // numbers that stay in the processor's nearest cache
+
+  /** Writes numbers at a buffer's position, and has them hashed. */
+  private[messenger] def send(target: ByteBuffer, values: Array[Float], from: Int, length: Int, state: Xxh3): Unit = {
+    var at = 0
+    while (at < length) {
+      val some = math.min(Piece, length - at)
+      val _ = state.update(values, from + at, some)
+      put(target, values, from + at, some)
+      at += some
+    }
+  }
 
   private[messenger] def put(target: ByteBuffer, values: Array[Float], offset: Int, length: Int): Unit = {
     val _ = target.asFloatBuffer().put(values, offset, length)
@@ -83,17 +89,14 @@ final class ComputedFloats(rows: Int, numbers: => Int, compute: (Int, Int, Array
   override def dtype: String = "float32"
   override def shape: Array[Int] = Array(rows, width)
 
-  override private[messenger] def hash(state: Xxh64): Xxh64 = {
+  override private[messenger] def hash(state: Xxh3): Xxh3 = {
     each((some, length) => { val _ = state.update(some, 0, length) })
     state
   }
 
-  override private[messenger] def send(target: ByteBuffer, state: Xxh64): Unit = {
+  override private[messenger] def send(target: ByteBuffer, state: Xxh3): Unit = {
     val into = target.order(ByteOrder.LITTLE_ENDIAN)
-    each { (some, length) =>
-      Floats.put(into, some, 0, length)
-      val _ = state.update(some, 0, length)
-    }
+    each((some, length) => Floats.send(into, some, 0, length, state))
   }
 
   override protected def write(target: ByteBuffer): Unit = each(Floats.put(target, _, 0, _))
@@ -130,9 +133,14 @@ final class PickedFloats(arrays: Array[Array[Float]], starts: Array[Int], rows: 
   override def dtype: String = "float32"
   override def shape: Array[Int] = Array(rows.length, width)
 
-  override private[messenger] def hash(state: Xxh64): Xxh64 = {
+  override private[messenger] def hash(state: Xxh3): Xxh3 = {
     each((array, at) => { val _ = state.update(array, at, width) })
     state
+  }
+
+  override private[messenger] def send(target: ByteBuffer, state: Xxh3): Unit = {
+    val into = target.order(ByteOrder.LITTLE_ENDIAN)
+    each((array, at) => Floats.send(into, array, at, width, state))
   }
 
   private def each(action: (Array[Float], Int) => Unit): Unit = {
@@ -161,8 +169,11 @@ final class Numbers(values: Array[Float]) extends Tensor {
 }
 
 /** Float64 of any shape. */
-final class Doubles(values: Array[Double], override val shape: Array[Int]) extends Tensor {
+final class Doubles(private[messenger] val values: Array[Double], override val shape: Array[Int]) extends Tensor {
   override def dtype: String = "float64"
+
+  override private[messenger] def hash(state: Xxh3): Xxh3 =
+    state.update(values, Platform.DOUBLE_ARRAY_OFFSET.toLong, 8L * values.length)
 
   override protected def write(target: ByteBuffer): Unit = {
     val _ = target.asDoubleBuffer().put(values)
@@ -203,32 +214,4 @@ final class Bytes(override val dtype: String, values: Array[Byte], offset: Int, 
   override def shape: Array[Int] = Array(length)
 
   override protected def write(target: ByteBuffer): Unit = { val _ = target.put(values, offset, length) }
-}
-
-/** A tensor that came, as a view of the frame that brought it. */
-final class Received(override val dtype: String, override val shape: Array[Int], frame: ByteBuffer) extends Tensor {
-  private val content = frame.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN)
-
-  override private[messenger] def hash(state: Xxh64): Xxh64 = state.update(content)
-
-  /** Elements. */
-  def size: Int = content.limit() / Dtype.size(dtype)
-
-  /** Copies all numbers, which are float32, to consecutive places. */
-  def copyTo(into: Array[Float], at: Int): Unit = {
-    require(dtype == "float32", s"a tensor of $dtype was read as float32")
-    val _ = content.asFloatBuffer().get(into, at, size)
-  }
-
-  /** All elements as float64. */
-  def toDoubles: Array[Double] = dtype match {
-    case "float64" => { val all = new Array[Double](size); content.asDoubleBuffer().get(all); all }
-    case "float32" => Array.tabulate(size)(i => content.getFloat(4 * i).toDouble)
-    case "int64" => Array.tabulate(size)(i => content.getLong(8 * i).toDouble)
-    case "int32" => Array.tabulate(size)(i => content.getInt(4 * i).toDouble)
-    case "int8" => Array.tabulate(size)(content.get(_).toDouble)
-    case _ => Array.tabulate(size)(i => (content.get(i) & 0xff).toDouble)
-  }
-
-  override protected def write(target: ByteBuffer): Unit = { val _ = target.put(content.duplicate()) }
 }

@@ -64,6 +64,22 @@ class LenderSuite extends AnyFunSuite {
     one.close()
   }
 
+  for (reads <- Seq(true, false))
+    test(s"a result that changes before it is ${if (reads) "read" else "let go"} is noticed") {
+      val seen = mutable.Buffer.empty[Incoming]
+      val one = dealer(sharing(seen))
+      val piping = one.pipe(job, Iterator.tabulate(5)(chunk(_)))
+      val returned = piping.next()
+      val Seq(region: String, offset: Long, _) = seen.head.header("reply").asInstanceOf[Seq[Any]]: @unchecked
+      OpenedRegions.view(region, offset, 4).put(0, 77.toByte)
+      val error = intercept[FrameError] {
+        if (reads) returned.tensors("y").copyTo(new Array[Float](1), 0)
+        piping.hasNext
+      }
+      assert(error.getMessage.contains("do not have its checksum"))
+      one.close()
+    }
+
   test("a worker that cannot map the region is sent everything inline, and that is no replay") {
     var refused = 0
     val router = new FakeRouter(

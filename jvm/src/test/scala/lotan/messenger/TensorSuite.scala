@@ -45,7 +45,7 @@ class TensorSuite extends AnyFunSuite {
       assert(computed.checksum == plain.checksum)
       for (tensor <- Seq(computed, plain)) {
         val buffer = ByteBuffer.allocateDirect(tensor.bytes)
-        val state = new Xxh64
+        val state = new Xxh3
         tensor.send(buffer, state)
         assert(state.value == plain.checksum && buffer.position() == tensor.bytes)
         assert(new Received("float32", Array(rows, width), buffer.flip()).toDoubles.toSeq == all.map(_.toDouble).toSeq)
