@@ -18,10 +18,9 @@ from lotan.rooms import check_rooms
 
 check_rooms()  # before the first import of either, for its message is the better one
 
-from lotan.borders import MessengerError, PlanError  # noqa: E402
-
 if TYPE_CHECKING:
     from lotan import datasets, nn
+    from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
     from lotan.settings import TrainerConfig
@@ -57,6 +56,7 @@ _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.trainer",
     "TrainerConfig": "lotan.settings",
+    **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
 }

@@ -26,7 +26,7 @@ class LocalFolder:
 
     def close(self) -> None:
         """Remove it. May be called twice."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        _remove(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -39,6 +39,18 @@ def remove_stale(directory: Path) -> None:
             descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
+                _remove(folder)
             finally:
                 os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """With the owner last: if a process that is about to end still writes there, the next start finds the folder."""
+    with suppress(OSError):
+        for found in folder.iterdir():
+            if found.is_dir() and not found.is_symlink():
+                shutil.rmtree(found, ignore_errors=True)
+            elif found.name != OWNER:
+                found.unlink(missing_ok=True)
+        if [found.name for found in folder.iterdir()] == [OWNER]:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -65,7 +65,7 @@ def make_report(
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
     """The report of a finished run, see the README. Seconds are wall time, sizes are bytes."""
-    passes = {"train": job.plan.train, "evaluate": job.plan.evaluate}
+    passes = {"once": job.plan.prepare, "train": job.plan.train, "evaluate": job.plan.evaluate}
     operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
     return {
         "graph": {

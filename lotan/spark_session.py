@@ -95,6 +95,21 @@ class OpenSpark:
                 started.leave()
 
 
+class JavaFolder:
+    """Of the temporary files of the JVM that this process starts: it ends with the process, not with a session."""
+
+    path: ClassVar[Path | None] = None
+
+    @classmethod
+    def options(cls) -> str:
+        """Have the JVM use it, beside what spark-defaults.conf asks for."""
+        if cls.path is None:
+            folder = LocalFolder()
+            atexit.register(folder.close)
+            cls.path = folder.path
+        return f'{spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'.strip()
+
+
 def active_session() -> SparkSession | None:
     """The session that there is, whichever thread started it, if it has not been stopped."""
     active = SparkSession.getActiveSession()  # none in a thread that has not used it yet
@@ -179,6 +194,8 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         # what moves most are floats, which hardly get smaller: a shuffled propagate takes 0.39 instead of 0.46 processor seconds
         "spark.shuffle.compress": "false",
     }
+    if SparkContext._gateway is None:
+        options["spark.driver.defaultJavaOptions"] = JavaFolder.options()
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:

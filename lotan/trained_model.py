@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,6 +26,7 @@ from lotan.predictions import hold, predictions, write
 from lotan.settings import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
+from planner.rules.hoist_invariant import hoist_invariant
 from planner.spec import LossSpec, Spec
 
 FORMAT = 1
@@ -79,6 +80,8 @@ class TrainedModel:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)
         check_jar(config.engine, graph)
+        # one pass is all there is: nothing is spared by what could be computed before it
+        config = replace(config, disable=(*config.disable, hoist_invariant.__name__))
         with ExitStack() as stack:
             needs = foreseen(self.spec, self.spec, graph, config)
             graph = stack.enter_context(placed(graph, config, needs))

@@ -171,6 +171,8 @@ class Trainer:
         """Walk over the steps; if the walk is lost, from the beginning again: the weights are still those before it."""
         for attempt in range(1, PASS_ATTEMPTS + 1):
             try:
+                if attempt > 1:
+                    engine.prepare(job.plan)  # what it has computed once may be lost as well
                 return run(engine, job.plan, steps, Pass(epoch, self._weights(), self.config.seed))
             except PassLostError as error:
                 if attempt == PASS_ATTEMPTS:

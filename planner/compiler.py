@@ -1,6 +1,6 @@
 """The planner's entry: two specs of a model to a plan, stage by stage.
 
-spec -> logical -> rewritten -> stages and forward steps -> steps of the epoch -> plan
+spec -> logical -> rewritten -> hoisted -> stages and forward steps -> steps of the epoch -> plan
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Literal
 from planner.build import build
 from planner.differentiate import differentiate, mark_gradients
 from planner.errors import PlanError
-from planner.lower import OUTPUT, Forward, insert_collects, lower, static_columns
-from planner.nodes import Node
-from planner.optimizer import Rewritten, optimize
+from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
+from planner.nodes import Node, StaticColumn
+from planner.optimizer import Firing, Rewritten, optimize
 from planner.physical import Column, PipeStep, Plan, Step, makes
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
+from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
 
@@ -72,7 +73,11 @@ def compile_plan(
     _check_output(logical, loss)
     rewritten = optimize(logical, disabled, options.abilities)
     evaluation = optimize(build(evaluate, statistics.weighted), disabled, options.abilities)
+    columns: Mapping[Node, StaticColumn] = {}
+    if hoist_invariant.__name__ not in disabled:
+        rewritten, evaluation, columns = _hoisted(rewritten, evaluation)
     fuse = fuse_apply.__name__ not in disabled
+    once = lower_columns({insert_collects(node): column.name for node, column in columns.items()}, "prepare", fuse)
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
     naive = differentiate(forward, options.rgb)
@@ -82,8 +87,31 @@ def compile_plan(
     counts[drop_dead_gradients.__name__] = _columns_made(naive) - _columns_made(steps)
     firings = {name: counts[name] for name in RULES}
     plan = _plan(forward, inference, steps, (rewritten, evaluation), options, firings)
+    plan = _with_columns(plan, once, columns)
     validate(plan)
     return Planned(plan, logical, rewritten, evaluation, statistics, options, firings)
+
+
+def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Mapping[Node, StaticColumn]]:
+    """Both graphs, reading what training hoists as static columns, and what these hold."""
+    found = hoist_invariant(train.root)
+    firings = tuple(Firing(hoist_invariant.__name__, node, column) for node, column in found.columns.items())
+    hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
+    return hoisted, replace(evaluate, root=read_hoisted(evaluate.root, found.columns)), found.columns
+
+
+def _with_columns(plan: Plan, once: Forward, columns: Mapping[Node, StaticColumn]) -> Plan:
+    """The plan with the steps that make hoisted columns, which it has taken for the graph's own."""
+    hoisted = tuple(Column(c.name, c.output.shape, c.output.dtype, static=True) for c in columns.values())
+    own = {column.name: column for column in plan.static_columns if column not in hoisted}
+    own |= {column.name: column for node in columns for column in static_columns(node)}
+    return replace(
+        plan,
+        stages=(*once.stages, *plan.stages),
+        static_columns=tuple(own.values()),
+        prepare=once.steps,
+        hoisted=hoisted,
+    )
 
 
 def _operators_joined(forward: Forward) -> int:

@@ -16,9 +16,10 @@ from planner.physical import (
     Step,
     columns_made,
 )
-from planner.spec import Statistics
+from planner.spec import Statistics, ValueType
 
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
+WIDEST = 8  # bytes of a number of any other type, which no column has
 CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
 
 
@@ -41,6 +42,19 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
             return statistics.edge_count(step.edges) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
 
 
+def columns_bytes(plan: Plan, statistics: Statistics) -> dict[str, int]:
+    """Bytes of every column and collection of a plan, by name."""
+    columns = {column.name: column_bytes(column, statistics) for column in _columns(plan)}
+    collections = [step for steps in _walks(plan) for step in steps if isinstance(step, CollectStep)]
+    return columns | {step.output: step_bytes(step, statistics, plan) for step in collections}
+
+
+def node_bytes(output: ValueType, statistics: Statistics) -> int:
+    """Bytes of what an operator with rows yields, on all vertices or all of its edges."""
+    rows = statistics.vertices if output.edges is None else statistics.edge_count(output.edges)
+    return rows * output.width * BYTES.get(output.dtype, WIDEST)
+
+
 def row_bytes(column: Column) -> int:
     """Bytes of one row."""
     return column.width * BYTES[column.dtype]
@@ -60,5 +74,10 @@ def widest_column(plan: Plan, statistics: Statistics) -> tuple[str, int]:
 
 def _columns(plan: Plan) -> list[Column]:
     """Every column of a plan, static ones included."""
-    made = [column for steps in (plan.train, plan.predict) for step in steps for column in columns_made(step)]
+    made = [column for steps in _walks(plan) for step in steps for column in columns_made(step)]
     return [*plan.static_columns, *made]
+
+
+def _walks(plan: Plan) -> tuple[tuple[Step, ...], ...]:
+    """Those that between them make all columns: evaluation makes none that prediction does not."""
+    return plan.prepare, plan.train, plan.predict

@@ -121,7 +121,7 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
     sizes = _sizes(plan, statistics)
     loading = _loading(plan, statistics, layout)
-    passes = [_Hands(plan, steps, sizes, layout).most for steps in (plan.train, plan.evaluate, plan.predict)]
+    passes = [_Hands(plan, steps, sizes, layout).most for steps in plan.passes if steps]
     return SPARK_HEAP + topology(statistics) + max([loading, *passes])
 
 
@@ -208,9 +208,11 @@ def held(plan: Plan, statistics: Statistics, read: Callable[[Step], frozenset[st
         read: the columns that a step reads in fact; None: on blocks.
     """
     sizes = _sizes(plan, statistics)
-    static = sum(sizes[column.name] for column in plan.static_columns)
     found = read or (lambda step: _needed(plan, step))
-    return static + max(_alive(steps, sizes, found) for steps in (plan.train, plan.evaluate, plan.predict))
+    loaded = sum(sizes[column.name] for column in plan.static_columns)
+    once = loaded + _alive(plan.prepare, sizes, found)
+    lasting = sum(sizes[name] for name in plan.lasting)
+    return max(once, lasting + max(_alive(steps, sizes, found) for steps in plan.passes[1:]))
 
 
 def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], frozenset[str]]) -> int:
@@ -223,18 +225,22 @@ def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step
             last[sums.get(name, name)] = place if spends else len(steps)
     born = {column.name: place for place, step in enumerate(steps) for column in columns_made(step)}
     return max(
-        sum(
-            sizes.get(name, 0)
-            for name, first in born.items()
-            if name not in sums and first <= place <= last.get(name, first)
-        )
-        for place in range(len(steps))
+        (
+            sum(
+                sizes.get(name, 0)
+                for name, first in born.items()
+                if name not in sums and first <= place <= last.get(name, first)
+            )
+            for place in range(len(steps))
+        ),
+        default=0,
     )
 
 
 def _workers_hold(plan: Plan, statistics: Statistics) -> int:
     """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
-    static = sum(row_bytes(column) for column in plan.static_columns) + KEY_BYTES
+    lasting = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in plan.lasting]
+    static = sum(map(row_bytes, lasting)) + KEY_BYTES
     return statistics.vertices * (static + sum(saved_row_bytes(stage) for stage in _trained(plan)))
 
 
@@ -267,7 +273,5 @@ def _multiplied(stage: Stage) -> set[str]:
 
 def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:
     """Bytes of every column over all vertices or edges."""
-    every = [
-        column for steps in (plan.train, plan.evaluate, plan.predict) for step in steps for column in columns_made(step)
-    ]
+    every = [column for steps in plan.passes for step in steps for column in columns_made(step)]
     return {column.name: column_bytes(column, statistics) for column in (*plan.static_columns, *every)}

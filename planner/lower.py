@@ -76,12 +76,9 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
         fuse: whether `fuse_apply` is on; otherwise every vertex operator is a stage of its own.
     """
     order = topological(root)
-    assignment = {node: index for index, node in enumerate(_piped(order, root))}
-    if fuse:
-        assignment = fuse_apply(assignment, order, consumers(root))
-    last = assignment.get(root, max(assignment.values(), default=-1) + 1)
-    cut = _Cut(_names(order), assignment, repeated_values(order))
-    for index in sorted({*assignment.values(), last}):
+    cut = _cut(order, [root], _names(order), fuse)
+    last = cut.assignment.get(root, max(cut.assignment.values(), default=-1) + 1)
+    for index in sorted({*cut.assignment.values(), last}):
         cut.drafts[index] = _draft(index, root if index == last else None, cut)
     numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
     exported = {node for draft in cut.drafts.values() for node in draft.inputs} | _read_by_graph_operators(order)
@@ -90,13 +87,40 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
 
 
-def _piped(order: list[Node], root: Node) -> list[Node]:
+def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forward:
+    """Cut what makes columns into stages and order its steps.
+
+    Args:
+        columns: what each holds, after `insert_collects`, and its name.
+        prefix: of the names of stages and of other columns.
+        fuse: see `lower`.
+    """
+    order = topological(*columns)
+    own = {node: name if isinstance(node, StaticColumn) else f"{prefix}.{name}" for node, name in _names(order).items()}
+    cut = _cut(order, list(columns), own | dict(columns), fuse)
+    for index in sorted(set(cut.assignment.values())):
+        cut.drafts[index] = _draft(index, None, cut)
+    inputs = {node for draft in cut.drafts.values() for node in draft.inputs}
+    exported = inputs | _read_by_graph_operators(order) | set(columns)
+    stages = {index: _stage(index, draft, cut, exported, f"{prefix}.{number}")
+              for number, (index, draft) in enumerate(cut.drafts.items())}  # fmt: skip
+    return Forward(tuple(stages.values()), _schedule(order, cut, stages))
+
+
+def _cut(order: list[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
+    assignment = {node: index for index, node in enumerate(_piped(order, roots))}
+    if fuse:
+        assignment = fuse_apply(assignment, order, consumers(*roots))
+    return _Cut(names, assignment, repeated_values(order))
+
+
+def _piped(order: list[Node], roots: list[Node]) -> list[Node]:
     """The operators of the DL Engine that yield vertex rows of their own.
 
     What `repeated_values` names is computed again in each stage that reads it. It gets a stage only where a graph
     operator or the loss reads it.
     """
-    read_as_column = _read_by_graph_operators(order) | {root}
+    read_as_column = _read_by_graph_operators(order) | set(roots)
     repeated = repeated_values(order)
     return [
         node
@@ -210,14 +234,20 @@ def _place(node: Node, index: int, draft: _Draft, cut: _Cut) -> None:
 
 
 def _stage(
-    index: int, draft: _Draft, cut: _Cut, exported: set[Node], name: str, loss: LossSpec | None, root: Node
+    index: int,
+    draft: _Draft,
+    cut: _Cut,
+    exported: set[Node],
+    name: str,
+    loss: LossSpec | None = None,
+    root: Node | None = None,
 ) -> Stage:
     vertex = [_input(node, cut) for node in draft.inputs]
     source = [_source_input(node, cut) for node in draft.collected]
     parameters = tuple(ParameterSpec(node.name, node.shape, node.trainable, node.dtype) for node in draft.parameters)
     leaving = [node for node in draft.members if node in exported and cut.assignment.get(node) == index]
     outputs = [StageOutput(cut.names[node], cut.names[node], node.output.shape) for node in leaving]
-    if loss is not None:
+    if loss is not None and root is not None:
         outputs = [StageOutput(cut.names[root], OUTPUT, root.output.shape)]
     calls = tuple(_call(node, cut) for node in draft.members)
     return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
@@ -267,8 +297,8 @@ def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
     return _ref(argument, cut) if isinstance(argument, Node) else argument
 
 
-def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: int) -> tuple[Step, ...]:
-    """Every graph operator and stage once, each as soon as what it reads is there."""
+def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: int | None = None) -> tuple[Step, ...]:
+    """Every graph operator and stage once, each as soon as what it reads is there; the stage `last` as the turn."""
     waiting: list[Step] = [
         graph_step(node, cut.names)
         for node in order

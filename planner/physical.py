@@ -311,8 +311,21 @@ class Plan:
     predict: tuple[Step, ...]
     static_columns: tuple[Column, ...]  # the graph's columns that some step or stage reads
     trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
+    prepare: tuple[Step, ...] = ()  # run once, before all others: no step of it depends on parameters or the epoch
+    hoisted: tuple[Column, ...] = ()  # what it makes; static columns to the others
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
     source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
+
+    @property
+    def passes(self) -> tuple[tuple[Step, ...], ...]:
+        """The walks over steps there are: `prepare` first."""
+        return self.prepare, self.train, self.evaluate, self.predict
+
+    @property
+    def lasting(self) -> frozenset[str]:
+        """The static columns that are read after `prepare`."""
+        read = {name for steps in self.passes[1:] for step in steps for name in reads(step)}
+        return frozenset(read & {column.name for column in (*self.static_columns, *self.hoisted)})
 
     def stage(self, name: str) -> Stage:
         """The stage of that name; KeyError if there is none."""

@@ -13,8 +13,12 @@ def validate(plan: Plan) -> None:
         PlanError: names the step or stage; always a defect of the planner, never of the user's model.
     """
     static = {column.name for column in plan.static_columns}
-    for steps in (plan.train, plan.evaluate, plan.predict):
-        _check_steps(steps, static)
+    hoisted = {column.name for column in plan.hoisted}
+    made = _check_steps(plan.prepare, static)
+    if missing := hoisted - made:
+        raise PlanError(f"nothing makes {sorted(missing)}, which is to be computed once")
+    for steps in plan.passes[1:]:
+        _check_steps(steps, static | hoisted)
     names = [stage.name for stage in plan.stages]
     if len(set(names)) != len(names):
         raise PlanError(f"stages share a name: {names}")
@@ -22,7 +26,8 @@ def validate(plan: Plan) -> None:
         _check_stage(stage)
 
 
-def _check_steps(steps: tuple[Step, ...], static: set[str]) -> None:
+def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:
+    """Returns the names of all there is after them."""
     made = set(static)
     for step in steps:
         if missing := set(reads(step)) - made:
@@ -30,6 +35,7 @@ def _check_steps(steps: tuple[Step, ...], static: set[str]) -> None:
         if again := set(makes(step)) & made:
             raise PlanError(f"step {step} makes {sorted(again)} a second time")
         made.update(makes(step))
+    return made
 
 
 def _check_stage(stage: Stage) -> None:

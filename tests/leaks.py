@@ -1,7 +1,7 @@
 """What tests must not leave behind: child processes, listening sockets, temporary files, persisted frames, views.
 
 `Snapshot.take()` before and after; what the second has and the first had not is a leak. The JVM of the shared Spark
-session and the Python daemon it forks are the suite's own.
+session, with its folder, and the Python daemon it forks are the suite's own.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from pathlib import Path
 import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from lotan.spark_session import JavaFolder
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -70,7 +72,8 @@ def _sockets() -> list[str]:
 
 def _files() -> list[str]:
     folders = [Path(tempfile.gettempdir()), SHARED_MEMORY]
-    return [f"file {path}" for folder in folders if folder.is_dir() for path in folder.glob("*lotan*")]
+    found = [path for folder in folders if folder.is_dir() for path in folder.glob("*lotan*")]
+    return [f"file {path}" for path in found if path != JavaFolder.path]
 
 
 def _frames() -> list[str]:

@@ -144,8 +144,8 @@ def run(script: str, *arguments: str, **environment: str) -> subprocess.Complete
 # -- on Spark --------------------------------------------------------------------------------------------------------
 
 
-PLACES = Place("train.0", "forward"), Place("train.1", "backward")
-LAST = 3  # the pass that trains the second epoch: each has one to train and one to evaluate
+PLACES = Place("train.0", "forward"), Place("train.0", "backward")
+LAST = 4  # the pass that trains the second epoch: each has one to train and one to evaluate, after one that prepares
 RETRYING = "local[2,4]"  # a Spark that tries a task up to four times
 
 
@@ -165,7 +165,7 @@ def train_rows_disturbed(folder: str) -> None:
         inject(during, failures)
         train_on_spark(marks / "failed", "rows", master=RETRYING)
     assert all(fault.happened for fault in failures)
-    inject(patch, [Fault("kill", "train.1", "backward", marks, (os.getpid(),), a_pass=LAST)])
+    inject(patch, [Fault("kill", "train.0", "backward", marks, (os.getpid(),), a_pass=LAST)])
     train_on_spark(marks / "killed", "rows", master=RETRYING)
 
 

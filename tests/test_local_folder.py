@@ -41,3 +41,15 @@ def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(t
         ours.close()
         ours.close()
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_written_to_while_it_is_removed_goes_at_the_next_start(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = LocalFolder()
+    (folder.path / "blocks").mkdir()
+    with monkeypatch.context() as during:
+        during.setattr("shutil.rmtree", lambda path, ignore_errors: (Path(path) / "late").touch())
+        folder.close()
+    assert (folder.path / "blocks" / "late").is_file()
+    LocalFolder().close()
+    assert not list(tmp_path.iterdir())

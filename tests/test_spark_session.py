@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
 
@@ -63,6 +68,45 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
     monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
     spark_session._start("local[1]", SparkSettings(heap=heap)).close()
     assert builder.options.get("spark.driver.memory") == memory
+
+
+@pytest.mark.parametrize("given", ["", "-Dours=no"])
+def test_a_jvm_of_our_own_has_its_temporary_files_in_a_folder_of_the_run(given, tmp_path, monkeypatch):
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {given}\n" if given else "")
+    builder = Builder()
+    monkeypatch.setattr(spark_session, "SparkSession", SimpleNamespace(builder=builder))
+    monkeypatch.setattr(spark_session.SparkContext, "_gateway", None)
+    spark_session._start("local[1]", SparkSettings()).close()
+    assert builder.options["spark.driver.defaultJavaOptions"].split() == [
+        *given.split(),
+        f'"-Djava.io.tmpdir={spark_session.JavaFolder.path}"',
+    ]
+    assert spark_session.JavaFolder.path.parent == Path(tempfile.gettempdir())
+
+
+KILL_SPARK = """
+from lotan.spark_session import SparkContext, SparkSettings, open_spark
+session = open_spark(SparkSettings("local[1]")).session
+session.range(1).repartition(2).count()
+print(session._jvm.java.lang.System.getProperty("java.io.tmpdir"))
+SparkContext._gateway.proc.kill()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.chaos
+def test_nothing_of_a_spark_that_was_killed_is_left(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", KILL_SPARK],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert Path(done.stdout.strip()).parent == tmp_path, done.stderr
+    assert not list(tmp_path.iterdir())
 
 
 def test_what_our_jar_warns_of_is_shown_beside_spark_s_errors(monkeypatch):

@@ -1,22 +1,24 @@
 """The `lotan` command: one file a command, each with `add_options(parser)` and `run(options) -> exit status`.
 
 Exit status: 0 done; 1 the run failed (`doctor`: training cannot run here); 2 what was given cannot be used; 130 Ctrl-C.
-Nothing here imports torch or pyspark before a command needs them, so that `lotan --help` answers at once.
+Nothing here imports torch or pyspark before a command needs them, so that `lotan --help` answers at once; and little is
+imported before `main` runs, for nobody answers a Ctrl-C until then.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from lotan.borders import spark_translated
-from lotan.cli.interrupt import exit_soon_after_interrupt, leave_at_once
 from lotan.errors import EngineError, LotanError
 from messenger.errors import MessengerError
+
+if TYPE_CHECKING:
+    import argparse
 
 COMMANDS = {
     "train": "train a model on a graph",
@@ -39,8 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit status, see above.
     """
+    try:
+        _open_closed_streams()
+        return _main(arguments)
+    except KeyboardInterrupt:  # so early that there is nothing to be ended
+        _say("interrupted")
+        return INTERRUPTED
+
+
+def _main(arguments: Sequence[str] | None) -> int:
+    from lotan.cli.interrupt import exit_soon_after_interrupt
+
     given = list(sys.argv[1:] if arguments is None else arguments)
-    _open_closed_streams()
     try:
         with exit_soon_after_interrupt(INTERRUPTED):
             return _run_unless_interrupted(given, own_process=arguments is None)
@@ -60,6 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run_unless_interrupted(given: Sequence[str], own_process: bool) -> int:
+    from lotan.borders import spark_translated
+    from lotan.cli.interrupt import leave_at_once
+
     try:
         with spark_translated():
             return _run(given)
@@ -99,6 +114,8 @@ def _discard_output() -> None:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
+    import argparse
+
     from lotan import __version__
 
     parser = argparse.ArgumentParser(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from lotan.cli.options import add_graph_options, add_model_options, add_plan_options, plan_settings, read_graph
+from planner.explain import FORMATS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -12,7 +13,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_graph_options(parser)
     add_model_options(parser)
     add_plan_options(parser)
-    parser.add_argument("--format", choices=("text", "json"), default="text", help="of the output (default: text)")
+    parser.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="text",
+        help="of the output; json: the same as data; mermaid: a flowchart, as GitHub and wikis draw it (default: text)",
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -28,6 +28,9 @@ HOPELESS = frozenset(
 ) | {"OrderError"}
 """Reasons of a `PipeFailed` that would be the same once more, or have been waited for already."""
 
+INTERRUPTED = "cancellation of all jobs"
+"""What Spark says of jobs that PySpark's handler of SIGINT has cancelled."""
+
 _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 
@@ -50,12 +53,15 @@ def force(
     Raises:
         PassLostError: with the reason as one sentence; rows that were kept are gone, or the same task fails every time.
         EngineError: for a reason that would be the same from the beginning.
+        KeyboardInterrupt: also where Python has lost it, as it does in callbacks of its collector.
     """
     for attempt in range(1, attempts + 1):
         try:
             _run(context, action, description, stall_seconds)
             return
         except (PySparkException, Py4JError) as error:
+            if INTERRUPTED in str(error):
+                raise KeyboardInterrupt from None
             reason, hopeless = _reason(str(error))
             if hopeless or attempt == attempts:
                 kind = EngineError if hopeless else PassLostError

@@ -50,13 +50,35 @@ class Engine(ABC):
 
     name: str
 
-    @abstractmethod
     def load(self, graph: Graph, plan: Plan) -> None:
-        """Make the graph's static columns and edge sets that `plan` reads available."""
+        """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
+
+        Raises:
+            EngineError: a stage failed.
+        """
+        self.lay_out(graph, plan)
+        self.prepare(plan)
+
+    def prepare(self, plan: Plan) -> None:
+        """Compute what the plan computes once; again, where it was lost."""
+        if plan.prepare:
+            names = [column.name for column in plan.hoisted]
+            self.adopt(plan, run(self, plan, plan.prepare, Pass(epoch=0, parameters={}), keep=names).columns)
+
+    @abstractmethod
+    def lay_out(self, graph: Graph, plan: Plan) -> None:
+        """Take the graph's own columns and edge sets that `plan` reads."""
+
+    @abstractmethod
+    def adopt(self, plan: Plan, columns: Mapping[str, Handle]) -> None:
+        """Hold kept columns as static ones from now on, in place of any of the same names.
+
+        What `plan` does not read once it is prepared may be let go.
+        """
 
     @abstractmethod
     def static(self, name: str) -> Handle:
-        """A static column of the loaded graph."""
+        """A static column: the loaded graph's, or one adopted."""
 
     @abstractmethod
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
@@ -126,7 +148,7 @@ def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: S
     Args:
         engine: with a graph loaded.
         plan: the plan the steps are from.
-        steps: plan.train, plan.evaluate or plan.predict.
+        steps: one of plan.passes.
         a_pass: epoch, parameters and seed.
         keep: columns to return in the outcome.
 
@@ -154,7 +176,7 @@ class _Walk:
 
     def __init__(self, engine: Engine, plan: Plan) -> None:
         self.engine = engine
-        self.static = frozenset(column.name for column in plan.static_columns)
+        self.static = frozenset(column.name for column in (*plan.static_columns, *plan.hoisted))
         self.held: dict[str, Handle] = {}
 
     def take(self, step: Step) -> None:
@@ -174,7 +196,7 @@ class _Walk:
 
     def get(self, name: str) -> Handle:
         """The handle of a column or collection."""
-        return self.engine.static(name) if name in self.static else self.held[name]
+        return self.held[name] if name in self.held or name not in self.static else self.engine.static(name)
 
     def drop(self, names: Sequence[str]) -> None:
         """Release handles."""

@@ -1,7 +1,7 @@
 """The rules, in order: the table of contents of what the planner does to a plan.
 
-A forward rule maps a node of the forward graph to a better one, or None. The two others work on what the forward graph
-is turned into. Every rule can be disabled by its name; the answer never changes.
+A forward rule maps a node of the forward graph to a better one, or None. The others work on that graph as a whole, and on
+what it is turned into. Every rule can be disabled by its name; the answer never changes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 from planner.nodes import Node
 from planner.rules import (
+    commute_linear,
     drop_dead_gradients,
     drop_unit_weight,
     fuse_apply,
+    hoist_invariant,
     lift_message,
     push_down,
     push_down_edges,
@@ -46,6 +48,8 @@ FORWARD_RULES = (
     # After lifting too, which leaves a few numbers for each edge, and beside push_down, which needs no edge columns.
     ForwardRule(push_down_edges.push_down_edges, push_down_edges.declined, needs="edge_columns"),
     ForwardRule(push_down_extremes.push_down_extremes, push_down_extremes.declined, needs="extremes"),
+    # On what push_down makes.
+    ForwardRule(commute_linear.commute_linear, commute_linear.declined),
 )
 
 LACKING: dict[Ability, str] = {
@@ -56,6 +60,8 @@ LACKING: dict[Ability, str] = {
 
 RULES: tuple[str, ...] = (
     *(rule.name for rule in FORWARD_RULES),
+    # On the rewritten graph: what is hoisted is as large as can be.
+    hoist_invariant.hoist_invariant.__name__,
     # After all rewrites: only then is it known which operators stand between two graph operators.
     fuse_apply.fuse_apply.__name__,
     # Last, on the whole epoch: what is dead shows once backward has been derived.
@@ -68,10 +74,19 @@ IDLE = {
     "push_down": "the model sums no plain rows over edges",
     "push_down_edges": "no message computes anything from both ends of an edge or from its weight",
     "push_down_extremes": "the model takes no max or min over edges",
+    "commute_linear": "no sum would move fewer numbers on the other side of a linear map",
+    "hoist_invariant": "every sum over edges depends on parameters or random numbers",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "drop_dead_gradients": "every gradient leads to a parameter",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""
 
-GENERAL_PLAN_WITHOUT = ("lift_message", "push_down", "push_down_edges", "push_down_extremes")
+GENERAL_PLAN_WITHOUT = (
+    "lift_message",
+    "push_down",
+    "push_down_edges",
+    "push_down_extremes",
+    "commute_linear",
+    "hoist_invariant",
+)
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

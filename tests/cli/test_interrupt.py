@@ -50,6 +50,26 @@ main()
 """
 
 
+EARLY = """
+import sys
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1]:
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Finder())
+from lotan.cli import main
+sys.exit(main(["--version"]))
+"""
+
+
+@pytest.mark.parametrize("importing", ["lotan.cli.interrupt", "lotan.borders", "argparse"])
+def test_an_interrupt_while_the_first_modules_are_imported_is_no_traceback(importing):
+    done = subprocess.run(
+        [sys.executable, "-c", EARLY, importing], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "lotan: interrupted\n")
+
+
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
 def test_stubborn_command_and_its_children_are_ended(received):
     with subprocess.Popen([sys.executable, "-c", STUBBORN], stdout=subprocess.PIPE, text=True) as command:
@@ -97,8 +117,8 @@ def test_training_stops_within_two_seconds_and_leaves_nothing(engine, tmp_path):
         started = psutil.Process(command.pid).children(recursive=True)
         pressed = time.monotonic()
         os.kill(command.pid, signal.SIGINT)
-        command.communicate(timeout=20)
-        assert command.returncode == 130
+        said = command.communicate(timeout=20)[1]
+        assert command.returncode == 130, said
         assert time.monotonic() - pressed < 2.0 + 1.0  # one second for a loaded machine
     _, alive = psutil.wait_procs(started, timeout=10)
     assert alive == []

@@ -190,7 +190,7 @@ def train_and_kill_an_executor(master: str, folder: str) -> None:
         killed.extend(running[:1])
         running[0].kill()
 
-    at_commit(patch, Place("train.1", "backward"), kill_one, number=3)
+    at_commit(patch, Place("train.0", "backward"), kill_one, number=4)  # the first pass prepares
     assert main(blocks("--master", master, "--workers", "1", "--save", folder)) == 0
     assert killed
 
@@ -208,7 +208,7 @@ def executes(process: psutil.Process) -> bool:
 @pytest.mark.chaos
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 def test_an_executor_killed_in_mid_epoch_changes_no_bit(tmp_path: Path, master: str, spark: SparkSession) -> None:
-    """It takes half of the blocks and of all that was shuffled with it."""
+    """It takes half of the blocks, of what was computed once and of all that was shuffled with it."""
     assert main(blocks("--save", str(tmp_path / "here"))) == 0
     done = run(
         [sys.executable, "-c", KILL, master, str(tmp_path / "there")], PYSPARK_SUBMIT_ARGS=submitted(TWO_EXECUTORS)

@@ -177,6 +177,38 @@ class PlainSlope(torch.nn.Module):
         return self.project(torch.zeros_like(x).index_add(0, dst, torch.tanh(x[src] - x[dst]) * x[src]))
 
 
+class Hops(nn.MessagePassing):
+    """A map of x, of its weighted sum over neighbours, and of a sum over theirs behind wider and narrower maps."""
+
+    def __init__(self) -> None:
+        super().__init__("sum")
+        self.none, self.one = torch.nn.Linear(WIDTH, 2 * HIDDEN), torch.nn.Linear(WIDTH, 2 * HIDDEN)
+        self.wide, self.narrow = torch.nn.Linear(WIDTH, 2 * HIDDEN, bias=False), torch.nn.Linear(2 * HIDDEN, OUT)
+
+    def forward(self, x, graph):
+        once = self.propagate(graph, x)
+        twice = self.propagate(graph, self.wide(once) / (1 + x[:, :1] * x[:, :1]))
+        h = torch.relu(self.none(x) + self.one(once) + twice)
+        return self.narrow(self.propagate(graph, h))
+
+    def message(self, x_j, edge_weight):
+        return x_j * edge_weight.unsqueeze(-1)
+
+
+class PlainHops(Hops):
+    """`Hops` in plain torch."""
+
+    def forward(self, x, edge_index, weight):
+        src, dst = edge_index
+
+        def total(rows):
+            return rows.new_zeros(rows.shape).index_add(0, dst, rows[src] * weight.unsqueeze(-1))
+
+        once = total(x)
+        twice = total(self.wide(once) / (1 + x[:, :1] * x[:, :1]))
+        return self.narrow(total(torch.relu(self.none(x) + self.one(once) + twice)))
+
+
 def nearness(distance: Tensor) -> Tensor:
     return torch.exp(-(distance * distance)) / (torch.relu(distance) + 1.0) + torch.sigmoid(distance) * 0.5
 
@@ -214,6 +246,7 @@ CASES: Mapping[str, Case] = {
     "branches": Case(Branches, lambda: Branches(pyg)),
     "shared layer": Case(Shared, lambda: Shared(pyg)),
     "own layer": Case(Difference, PlainDifference, weights=True),
+    "hops": Case(Hops, PlainHops, weights=True),
 }
 
 EDGE_CASES: Mapping[str, Case] = {

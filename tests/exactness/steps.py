@@ -12,6 +12,7 @@ from lotan.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, RATE, STEPS, Sample, Trained, specs, train_truth
+from tests.planner.specs import IN_PLACE
 
 SMALL = 1e-2  # numbers all below this are compared to it: they are what is left of larger ones that cancelled
 ROUNDING = 2.0  # float32 runs are off by different amounts
@@ -23,6 +24,7 @@ OPTIONS = {
     "general, naive backward": Options(plan="general", rgb=False),
     "naive backward": Options(rgb=False),
     **{f"no {rule}": Options(disabled=(rule,)) for rule in ("lift_message", "push_down", "drop_unit_weight")},
+    **{f"no {rule}": Options(disabled=(rule,)) for rule in IN_PLACE},
     **{f"no {rule}": Options(disabled=(rule,)) for rule in ("fuse_apply", "drop_dead_gradients")},
 }
 

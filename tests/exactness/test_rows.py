@@ -32,6 +32,9 @@ SPREAD = [
     ("branches", "no lift_message", 2),
     ("shared layer", "auto", 5),
     ("own layer", "general", 3),
+    ("hops", "auto", 2),
+    ("hops", "no hoist_invariant", 3),
+    ("GCN", "no commute_linear", 2),
 ]
 
 

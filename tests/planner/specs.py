@@ -95,6 +95,10 @@ def jumping(classes: int = 3) -> Spec:
     return w.spec(w.linear(joined, "lin1", 12, classes))
 
 
+IN_PLACE = ("commute_linear", "hoist_invariant")
+"""Rules to leave out where a test is about what they would take away."""
+
+
 def planned(spec: Spec, evaluate: Spec | None = None, options: Options | None = None, outputs: int = 3) -> Planned:
     loss = LossSpec("classification", outputs, 10.0)
     return compile_plan(spec, evaluate or spec, loss, STATISTICS, options or Options())

@@ -31,19 +31,22 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
     """Walks over the steps as engines do, and adds up what there is after each: sums are made as they are read."""
     rows = {None: statistics.vertices, "graph": statistics.edge_count("graph")}
     rows["self_loops"] = statistics.edge_count("self_loops")
-    made = {
-        c.name: c for steps in (plan.train, plan.evaluate, plan.predict) for step in steps for c in columns_made(step)
-    }
+    made = {c.name: c for steps in plan.passes for step in steps for c in columns_made(step)}
     size = {name: rows[column.edges] * row_bytes(column) for name, column in made.items()}
-    most = 0
-    for steps in (plan.train, plan.evaluate, plan.predict):
+    static = {column.name: statistics.vertices * row_bytes(column) for column in (*plan.static_columns, *plan.hoisted)}
+    found = []
+    for steps in plan.passes:
         sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
+        kept = [column.name for column in plan.hoisted] if steps is plan.prepare else []
+        own = [column.name for column in plan.static_columns] if steps is plan.prepare else plan.lasting
         alive: set[str] = set()
-        for step, gone in zip(steps, last_uses(steps, ()), strict=True):
+        most = 0
+        for step, gone in zip(steps, last_uses(steps, kept), strict=True):
             alive |= {column.name for column in columns_made(step)}
             most = max(most, sum(size[name] for name in {sums.get(name, name) for name in alive} if name in size))
             alive -= set(gone)
-    return most + sum(statistics.vertices * row_bytes(column) for column in plan.static_columns)
+        found.append(most + sum(static[name] for name in own))
+    return max(found)
 
 
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN"])

@@ -15,7 +15,7 @@ from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
 from planner.rules.lift_message import lift_message
 from planner.rules.push_down import push_down
 from planner.spec import Ref, ValueType
-from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
+from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 
 def kinds(root):
@@ -295,11 +295,139 @@ def test_rules_do_not_fire_on_vertices():
     assert push_down(node) is None
 
 
+# --- commute_linear -------------------------------------------------------------------------------------------------
+
+
+def moved(write, disabled=("hoist_invariant",), width=8):
+    """The rewritten graph of a model that `write(writer)` makes the output of."""
+    w = SpecWriter(width=width, layer="conv")
+    return optimize(build(w.spec(write(w))), disabled).root
+
+
+def widths_summed(root):
+    return [node.output.width for node in topological(root) if isinstance(node, Propagate)]
+
+
+@pytest.mark.parametrize(("outputs", "summed"), [(3, 3), (8, 8), (20, 8)])
+def test_commute_linear_sums_the_narrower_side_of_a_map_before_the_sum(outputs, summed):
+    root = moved(lambda w: w.aggregate(w.scatter(w.linear(FEATURES, "lin", 8, outputs), "source", outputs), outputs))
+    assert widths_summed(root) == [summed]
+    assert root.output.width == outputs
+
+
+@pytest.mark.parametrize(("outputs", "summed"), [(3, 3), (8, 8), (20, 8)])
+@pytest.mark.parametrize("bias", [False, True])
+def test_commute_linear_sums_the_narrower_side_of_a_map_after_the_mean(outputs, summed, bias):
+    def write(w):
+        found = w.aggregate(w.scatter(FEATURES, "source", 8), 8, "mean")
+        added = [w.parameter("bias", outputs)] if bias else []
+        return w.vertex("linear.default", found, w.parameter("lin", outputs, 8), *added, width=outputs)
+
+    root = moved(write)
+    assert widths_summed(root) == [summed]
+    # the bias is no part of what is summed
+    reads = [node for node in topological(root) if any(getattr(c, "name", "") == "bias" for c in node.children)]
+    assert len(reads) == bias
+    assert all(node is root for node in reads)
+
+
+def test_commute_linear_passes_through_a_factor_of_each_row():
+    def write(w):
+        scale = w.call("lotan.vertex_input", "gcn_scale@self_loops", type=ValueType("vertex", ()))
+        scale = w.vertex("unsqueeze.default", scale, -1, width=1)
+        h = w.vertex("mul.Tensor", w.linear(FEATURES, "lin", 8, 20), scale, width=20)
+        return w.vertex("mul.Tensor", w.aggregate(w.scatter(h, "source", 20), 20), scale, width=20)
+
+    root = moved(write)
+    assert isinstance(root, MatMul)
+    assert widths_summed(root) == [8]
+
+
+def test_commute_linear_leaves_a_bias_below_the_sum_and_says_so():
+    w = SpecWriter(layer="conv")
+    h = w.vertex("linear.default", FEATURES, w.parameter("lin", 20, 8), w.parameter("bias", 20), width=20)
+    rewritten = optimize(build(w.spec(w.aggregate(w.scatter(h, "source", 20), 20))))
+    assert widths_summed(rewritten.root) == [20]
+    (reason,) = [entry.reason for entry in rewritten.declined if entry.rule == "commute_linear"]
+    assert "bias" in reason
+
+
+def test_commute_linear_must_not_pass_through_what_is_not_linear():
+    def write(w):
+        h = w.vertex("relu.default", w.linear(FEATURES, "lin", 8, 20), width=20)
+        return w.aggregate(w.scatter(h, "source", 20), 20)
+
+    assert widths_summed(moved(write)) == [20]
+
+
+# --- hoist_invariant ------------------------------------------------------------------------------------------------
+
+
+def test_hoist_invariant_sums_the_features_once_also_behind_a_wider_map():
+    plan = planned(gcn()).plan
+    assert [column.shape for column in plan.hoisted] == [(8,)]
+    assert sum(isinstance(step, PropagateStep) for step in plan.prepare) == 1
+    assert sum(isinstance(step, PropagateStep) for step in plan.train) == 2  # the last layer's, there and back
+    assert plan.lasting == {"hoisted_1", "gcn_scale@self_loops", "label", "split"}
+
+
+def hops(count, width=8, outputs=3):
+    """SGC: a linear map of the features after so many sums."""
+    w = SpecWriter(width=width)
+    h = FEATURES
+    for _ in range(count):
+        h = w.aggregate(w.scatter(h, "source", width), width)
+    return w.spec(w.linear(h, "lin", width, outputs))
+
+
+@pytest.mark.parametrize("outputs", [3, 20])
+def test_hoist_invariant_leaves_nothing_of_the_graph_in_an_epoch_of_sgc(outputs):
+    plan = planned(hops(3, outputs=outputs), outputs=outputs).plan
+    assert len(plan.prepare) == 3
+    assert len(plan.hoisted) == 1
+    assert [step.mode for step in plan.train] == ["turn"]
+    assert [step.mode for step in plan.evaluate] == ["evaluate"]
+
+
+def test_hoist_invariant_keeps_each_of_several_hops_that_are_read():
+    w = SpecWriter()
+    once = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
+    twice = w.aggregate(w.scatter(once, "source", 8), 8)
+    joined = w.vertex("cat.default", (once, twice), -1, width=16)
+    plan = planned(w.spec(w.linear(w.vertex("relu.default", joined, width=16), "lin", 16, 3))).plan
+    assert [column.width for column in plan.hoisted] == [16]
+    apart = w.vertex("add.Tensor", w.linear(once, "a", 8, 20), w.linear(twice, "b", 8, 20), width=20)
+    plan = planned(w.spec(apart), outputs=20).plan
+    assert [column.width for column in plan.hoisted] == [8, 8]
+    assert sum(isinstance(step, PropagateStep) for step in plan.prepare) == 2
+    assert not any(isinstance(step, PropagateStep) for step in plan.train)
+
+
+def test_hoist_invariant_must_not_fire_behind_random_numbers():
+    def noisy(training):
+        w = SpecWriter()
+        x = w.vertex("dropout.default", FEATURES, 0.5, True, width=8) if training else FEATURES
+        return w.spec(w.linear(w.aggregate(w.scatter(x, "source", 8), 8), "lin", 8, 20))
+
+    plan = planned(noisy(True), noisy(False), outputs=20).plan
+    assert plan.hoisted == ()
+    assert plan.prepare == ()
+
+
+def test_hoist_invariant_does_not_widen_a_sum_that_epochs_would_not_repay():
+    """CoauthorCS: 6,805 features to 64; 6,805 numbers summed once are more than 64 in both passes of 50 epochs."""
+    plan = planned(hops(1, width=6805, outputs=64), outputs=64).plan
+    assert plan.hoisted == ()
+    assert [step.output.width for step in plan.train if isinstance(step, PropagateStep)] == [64, 64]
+    plan = planned(hops(1, width=6400, outputs=64), outputs=64).plan
+    assert [column.width for column in plan.hoisted] == [6400]
+
+
 # --- fuse_apply -----------------------------------------------------------------------------------------------------
 
 
 def test_fuse_apply_leaves_one_pipe_between_two_graph_operators():
-    steps = planned(gcn()).plan.train
+    steps = planned(gcn(), options=Options(disabled=IN_PLACE)).plan.train
     assert [type(step).__name__ for step in steps] == ["PipeStep", "PropagateStep"] * 4 + ["PipeStep"]
 
 
@@ -314,7 +442,8 @@ def test_fuse_apply_moves_static_operators_to_their_reader():
     """lin_r(x) of a SAGE layer waits for the neighbours' mean; it is not piped by itself."""
     w = SpecWriter()
     neighbours = w.linear(w.aggregate(w.scatter(FEATURES, "source", 8), 8), "lin_l", 8, 3)
-    plan = planned(w.spec(w.vertex("add.Tensor", neighbours, w.linear(FEATURES, "lin_r", 8, 3), width=3))).plan
+    spec = w.spec(w.vertex("add.Tensor", neighbours, w.linear(FEATURES, "lin_r", 8, 3), width=3))
+    plan = planned(spec, options=Options(disabled=IN_PLACE)).plan
     assert [type(step).__name__ for step in plan.train] == ["PropagateStep", "PipeStep"]
 
 
@@ -322,8 +451,8 @@ def test_fuse_apply_moves_static_operators_to_their_reader():
 
 
 def test_drop_dead_gradients_asks_for_no_gradient_of_the_features():
-    with_rule = planned(gcn()).plan
-    without = planned(gcn(), options=Options(disabled=("drop_dead_gradients",))).plan
+    with_rule = planned(gcn(), options=Options(disabled=IN_PLACE)).plan
+    without = planned(gcn(), options=Options(disabled=("drop_dead_gradients", *IN_PLACE))).plan
     assert not any("d_features" in str(step) for step in with_rule.train)
     assert any("d_features" in str(step) for step in without.train)
 
@@ -331,8 +460,9 @@ def test_drop_dead_gradients_asks_for_no_gradient_of_the_features():
 def test_drop_dead_gradients_skips_the_reverse_pass_of_a_static_aggregate():
     w = SpecWriter()
     spec = w.spec(w.linear(w.aggregate(w.scatter(FEATURES, "source", 8), 8), "lin", 8, 3))
-    reverse = [step for step in planned(spec).plan.train if isinstance(step, PropagateStep) and step.reverse]
-    naive = planned(spec, options=Options(disabled=("drop_dead_gradients",))).plan.train
+    steps = planned(spec, options=Options(disabled=IN_PLACE)).plan.train
+    reverse = [step for step in steps if isinstance(step, PropagateStep) and step.reverse]
+    naive = planned(spec, options=Options(disabled=("drop_dead_gradients", *IN_PLACE))).plan.train
     assert reverse == []
     assert any(isinstance(step, PropagateStep) and step.reverse for step in naive)
 
@@ -351,7 +481,7 @@ def test_drop_dead_gradients_stops_below_the_lowest_trained_layer():
     w = SpecWriter()
     h = w.vertex("linear.default", FEATURES, w.parameter("frozen", 4, 8, trainable=False), width=4)
     h = w.linear(w.aggregate(w.scatter(h, "source", 4), 4), "above", 4, 3)
-    plan = planned(w.spec(h)).plan
+    plan = planned(w.spec(h), options=Options(disabled=IN_PLACE)).plan
     assert not any(isinstance(step, PipeStep) and step.mode == "backward" for step in plan.train)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -94,12 +94,13 @@ class BlocksEngine(Engine):
         self._loaded: Loaded | None = None
         self._commits: Commits | None = None
         self._pass: _Pass | None = None
+        self._hoisted: dict[str, Column] = {}  # static columns that were computed once
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
-    def load(self, graph: Graph, plan: Plan) -> None:
+    def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Lay the graph out in blocks, and publish the plan's stages.
 
         Raises:
@@ -115,6 +116,7 @@ class BlocksEngine(Engine):
         self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._spares = find_spares(plan)
+        self._lasting = plan.lasting
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
@@ -139,9 +141,23 @@ class BlocksEngine(Engine):
         assert self._pass is not None, "no pass is under way"
         return self._pass
 
+    def adopt(self, plan: Plan, columns: Mapping[str, Column]) -> None:
+        """Rows stay where they are held; those of the graph that only they needed are let go, and come back if asked for."""
+        self._release_hoisted()
+        self._hoisted = {name: replace(column, static=name) for name, column in columns.items()}
+        for name, column in self._graph.columns.items():
+            if name not in plan.lasting:
+                self._facade.release(column.rows)
+
+    def _release_hoisted(self) -> None:
+        hoisted, self._hoisted = self._hoisted, {}
+        for column in hoisted.values():
+            self._facade.release(column.rows)
+
     def static(self, name: str) -> Column:
-        """A column that was loaded with the graph."""
-        return self._graph.columns[name]
+        """A column that was loaded with the graph, or adopted. Workers hold on to it if it is read in every pass."""
+        column = self._hoisted.get(name) or self._graph.columns[name]
+        return column if name in self._lasting else replace(column, static=None)
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
@@ -251,6 +267,7 @@ class BlocksEngine(Engine):
         """Compute everything by one job, and take what the stages committed."""
         for handle in kept.values():
             self._facade.persist(handle.rows)
+            self._read(handle)
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
         try:
             force(
@@ -291,6 +308,7 @@ class BlocksEngine(Engine):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _unload(self) -> None:
+        self._release_hoisted()
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
         if loaded is not None:

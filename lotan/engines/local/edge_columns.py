@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.topology import Edges
 from lotan.errors import EngineError
@@ -37,9 +38,6 @@ from planner.spec import SOFTMAX_EPSILON
 RUN_BYTES = 1 << 20
 """Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""
 
-RUNS_A_TASK = 16
-"""Runs that a thread takes at a time where it must have whole rows."""
-
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -62,6 +60,7 @@ class EdgeColumns:
     keys: Tensor  # int64 [vertices], row keys
     randomness: Randomness
     crew: Crew
+    columns: Columns  # lends memory
 
     def run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """What a step makes: [vertices, *shape], or for an edge column [edges, heads].
@@ -75,7 +74,8 @@ class EdgeColumns:
         """
         flat = {name: column.flatten(1) if column.dim() > 1 else column[:, None] for name, column in columns.items()}
         found = self._run(step, flat)
-        return found if step.output.edges is not None else found.view(-1, *step.output.shape)
+        shape = found.shape[1:] if step.output.edges is not None else step.output.shape
+        return found if found.shape[1:] == shape else found.view(-1, *shape)  # what `columns` lent is known as itself
 
     def _run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         match step:
@@ -99,7 +99,9 @@ class EdgeColumns:
                 matrix = self.edges.matrix(weighted=False, reverse=False)
                 return reduce_edges(matrix, columns[step.input], f"a{step.kind}")
             case ExtremeGradientStep():
-                return self._shares(columns[step.input], columns[step.extreme], columns[step.gradient])
+                return self._shares(
+                    columns[step.input], columns[step.extreme], columns[step.gradient], step.output.shape
+                )
         raise EngineError(f"the local engine has no step {type(step).__name__}")
 
     def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
@@ -191,42 +193,27 @@ class EdgeColumns:
         self._in_runs(source.shape[1], multiply)
         return out
 
-    def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor) -> Tensor:
-        """Each gradient in equal shares to the sources that have the extreme. [vertices, width]."""
-        forward, reverse = (self.edges.matrix(weighted=False, reverse=back) for back in (False, True))
-        counts, out = torch.zeros_like(x), torch.zeros_like(x)
+    def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """Each gradient in equal shares to the sources that have the extreme. [vertices, *shape]."""
+        share, found = self.columns.new(len(x), x.shape[1:]), self.columns.new(len(x), shape)
 
-        def winners(rows: Tensor, columns: Tensor) -> Tensor:
-            return (x.index_select(0, columns) == extreme.index_select(0, rows)).float()
+        def winners(extreme: Tensor, sources: Tensor, out: Tensor) -> None:
+            torch.index_select(x, 0, sources, out=out).eq_(extreme)
 
-        def shares(rows: Tensor, columns: Tensor) -> Tensor:
-            won = x.index_select(0, rows) == extreme.index_select(0, columns)
-            return share.index_select(0, columns).mul_(won)
+        def shares(x: Tensor, destinations: Tensor, out: Tensor) -> None:
+            torch.index_select(extreme, 0, destinations, out=out).eq_(x)
+            out.mul_(share.index_select(0, destinations))
 
-        self._add_by_row(forward, winners, counts)
-        share = gradient / counts.clamp_(min=1)
-        self._add_by_row(reverse, shares, out)
-        return out
+        self.edges.entry_sums(reverse=False).sum(winners, extreme, share, self.crew)
+        torch.div(gradient, share.clamp_(min=1), out=share)
+        self.edges.entry_sums(reverse=True).sum(shares, x, found.view_as(x), self.crew)
+        self.columns.release(share)
+        return found
 
     def _in_runs(self, width: int, work: Callable[[slice], None]) -> None:
         """All edges, so many at a time that their rows of that width stay in the cache."""
         runs = _runs(0, self.edges.block.edges, width)
         self.crew.run(len(runs), lambda number: work(runs[number]))
-
-    def _add_by_row(self, matrix: Tensor, values: Callable[[Tensor, Tensor], Tensor], out: Tensor) -> None:
-        """Add to each row of `out` what `values` makes of the rows and columns of its entries, in their order."""
-        indptr, columns, width = matrix.crow_indices(), matrix.col_indices(), out.shape[1]
-        cuts = _cuts(indptr, RUNS_A_TASK * _run_length(width))
-
-        def add(number: int) -> None:
-            first, last = cuts[number], cuts[number + 1]
-            begin, end = int(indptr[first]), int(indptr[last])
-            rows = torch.repeat_interleave(torch.arange(first, last), indptr[first : last + 1].diff())
-            for run in _runs(begin, end, width):
-                some = rows[run.start - begin : run.stop - begin]
-                _add_runs(out, values(some, columns[run]), matrix, run, some)
-
-        self.crew.run(len(cuts) - 1, add)
 
 
 def _run_length(width: int) -> int:
@@ -236,18 +223,3 @@ def _run_length(width: int) -> int:
 def _runs(begin: int, end: int, width: int) -> list[slice]:
     length = _run_length(width)
     return [slice(start, min(start + length, end)) for start in range(begin, end, length)]
-
-
-def _cuts(indptr: Tensor, entries: int) -> list[int]:
-    """Rows at which to cut a CSR matrix so that each part has about so many entries, or is one row."""
-    wanted = torch.arange(0, int(indptr[-1]), entries, dtype=indptr.dtype)
-    starts = torch.searchsorted(indptr, wanted, right=True) - 1
-    return sorted({0, *starts.tolist(), len(indptr) - 1})
-
-
-def _add_runs(out: Tensor, values: Tensor, matrix: Tensor, run: slice, rows: Tensor) -> None:
-    """Add to each row of `out` the values [run, width] of its entries in the run, in their order."""
-    first, last = int(rows[0]), int(rows[-1])
-    indptr = matrix.crow_indices()[first : last + 2].clamp(run.start, run.stop) - run.start
-    ones = sparse_rows(indptr, torch.arange(len(values), dtype=indptr.dtype), len(values))
-    out[first : last + 1] += reduce_edges(ones, values)

@@ -62,12 +62,16 @@ class LocalEngine(Engine):
             raise EngineError("the local engine is not in a pass: call begin first")
         return self._pass
 
-    def load(self, graph: Graph, plan: Plan) -> None:
+    def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
         suited = ONE_CHUNK if len(arrays.ids) <= ONE_CHUNK else CHUNK_ROWS
         self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
         self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
+
+    def adopt(self, plan: Plan, columns: Mapping[str, Tensor]) -> None:
+        """Tensors stay what they are; the graph holds on to its own in any case."""
+        self._loaded.static.update(columns)
 
     def static(self, name: str) -> Tensor:
         """A static column. [vertices, *shape]."""
@@ -127,7 +131,7 @@ class LocalEngine(Engine):
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
         loaded = self._loaded
-        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew)
+        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew, self._columns)
         return edges.run(step, columns)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lotan.edge_sets import gcn_scale, replace_self_loops
+from lotan.engines.local.entry_sums import EntrySums
 from lotan.row_keys import edge_keys, occurrences
 from lotan.stages import EdgeBlock
 from lotan.stages.chunk import prefix_sum, sparse_rows
@@ -45,6 +46,18 @@ class Edges:
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
         """A [vertices, vertices]: A @ x sums x over in-edges, or with `reverse` over out-edges. Built once, on first use."""
         return self._reverse[weighted] if reverse else self._forward[weighted]
+
+    def entry_sums(self, reverse: bool) -> EntrySums:
+        """Over the in-edges of each vertex, or with `reverse` its out-edges. Made once, on first use."""
+        return self._reverse_sums if reverse else self._forward_sums
+
+    @cached_property
+    def _forward_sums(self) -> EntrySums:
+        return EntrySums(self.matrix(weighted=False, reverse=False))
+
+    @cached_property
+    def _reverse_sums(self) -> EntrySums:
+        return EntrySums(self.matrix(weighted=False, reverse=True))
 
     @cached_property
     def _forward(self) -> tuple[Tensor, Tensor]:

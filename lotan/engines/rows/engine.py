@@ -106,11 +106,12 @@ class RowsEngine(Engine):
         self._on_close = list(on_close)
         self._held: _Loaded | None = None
         self._under_way: PassState | None = None
+        self._hoisted: dict[str, ColumnHandle] = {}  # static columns that were computed once
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     @translated()
-    def load(self, graph: Graph, plan: Plan) -> None:
+    def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Place and persist what the plan reads of the graph, and publish its stages."""
         self._unload()
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
@@ -146,9 +147,28 @@ class RowsEngine(Engine):
             raise EngineError("the rows engine runs no pass: call begin first")
         return self._under_way
 
+    def adopt(self, plan: Plan, columns: Mapping[str, KeptHandle]) -> None:
+        """Rows are placed once more, where the vertex table's are, and kept there. Passes read them as any column of theirs."""
+        self._release_hoisted()
+        widths = {column.name: column.width for column in plan.hoisted}
+        for name, kept in columns.items():
+            placed = pin(self._placement.place(kept.pinned.frame.withColumn(PART, self._placement.of(ID))))
+            self._hoisted[name] = ColumnHandle(Made(placed.frame, placed, read=True), "values", widths[name])
+        try:
+            self._force([handle.made.frame for handle in self._hoisted.values()], "columns computed once")
+        finally:
+            for kept in columns.values():
+                kept.pinned.release()
+
+    def _release_hoisted(self) -> None:
+        hoisted, self._hoisted = self._hoisted, {}
+        for handle in hoisted.values():
+            if handle.made.pinned is not None:
+                handle.made.pinned.release()
+
     def static(self, name: str) -> ColumnHandle:
-        """A column of the vertex table."""
-        return self._loaded.static[name]
+        """A column of the vertex table, or one adopted."""
+        return self._hoisted.get(name) or self._loaded.static[name]
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
@@ -237,7 +257,7 @@ class RowsEngine(Engine):
         try:
             ends = [made.frame for made in self._state.made if not made.read]
             ends += [handle.pinned.frame for handle in columns.values()]
-            self._force(ends)
+            self._force(ends, str(self._loaded.commits))
             outcome = self._loaded.commits.take(expected_sizes(self._loaded.tables))
         except BaseException:
             for handle in columns.values():
@@ -246,13 +266,13 @@ class RowsEngine(Engine):
         self.abort()
         return Outcome(outcome.gradients, outcome.statistics, columns)
 
-    def _force(self, ends: Sequence[DataFrame]) -> None:
+    def _force(self, ends: Sequence[DataFrame], description: str) -> None:
         one_column = [end.select(F.lit(0).alias("row")) for end in ends]
         rows = reduce(DataFrame.unionAll, one_column)
         force(
             self._session.sparkContext,
             lambda: compute(rows),
-            str(self._loaded.commits),
+            description,
             self.settings.attempts,
             self.settings.stall_seconds,
         )
@@ -289,6 +309,7 @@ class RowsEngine(Engine):
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def _unload(self) -> None:
+        self._release_hoisted()
         if self._held is not None:
             self._held.tables.close()
             self._held.commits.close()

@@ -6,7 +6,7 @@ in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
-from planner.physical import CollectStep, Plan, PropagateStep, Step
+from planner.physical import CollectStep, Plan, PropagateStep
 from planner.spec import EdgeSet
 
 LEVEL = StorageLevel.MEMORY_AND_DISK
@@ -34,7 +34,7 @@ class Needs:
     @staticmethod
     def of(plan: Plan) -> Needs:
         """Read them off the plan's steps and stages."""
-        steps = list(_steps(plan))
+        steps = [step for steps in plan.passes for step in steps]
         sums = [step for step in steps if isinstance(step, PropagateStep)]
         stage_sets = {edges for stage in plan.stages for edges in stage.edge_sets}
         return Needs(
@@ -43,12 +43,6 @@ class Needs:
             reverse=frozenset(step.edges for step in sums if step.reverse),
             topology=frozenset(step.edges for step in steps if isinstance(step, CollectStep)) | stage_sets,
         )
-
-
-def _steps(plan: Plan) -> Iterator[Step]:
-    yield from plan.train
-    yield from plan.evaluate
-    yield from plan.predict
 
 
 @dataclass

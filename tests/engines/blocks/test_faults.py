@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar"),
 ]
 
-FORWARD, TURN, BACKWARD = Place("train.0", "forward"), Place("train.2", "turn"), Place("train.1", "backward")
+FORWARD, TURN, BACKWARD = Place("train.0", "forward"), Place("train.1", "turn"), Place("train.0", "backward")
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +98,7 @@ def test_killed_workers_and_a_killed_router_change_no_bit(
 
         first = at_commit(monkeypatch, FORWARD, lambda: kill(one))
         second = at_commit(monkeypatch, TURN, router.kill)
-        third = at_commit(monkeypatch, BACKWARD, kill_all, number=2)
+        third = at_commit(monkeypatch, BACKWARD, kill_all, number=3)  # the first pass prepares
         with closing(on_blocks(spark, session, gcn())) as engine:
             assert two_epochs(gcn(), engine) == undisturbed
         assert all(happened.is_set() for happened in (first, second, third))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import softmax
 
-from lotan.engines.local import edge_columns
+from lotan.engines.local import edge_columns, entry_sums
+from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.topology import Edges, EdgeSets
@@ -48,7 +50,7 @@ def edges(request: pytest.FixtureRequest) -> Edges:
 def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seven edges a run at the width of a row, so that runs begin and end inside a destination's edges."""
     monkeypatch.setattr(edge_columns, "RUN_BYTES", 7 * 4 * WIDTH)
-    monkeypatch.setattr(edge_columns, "RUNS_A_TASK", 2)
+    monkeypatch.setattr(entry_sums, "RUN_ROWS", 3)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -57,8 +59,8 @@ def threads() -> Iterator[None]:
     CREW.close()
 
 
-def running(edges: Edges, epoch: int = 0) -> EdgeColumns:
-    return EdgeColumns(edges, torch.arange(VERTICES) * 7919, Randomness(1, epoch), CREW)
+def running(edges: Edges, epoch: int = 0, crew: Crew = CREW) -> EdgeColumns:
+    return EdgeColumns(edges, torch.arange(VERTICES) * 7919, Randomness(1, epoch), crew, Columns())
 
 
 def ends(edges: Edges) -> tuple[Tensor, Tensor]:
@@ -151,6 +153,24 @@ def test_extremes_and_shares_among_ties(edges: Edges, kind: str) -> None:
     assert torch.equal(columns["best"], expected.detach())
     step = ExtremeGradientStep(whole, "graph", "x", kind, "best", "g")
     torch.testing.assert_close(running(edges).run(step, columns), pulled, rtol=1e-5, atol=1e-6)
+
+
+def test_the_same_bits_on_any_number_of_threads_in_memory_that_comes_back(edges: Edges) -> None:
+    """Shares of what has many ties, in thirds and sevenths: another order of sums would round differently."""
+    columns = {"x": drawn(VERTICES, WIDTH).clamp(-0.1, 0.1), "g": drawn(VERTICES, WIDTH, 1)}
+    columns["best"] = running(edges).run(ExtremeStep(Column("out", (WIDTH,)), "graph", "x", "max"), columns)
+    step = ExtremeGradientStep(OF_VERTICES, "graph", "x", "max", "best", "g")
+    expected = running(edges).run(step, columns)
+    assert expected.shape == (VERTICES, HEADS, CHANNELS)
+    for threads in (1, 2):
+        with closing(Crew(threads)) as crew:
+            run, places = running(edges, crew=crew), set()
+            for _ in range(3):
+                found = run.run(step, columns)
+                assert torch.equal(found, expected)
+                run.columns.release(found)
+                places.add(found.data_ptr())
+        assert len(places) <= 2, "what is released is lent again"
 
 
 def test_the_same_bits_at_every_run_and_for_self_loops(edges: Edges) -> None:

@@ -5,17 +5,15 @@ Text fits 100 columns and is deterministic: golden files hold it. The same facts
 
 from __future__ import annotations
 
-import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from planner.compiler import Planned
-from planner.errors import PlanError
-from planner.estimate import step_bytes, step_rows
+from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
 from planner.expressions import text
 from planner.footprint import local_bytes
-from planner.nodes import Node, topological
+from planner.nodes import EdgeWeight, Node, StaticColumn, topological
 from planner.physical import (
     CollectStep,
     EdgeDropoutStep,
@@ -26,37 +24,26 @@ from planner.physical import (
     ExtremeStep,
     GatherStep,
     PipeStep,
+    Plan,
     PropagateStep,
     ScaledPropagateStep,
     Stage,
     Step,
+    makes,
+    reads,
 )
 from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs, tree, wrapped
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
-from planner.spec import Call
+from planner.spec import Call, Statistics
 
-Format = Literal["text", "json"]
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 STAGES = ("all", "logical", "rewritten", "physical")
+PASSES = {"once": "once, before the first epoch", "epoch": "one epoch", "evaluation": "evaluation"}
+"""The walks over steps that a plan has, by the name of their data, and what they are called."""
 
 
-def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all") -> str:
-    """Say what will run and why.
-
-    Args:
-        planned: what `compile_plan` returned.
-        format: "text" or "json".
-        stage: "logical", "rewritten", "physical" or "all".
-
-    Raises:
-        PlanError: an unknown format or stage.
-    """
-    if stage not in STAGES:
-        raise PlanError(f"there is no stage {stage!r} of a plan; expected one of {', '.join(STAGES)}")
-    if format == "json":
-        return json.dumps(as_data(planned, stage), indent=2)
-    if format != "text":
-        raise PlanError(f"explain knows no format {format!r}; expected 'text' or 'json'")
+def as_text(planned: Planned, stage: PlanStage = "all") -> str:
+    """The plan, or one stage of it, in lines of at most 100 columns."""
     sections = [_head(planned)]
     if stage in ("all", "logical"):
         sections.append(_section("logical", tree(planned.logical)))
@@ -64,9 +51,15 @@ def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all")
         sections.append(_section("rewritten", tree(planned.rewritten.root)))
         sections.append(_section("rules", rule_lines(planned)))
     if stage in ("all", "physical"):
-        sections.append(_section("physical: one epoch", step_lines(planned, planned.plan.train)))
-        sections.append(_section("physical: evaluation", step_lines(planned, planned.plan.evaluate)))
+        for name, steps in passes(planned.plan).items():
+            if steps:
+                sections.append(_section(f"physical: {PASSES[name]}", step_lines(planned, steps)))
     return "\n".join(sections)
+
+
+def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
+    """The walks over steps that explain shows, in order; see PASSES."""
+    return {"once": plan.prepare, "epoch": plan.train, "evaluation": plan.evaluate}
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -215,22 +208,28 @@ def as_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         "rules": rule_facts(planned),
     }
     if stage in ("all", "logical"):
-        data["logical"] = _graph_data(planned.logical)
+        data["logical"] = _graph_data(planned.logical, statistics)
     if stage in ("all", "rewritten"):
-        data["rewritten"] = _graph_data(planned.rewritten.root)
+        data["rewritten"] = _graph_data(planned.rewritten.root, statistics)
     if stage in ("all", "physical"):
+        sizes = columns_bytes(plan, statistics)
         data["stages"] = [_stage_data(value) for value in plan.stages]
-        data["epoch"] = [_step_data(planned, step) for step in plan.train]
-        data["evaluation"] = [_step_data(planned, step) for step in plan.evaluate]
+        data["passes"] = PASSES
+        for name, steps in passes(plan).items():
+            turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
+            data[name] = [_step_data(planned, step, sizes) | {"turn": turn[at], "backward": any(turn[:at])}
+                          for at, step in enumerate(steps)]  # fmt: skip
     return data
 
 
-def _graph_data(root: Node) -> list[dict[str, Any]]:
+def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
     order = [node for node in topological(root) if has_line(node)]
     number = {node: index for index, node in enumerate(order)}
     return [
         {"id": number[node], "operator": label(node), "engine": engine(node), "rows": node.output.rows,
-         "shape": list(node.output.shape), "inputs": [number[child] for child in row_inputs(node)]}
+         "shape": list(node.output.shape), "bytes": node_bytes(node.output, statistics),
+         "static": isinstance(node, (StaticColumn, EdgeWeight)), "layer": getattr(node, "layer", ""),
+         "inputs": [number[child] for child in row_inputs(node)]}
         for node in order
     ]  # fmt: skip
 
@@ -241,7 +240,10 @@ def _stage_data(stage: Stage) -> dict[str, Any]:
             "calls": [call_label(call) for call in stage.calls]}  # fmt: skip
 
 
-def _step_data(planned: Planned, step: Step) -> dict[str, Any]:
+def _step_data(planned: Planned, step: Step, sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"operator": step_label(step), "engine": "dl" if isinstance(step, PipeStep) else "graph",
+            "stage": step.stage if isinstance(step, PipeStep) else None,
             "rows": step_rows(step, planned.statistics),
-            "bytes": step_bytes(step, planned.statistics, planned.plan)}  # fmt: skip
+            "bytes": step_bytes(step, planned.statistics, planned.plan),
+            "reads": {name: sizes[name] for name in reads(step)},
+            "makes": {name: sizes[name] for name in makes(step)}}  # fmt: skip

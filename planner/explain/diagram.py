@@ -1,0 +1,137 @@
+"""A plan as boxes and arrows: what every picture of it draws, made of the plain data alone.
+
+One diagram for the logical graph, one for the rewritten one, one for each pass of the physical plan. Columns of the
+graph, and what another pass has made, have no box: they are named where they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from planner.explain.text import size
+
+ROWS = {"vertex": "V", "edge": "E", "none": "-"}
+
+
+@dataclass(frozen=True)
+class Box:
+    """An operator or a step."""
+
+    key: str  # its number in the plain data
+    title: str  # the operator: `Propagate(mul_1, self_loops)`
+    makes: str  # what it hands on, in short: "propagate_1", "[V, 16]"
+    engine: str  # "graph" or "dl"
+    backward: bool
+    bytes: int  # handed on, in all
+    facts: tuple[tuple[str, str], ...]  # all else there is to say, as name and value
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """What one box reads of another; or, without a source, of what is there when the pass begins."""
+
+    source: str | None  # a key
+    target: str
+    names: tuple[str, ...]  # of the columns
+    bytes: int
+    backward: bool = False  # gradients
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """Boxes in an order in which each comes after all that it reads."""
+
+    key: str  # "logical", "rewritten", or the name of a pass
+    title: str
+    boxes: tuple[Box, ...]
+    arrows: tuple[Arrow, ...]
+
+    @property
+    def most_bytes(self) -> int:
+        """Of its widest arrow; 0 without one."""
+        return max((arrow.bytes for arrow in self.arrows), default=0)
+
+
+def diagrams(data: Mapping[str, Any]) -> tuple[Diagram, ...]:
+    """The diagrams of `planner.explain.as_data`, those of the passes last; an empty pass has none."""
+    graphs = [_of_graph(name, data[name]) for name in ("logical", "rewritten") if name in data]
+    stages = {stage["name"]: stage for stage in data.get("stages", ())}
+    titles = data.get("passes", {})
+    return (*graphs, *(_of_pass(name, titles[name], data[name], stages) for name in titles if data[name]))
+
+
+# --- operator graphs ------------------------------------------------------------------------------------------------
+
+
+def _of_graph(name: str, nodes: Sequence[Mapping[str, Any]]) -> Diagram:
+    by_id = {node["id"]: node for node in nodes}
+    boxes = tuple(_operator_box(node) for node in nodes if not node["static"])
+    arrows = tuple(
+        Arrow(None if by_id[child]["static"] else str(child), str(node["id"]), (_read_name(by_id[child]),),
+              by_id[child]["bytes"])
+        for node in nodes if not node["static"] for child in node["inputs"]
+    )  # fmt: skip
+    return Diagram(name, name, boxes, arrows)
+
+
+def _operator_box(node: Mapping[str, Any]) -> Box:
+    shape = "[" + ", ".join([ROWS[node["rows"]], *map(str, node["shape"])]) + "]"
+    facts = {
+        "engine": node["engine"],
+        "layer": node["layer"],
+        "a row for each": node["rows"],
+        "shape": shape,
+        "bytes": size(node["bytes"]),
+    }
+    return Box(str(node["id"]), node["operator"], shape, node["engine"], False, node["bytes"], _known(facts))
+
+
+def _read_name(node: Mapping[str, Any]) -> str:
+    """How a value is called where it is read: a column by its name, another by its number."""
+    operator: str = node["operator"]
+    return operator.removeprefix("Column(").removesuffix(")") if node["static"] else f"#{node['id']}"
+
+
+# --- passes ---------------------------------------------------------------------------------------------------------
+
+
+def _of_pass(name: str, title: str, steps: Sequence[Mapping[str, Any]], stages: Mapping[str, Any]) -> Diagram:
+    boxes = tuple(_step_box(number, step, stages) for number, step in enumerate(steps))
+    maker = {column: number for number, step in enumerate(steps) for column in step["makes"]}
+    arrows = [arrow for number, step in enumerate(steps) for arrow in _arrows_into(number, step, maker, steps)]
+    return Diagram(name, f"physical: {title}", boxes, tuple(arrows))
+
+
+def _arrows_into(
+    number: int, step: Mapping[str, Any], maker: Mapping[str, int], steps: Sequence[Mapping[str, Any]]
+) -> list[Arrow]:
+    """One arrow from each step that this one reads of, and one from each column that was there."""
+    reads: Mapping[str, int] = step["reads"]
+    sources = dict.fromkeys(maker[column] for column in reads if column in maker)
+    arrows = [Arrow(None, str(number), (column,), bytes) for column, bytes in reads.items() if column not in maker]
+    for source in sources:
+        names = tuple(column for column in reads if maker.get(column) == source)
+        backward = step["backward"] and (steps[source]["backward"] or steps[source]["turn"])
+        arrows.append(Arrow(str(source), str(number), names, sum(reads[column] for column in names), backward))
+    return arrows
+
+
+def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -> Box:
+    title, _, makes = step["operator"].partition(" -> ")
+    calls = [] if step["backward"] or step["stage"] is None else stages[step["stage"]]["calls"]
+    facts = {
+        "engine": step["engine"],
+        "direction": "backward" if step["backward"] else "forward, and at once back" if step["turn"] else "forward",
+        "rows": f"{step['rows']:,}",
+        "bytes": size(step["bytes"]),
+        "reads": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["reads"].items()),
+        "makes": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["makes"].items()),
+        "calls": "\n".join(calls),
+    }
+    return Box(str(number), title, makes, step["engine"], step["backward"], step["bytes"], _known(facts))
+
+
+def _known(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, value) for name, value in facts.items() if value)

@@ -1,0 +1,67 @@
+"""Diagrams as a Mermaid flowchart: what GitHub, GitLab and most wikis draw of a fenced block of text.
+
+Boxes have the colour of their engine; arrows say the bytes that they carry, and are dotted where those are gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from planner.explain.diagram import Arrow, Box, Diagram
+from planner.explain.text import size
+
+CLASSES = """\
+classDef graphEngine fill:#dbeafe,stroke:#1d4ed8,color:#111827
+classDef dlEngine fill:#ffedd5,stroke:#c2410c,color:#111827
+classDef graphBack fill:#dbeafe,stroke:#1d4ed8,color:#111827,stroke-dasharray:5 3
+classDef dlBack fill:#ffedd5,stroke:#c2410c,color:#111827,stroke-dasharray:5 3
+classDef column fill:#f3f4f6,stroke:#6b7280,color:#111827"""
+ESCAPED = '#&<>"`;\\'
+"""What ends a label, begins an entity, or is taken for HTML or Markdown in one."""
+
+
+def mermaid(drawn: Sequence[Diagram]) -> str:
+    """A flowchart with a subgraph for each diagram."""
+    body = [line for diagram in drawn for line in _subgraph(diagram)]
+    return "\n".join(["flowchart TB", *(f"  {line}" for line in [*CLASSES.splitlines(), *body])])
+
+
+def _subgraph(diagram: Diagram) -> list[str]:
+    columns = {name: f"{diagram.key}_c{at}" for at, name in enumerate(_columns(diagram))}
+    lines = [
+        *(f'{identity}(["{escaped(name)}"]):::column' for name, identity in columns.items()),
+        *(_box(diagram.key, box) for box in diagram.boxes),
+        *(_arrow(diagram.key, arrow, columns) for arrow in diagram.arrows),
+    ]
+    return [
+        f'subgraph {diagram.key}_ ["{escaped(diagram.title)}"]',
+        "  direction TB",
+        *(f"  {line}" for line in lines),
+        "end",
+    ]
+
+
+def _columns(diagram: Diagram) -> list[str]:
+    """Names of what is there before the first step, each once."""
+    return list(dict.fromkeys(name for arrow in diagram.arrows if arrow.source is None for name in arrow.names))
+
+
+def _box(prefix: str, box: Box) -> str:
+    label = "<br>".join(escaped(line) for line in (f"{box.key} {box.title}", box.makes) if line)
+    kind = box.engine + ("Back" if box.backward else "Engine")
+    return f'{prefix}_{box.key}["{label}"]:::{kind}'
+
+
+def _arrow(prefix: str, arrow: Arrow, columns: dict[str, str]) -> str:
+    source = columns[arrow.names[0]] if arrow.source is None else f"{prefix}_{arrow.source}"
+    line = "-.->" if arrow.backward else "-->"
+    return f'{source} {line}|"{escaped(size(arrow.bytes))}"| {prefix}_{arrow.target}'
+
+
+def escaped(text: str) -> str:
+    """Text inside the quotes of a label, every special character as Mermaid's numbered entity.
+
+    >>> escaped('a "b" <c>')
+    'a #34;b#34; #60;c#62;'
+    """
+    return "".join(f"#{ord(character)};" if character in ESCAPED else character for character in " ".join(text.split()))

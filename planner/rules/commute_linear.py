@@ -1,0 +1,35 @@
+"""Rule: the narrower side of a linear map is the one that moves along edges."""
+
+from __future__ import annotations
+
+from planner.linear_maps import bias, pulled, pushed
+from planner.nodes import MatMul, Node, Propagate
+
+
+def commute_linear(node: Node) -> Node | None:
+    """A(x W) = (A x) W for a sum along edges or a factor for each row: whichever of x and x W has fewer numbers is summed.
+
+    In backward the gradient of that side is what moves, and has as few.
+
+    >>> from planner.nodes import Parameter, StaticColumn
+    >>> from planner.spec import ValueType
+    >>> x, w = StaticColumn("features", ValueType("vertex", (4,))), Parameter("w", (9, 4))
+    >>> wide = MatMul("aten.linear.default", (x, w), (), ValueType("vertex", (9,)))
+    >>> commute_linear(Propagate(wide, "graph")).arguments[0] is Propagate(x, "graph")
+    True
+    """
+    before = pulled(node)
+    if before is not None and before.arguments[0].output.width < node.output.width:
+        return before
+    if isinstance(node, MatMul) and node.output.width < node.arguments[0].output.width:
+        return pushed(node)
+    return None
+
+
+def declined(node: Node) -> str | None:
+    """Why a sum stayed on the wider side, and what to write instead."""
+    if not isinstance(node, Propagate) or not isinstance(node.x, MatMul) or bias(node.x) is None:
+        return None
+    if node.x.arguments[0].output.width >= node.output.width:
+        return None
+    return f"the linear map before the sum of layer {node.layer or '?'} has a bias; add it after the sum"

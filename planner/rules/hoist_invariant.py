@@ -1,0 +1,108 @@
+"""Rule: what no epoch changes is computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from planner.edge_nodes import EdgeDropout
+from planner.linear_maps import pulled
+from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
+
+REPAID = 100
+"""Times as wide as what it spares may a column be that is summed once: 50 epochs in which both passes are spared a sum."""
+
+
+@dataclass(frozen=True)
+class Hoisted:
+    """A forward graph that reads what is computed once as static columns."""
+
+    root: Node
+    columns: Mapping[Node, StaticColumn]  # by what they hold, in the order of their names
+
+
+def hoist_invariant(root: Node) -> Hoisted:
+    """f(static) = a static column, where f sums along edges and has no parameter and no random number.
+
+    A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
+    """
+    exposed = _exposed(root, None)
+    columns = {
+        node: StaticColumn(f"hoisted_{number}", node.output) for number, node in enumerate(_outermost(exposed), start=1)
+    }
+    return Hoisted(substituted(exposed, columns), columns)
+
+
+def read_hoisted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
+    """Another graph over the same inputs, reading what it has in common with the hoisted one. It hoists no more."""
+    return substituted(_exposed(root, set(topological(*columns))), columns) if columns else root
+
+
+def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
+    """The graph with columns in place of what they hold."""
+    new: dict[Node, Node] = {}
+    for node in topological(root):
+        new[node] = columns.get(node) or node.with_children(new)
+    return new[root]
+
+
+def _exposed(root: Node, wanted: Collection[Node] | None) -> Node:
+    """The graph with linear maps after sums, where that leaves a sum that can be hoisted; or is one of those wanted."""
+    facts = _Facts()
+
+    def change(node: Node) -> Node | None:
+        facts.learn(node)
+        product = pulled(node)
+        if product is None:
+            return None
+        summed = product.arguments[0]
+        pays = summed.output.width <= REPAID * node.output.width
+        return product if pays and facts.can_be_hoisted(summed) and (wanted is None or summed in wanted) else None
+
+    return transform(root, change)
+
+
+def _outermost(root: Node) -> list[Node]:
+    """What can be hoisted and is no part of anything that can, children first."""
+    facts = _Facts()
+    order = topological(root)
+    for node in order:
+        facts.learn(node)
+    found: set[Node] = set()
+    seen: set[Node] = set()
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if facts.can_be_hoisted(node):
+            found.add(node)
+        else:
+            stack.extend(node.children)
+    return [node for node in order if node in found]
+
+
+class _Facts:
+    """What is known of nodes, learnt from their children's."""
+
+    def __init__(self) -> None:
+        self._invariant: dict[Node, bool] = {}
+        self._sums: dict[Node, bool] = {}  # whether neighbours take part
+
+    def can_be_hoisted(self, node: Node) -> bool:
+        """Whether it is a column that is the same in every epoch and takes more than arithmetic on static columns."""
+        self.learn(node)
+        is_column = node.output.rows == "vertex" and node.output.dtype == "float32"
+        return is_column and self._invariant[node] and self._sums[node]
+
+    def learn(self, node: Node) -> None:
+        """Note a node. Those below it are few that are not known yet: whoever asks goes through a graph children first."""
+        if node in self._invariant:
+            return
+        for child in node.children:
+            self.learn(child)
+        varies = isinstance(node, (Parameter, Dropout, EdgeDropout))
+        self._invariant[node] = not varies and all(self._invariant[child] for child in node.children)
+        is_sum = isinstance(node, (GraphOperator, Aggregate))
+        self._sums[node] = is_sum or any(self._sums[child] for child in node.children)

@@ -1,0 +1,52 @@
+"""Plans as Mermaid flowcharts."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from planner import Options
+from planner.explain import as_data, explain
+from planner.explain.diagram import diagrams
+from planner.explain.mermaid import mermaid
+from tests.planner.specs import attention, gcn, planned
+
+GOLDEN = Path(__file__).parent / "golden"
+PLANS = {
+    "gcn_auto": lambda: planned(gcn(), gcn(training=False)),
+    "attention_edges": lambda: planned(
+        attention(dropout=True), attention(), options=Options(abilities=("edge_columns", "extremes"))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_flowchart_is_what_it_was(name):
+    """LOTAN_UPDATE_GOLDEN=1 writes the files anew; read the difference before committing it."""
+    text, path = explain(PLANS[name](), format="mermaid") + "\n", GOLDEN / f"{name}.mmd"
+    if os.environ.get("LOTAN_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+def test_every_arrow_leads_from_box_to_box_and_gradients_are_dotted():
+    lines = [line.strip() for line in explain(PLANS["attention_edges"](), "mermaid", "physical").splitlines()]
+    boxes = {line[: re.search(r"[\[(]", line).start()] for line in lines if ":::" in line}
+    arrows = [re.fullmatch(r'(\w+) (-->|-\.->)\|"([^"]*)"\| (\w+)', line) for line in lines if "->" in line]
+    assert all(arrow and {arrow[1], arrow[4]} <= boxes for arrow in arrows)
+    assert {arrow[2] for arrow in arrows if arrow[4] == "epoch_6"} == {"-.->", "-->"}  # a gradient, and an activation
+    assert not any(arrow[2] == "-.->" for arrow in arrows if arrow[4].startswith("evaluation"))
+
+
+def test_no_name_ends_a_label():
+    """Names of modules are the user's."""
+    data = as_data(planned(gcn()), "logical")
+    data["logical"][1]["operator"] = 'MatMul("]:::x\n<script>alert(1)</script>#quot;`**;&amp;)'
+    (line,) = [line for line in mermaid(diagrams(data)).splitlines() if "MatMul" in line and "script" in line]
+    label = re.fullmatch(r'    logical_1\["(.*)<br>\[V, 16\]"\]:::dlEngine', line)[1]
+    assert not re.search(r'["<>&`]', label)
+    unescaped = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
+    assert unescaped == '1 MatMul("]:::x <script>alert(1)</script>#quot;`**;&amp;)'
