@@ -35,7 +35,7 @@ from lotan.report import make_report
 from lotan.run import Run
 from lotan.settings import make_config
 from lotan.trained_model import TrainedModel
-from planner.explain import Format, PlanStage, explain
+from planner.explain import Format, PlanStage, PlanView, explain
 from planner.physical import Step
 from planner.spec import SPLITS
 
@@ -93,6 +93,16 @@ class Trainer:
         """
         with translated():
             return explain(self.job.planned, format, stage)
+
+    @property
+    def plan(self) -> PlanView:
+        """The plan as what shows itself: in a notebook a page, elsewhere the text of `explain`.
+
+        Raises:
+            GraphError, ModelError, PlanError: for what cannot be trained.
+        """
+        with translated():
+            return PlanView(self.job.planned)
 
     @spark_translated()
     def fit(self) -> Run:

@@ -50,6 +50,7 @@ class Planned:
     statistics: Statistics
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
+    given: tuple[Spec, Spec, LossSpec]  # what was planned: the model in training and in evaluation, and its loss
 
 
 def compile_plan(
@@ -89,7 +90,13 @@ def compile_plan(
     plan = _plan(forward, inference, steps, (rewritten, evaluation), options, firings)
     plan = _with_columns(plan, once, columns)
     validate(plan)
-    return Planned(plan, logical, rewritten, evaluation, statistics, options, firings)
+    return Planned(plan, logical, rewritten, evaluation, statistics, options, firings, (train, evaluate, loss))
+
+
+def without(planned: Planned, rule: str) -> Planned:
+    """The plan of the same model with one rule less."""
+    options = replace(planned.options, disabled=(*planned.options.disabled, rule))
+    return compile_plan(*planned.given, planned.statistics, options)
 
 
 def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Mapping[Node, StaticColumn]]:

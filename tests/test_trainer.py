@@ -416,6 +416,16 @@ def test_explain_runs_nothing_and_names_the_engine() -> None:
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
 
+def test_plan_shows_itself_and_what_an_option_changes() -> None:
+    model, graph = _pair()[0], Data().graph
+    trainer = lotan.Trainer(model, graph)
+    assert repr(trainer.plan) == trainer.explain()
+    assert trainer.plan._repr_html_().startswith("<iframe ")
+    assert trainer.explain(format="html").startswith("<!doctype html>")
+    difference = repr(trainer.plan.diff(lotan.Trainer(model, graph, disable=["push_down"]).plan))
+    assert f"{'push_down':<24}{'fired 2x':<24}off" in difference
+
+
 def test_report_has_all_that_is_promised(tmp_path: Path) -> None:
     run = _fit(_pair()[0], Data(), epochs=3, eval_every=2, seed=5)
     write_report(tmp_path / "report.json", run.report)

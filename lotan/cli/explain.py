@@ -3,26 +3,79 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from contextlib import ExitStack
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lotan.cli.options import add_graph_options, add_model_options, add_plan_options, plan_settings, read_graph
-from planner.explain import FORMATS
+from lotan.cli.outputs import check_file
+from lotan.errors import ConfigurationError
+from planner.explain import FORMATS, STAGES
+
+if TYPE_CHECKING:
+    from planner.explain import DiffView, PlanView
+
+PAGE = "plan.html"  # where a page goes
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """A training run's graph, model and plan."""
+    """A training run's graph, model and plan, and how to show it."""
     add_graph_options(parser)
     add_model_options(parser)
     add_plan_options(parser)
-    parser.add_argument(
+    group = parser.add_argument_group("output")
+    group.add_argument(
         "--format",
         choices=FORMATS,
         default="text",
-        help="of the output; json: the same as data; mermaid: a flowchart, as GitHub and wikis draw it (default: text)",
+        help="text; json: the same as data; mermaid: a flowchart, which GitHub and wikis draw;\n"
+        "html: a page with pictures, that needs nothing else (default: text)",
+    )
+    group.add_argument("--stage", choices=STAGES, default="all", help="of the plan, to show alone (default: all)")
+    group.add_argument(
+        "--out", metavar="FILE", help=f"to write it to (default: standard output; for html, {PAGE} here)"
+    )
+    group.add_argument(
+        "--diff",
+        metavar="OPTIONS",
+        help="set the plan with these options added, of model, plan and engine, beside it:\n"
+        '--diff="--disable push_down", --diff="--model gat --heads 4" (default: none)',
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan."""
+    """Print the plan, or write it to a file."""
+    out = options.out or (PAGE if options.format == "html" else None)
+    check_file("--out", out)
+    other = _with_options(options, options.diff) if options.diff is not None else None
+    with ExitStack() as stack:
+        view: PlanView | DiffView = _view(options, stack)
+        if other is not None:
+            view = view.diff(_view(other, stack), ("as given", options.diff or "the same"))
+        shown = view.explain(options.format, options.stage)
+    if out is None:
+        print(shown)
+        return 0
+    Path(out).write_text(shown + "\n", encoding="utf-8")
+    print(f"the plan is in {out}")
+    return 0
+
+
+def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
+    """The options as given and, after them, more."""
+    usage = '%(prog)s="OPTIONS", those of model, plan and engine'
+    parser = argparse.ArgumentParser(prog="lotan explain --diff", usage=usage, add_help=False)
+    add_model_options(parser)
+    add_plan_options(parser)
+    try:
+        return parser.parse_args(shlex.split(words), namespace=copy(given))
+    except ValueError as error:
+        raise ConfigurationError(f"--diff {words}: {error}; write it as words of a shell") from error
+
+
+def _view(options: argparse.Namespace, stack: ExitStack) -> PlanView:
     from lotan.cli.models import make_model, needs_of
     from lotan.engines.opening import placed
     from lotan.settings import make_config
@@ -30,7 +83,6 @@ def run(options: argparse.Namespace) -> int:
 
     settings = plan_settings(options)
     given, config = read_graph(options), make_config(settings)
-    with placed(given, config, needs_of(options, given, config)) as graph:
-        model = make_model(options, graph.statistics.width, graph.labels.outputs)
-        print(Trainer(model, graph, **settings).explain(format=options.format))
-    return 0
+    graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
+    model = make_model(options, graph.statistics.width, graph.labels.outputs)
+    return Trainer(model, graph, **settings).plan

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.explain.text import size
+from planner.explain.sizes import size
 
 ROWS = {"vertex": "V", "edge": "E", "none": "-"}
 
@@ -47,6 +47,11 @@ class Diagram:
     title: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
+
+    @property
+    def is_graph(self) -> bool:
+        """Whether its boxes are operators, and no steps."""
+        return self.key in ("logical", "rewritten")
 
     @property
     def most_bytes(self) -> int:
@@ -89,9 +94,11 @@ def _operator_box(node: Mapping[str, Any]) -> Box:
 
 
 def _read_name(node: Mapping[str, Any]) -> str:
-    """How a value is called where it is read: a column by its name, another by its number."""
+    """How a value is called where it is read: a column by its name, another by its number and operator."""
     operator: str = node["operator"]
-    return operator.removeprefix("Column(").removesuffix(")") if node["static"] else f"#{node['id']}"
+    if node["static"]:
+        return operator.removeprefix("Column(").removesuffix(")")
+    return f"#{node['id']} {operator.partition('(')[0]}"
 
 
 # --- passes ---------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.explain.diagram import Arrow, Box, Diagram
-from planner.explain.text import size
+from planner.explain.sizes import size
 
 CLASSES = """\
 classDef graphEngine fill:#dbeafe,stroke:#1d4ed8,color:#111827

@@ -5,12 +5,13 @@ Text fits 100 columns and is deterministic: golden files hold it. The same facts
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from planner.compiler import Planned
 from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
+from planner.explain.rules import rule_facts, rule_lines
+from planner.explain.sizes import size
 from planner.expressions import text
 from planner.footprint import local_bytes
 from planner.nodes import EdgeWeight, Node, StaticColumn, topological
@@ -33,11 +34,9 @@ from planner.physical import (
     reads,
 )
 from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs, tree, wrapped
-from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.spec import Call, Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
-STAGES = ("all", "logical", "rewritten", "physical")
 PASSES = {"once": "once, before the first epoch", "epoch": "one epoch", "evaluation": "evaluation"}
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
 
@@ -78,43 +77,6 @@ def _head(planned: Planned) -> str:
         "",
     ]
     return "\n".join(lines)
-
-
-# --- rules ----------------------------------------------------------------------------------------------------------
-
-
-def rule_lines(planned: Planned) -> list[str]:
-    """For every rule: how often it fired and where, or what stopped it."""
-    lines: list[str] = []
-    for fact in rule_facts(planned):
-        state = "off" if not fact["enabled"] else f"fired {fact['fired']}x" if fact["fired"] else "did not fire"
-        where = f": {', '.join(fact['where'])}" if fact["where"] else ""
-        lines.append(f"{fact['name']:<22}{state}{where}"[:WIDTH])
-        lines += [piece for reason in fact["declined"] for piece in _wrapped(reason)]
-    return lines
-
-
-def _wrapped(reason: str) -> list[str]:
-    return textwrap.wrap(reason, WIDTH - 4, initial_indent="  - ", subsequent_indent="    ")
-
-
-def rule_facts(planned: Planned) -> list[dict[str, Any]]:
-    """Every rule as plain data, in the order of RULES."""
-    off = set(planned.options.disabled) | set(GENERAL_PLAN_WITHOUT if planned.options.plan == "general" else ())
-    return [_rule_fact(planned, name, name not in off) for name in RULES]
-
-
-def _rule_fact(planned: Planned, name: str, enabled: bool) -> dict[str, Any]:
-    fired = planned.firings[name]
-    layers = (getattr(firing.before, "layer", "") for firing in planned.rewritten.firings if firing.rule == name)
-    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
-    return {
-        "name": name,
-        "enabled": enabled,
-        "fired": fired,
-        "where": [layer for layer in dict.fromkeys(layers) if layer],
-        "declined": declined or [IDLE[name]] if enabled and not fired else declined,
-    }
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
@@ -181,32 +143,27 @@ def call_label(call: Call) -> str:
     return f"{call.output} = {operator}({', '.join(inputs)})"
 
 
-def size(count: int) -> str:
-    """Bytes for people.
-
-    >>> size(512), size(2_500_000)
-    ('512 B', '2.5 MB')
-    """
-    for unit, scale in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            return f"{count / scale:.1f} {unit}"
-    return f"{count} B"
-
-
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
 def as_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
     """The plan as plain data for JSON."""
-    statistics, options, plan = planned.statistics, planned.options, planned.plan
-    data: dict[str, Any] = {
+    statistics, options = planned.statistics, planned.options
+    return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
         "engine_reason": options.engine_reason,
-        "estimated_peak_bytes_local": local_bytes(plan, statistics),
+        "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
         "memory": options.memory,
         "rules": rule_facts(planned),
+        **graphs_data(planned, stage),
     }
+
+
+def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
+    """What of it can be drawn: the operator graphs, and the steps of each pass."""
+    statistics, plan = planned.statistics, planned.plan
+    data: dict[str, Any] = {}
     if stage in ("all", "logical"):
         data["logical"] = _graph_data(planned.logical, statistics)
     if stage in ("all", "rewritten"):

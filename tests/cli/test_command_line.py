@@ -143,6 +143,38 @@ def test_explain_prints_text_and_json(capsys):
     assert json.loads(capsys.readouterr().out)
 
 
+def test_explain_draws_to_a_file_and_shows_one_stage(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    common = ["explain", "--graph", "digits", "--engine", "local"]
+    assert main([*common, "--format", "html"]) == 0
+    assert capsys.readouterr().out == "the plan is in plan.html\n"
+    assert (tmp_path / "plan.html").read_text().startswith("<!doctype html>")
+    assert main([*common, "--format", "mermaid", "--stage", "rewritten", "--out", "plan.mmd"]) == 0
+    assert (tmp_path / "plan.mmd").read_text().count("subgraph") == 1
+    assert main([*common, "--format", "html", "--out", str(tmp_path)]) == 2
+    assert "--out" in capsys.readouterr().err
+
+
+def test_explain_sets_two_plans_side_by_side(capsys):
+    common = ["explain", "--graph", "digits", "--engine", "local", "--hidden", "8"]
+    assert main([*common, "--diff=--disable push_down --hidden 16"]) == 0
+    shown = capsys.readouterr().out
+    assert f"{'push_down':<24}{'fired 2x':<24}off" in shown
+    assert "[V, 8]" in shown
+    assert "[V, 16]" in shown
+    assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("words", ["--graph other", "--format json", "--no-such", "--disable 'push"])
+def test_explain_refuses_to_set_beside_it_what_it_cannot(words, capsys):
+    try:
+        status = main(["explain", "--graph", "digits", "--engine", "local", f"--diff={words}"])
+    except SystemExit as exited:
+        status = exited.code
+    assert status == 2
+    assert "--diff" in capsys.readouterr().err
+
+
 def test_datasets_lists_the_built_in_one(capsys):
     assert main(["datasets"]) == 0
     assert "digits" in capsys.readouterr().out

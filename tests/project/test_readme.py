@@ -53,7 +53,7 @@ def test_commands_have_the_options_the_readme_gives_them(capsys):
             main([*words[1:], "--help"])
         assert exited.value.code == 0
         shown = capsys.readouterr().out
-        assert [word for word in words if word.startswith("--") and word not in shown] == []
+        assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in shown] == []
 
 
 def test_files_and_rules_named_exist():

@@ -14,7 +14,7 @@ from planner.explain.diagram import diagrams
 from planner.explain.mermaid import mermaid
 from tests.planner.specs import attention, gcn, planned
 
-GOLDEN = Path(__file__).parent / "golden"
+GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = {
     "gcn_auto": lambda: planned(gcn(), gcn(training=False)),
     "attention_edges": lambda: planned(

@@ -1,0 +1,139 @@
+"""The arrows of a diagram as SVG: curves whose width says how many bytes they carry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from html import escape
+from itertools import pairwise
+from math import hypot, sqrt
+
+from planner.explain.diagram import Arrow, Diagram
+from planner.explain.layout import BOX_WIDTH, Layout
+from planner.explain.sizes import size
+
+THINNEST, WIDEST = 1.2, 12.0  # pixels; the width grows with the root of the bytes, so that small ones still show
+BOW = 0.45  # of the distance between two points of an arrow: how far it keeps its direction at each
+LABEL = 17.0  # pixels from the end of an arrow to its label
+
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Waypoint:
+    """A place on the way of an arrow, and the direction in which it passes there."""
+
+    x: float
+    y: float
+    across: float
+    down: float
+
+    def on(self, distance: float) -> Point:
+        """The point so many pixels further on."""
+        return self.x + self.across * distance, self.y + self.down * distance
+
+
+def draw_arrows(diagram: Diagram, layout: Layout, most: int) -> list[str]:
+    """SVG elements, one for each arrow between boxes; `most` bytes have the widest."""
+    return [_draw(arrow, way, most) for arrow, way in _ways(diagram, layout).items()]
+
+
+def thickness(bytes: int, most: int) -> float:
+    """Pixels of an arrow.
+
+    >>> thickness(0, 100), thickness(25, 100), thickness(100, 100)
+    (1.2, 6.0, 12.0)
+    """
+    return max(THINNEST, WIDEST * sqrt(bytes / most)) if most else THINNEST
+
+
+def head(x: float, y: float, across: float, down: float, width: float) -> str:
+    """The triangle at the end of an arrow that arrives there."""
+    half, long = head_length(width) * 0.6, head_length(width)
+    base_x, base_y = x - across * long, y - down * long
+    return (
+        f"M{x:.1f} {y:.1f}L{base_x - down * half:.1f} {base_y + across * half:.1f}"
+        f"L{base_x + down * half:.1f} {base_y - across * half:.1f}Z"
+    )
+
+
+def head_length(width: float) -> float:
+    """Pixels that the triangle takes of an arrow of that width."""
+    return max(7.0, width * 1.3)
+
+
+# --- ways -----------------------------------------------------------------------------------------------------------
+
+
+def _ways(diagram: Diagram, layout: Layout) -> dict[Arrow, list[Waypoint]]:
+    """Where each arrow leaves, bends and arrives: those that meet at one side of a box share it evenly."""
+    back = {box.key for box in diagram.boxes if box.backward}
+    meeting: dict[tuple[str, str], list[tuple[Point, Arrow, bool]]] = defaultdict(list)
+    for arrow, bends in layout.drawn.items():
+        assert arrow.source is not None  # those without are not drawn
+        source, target = layout.centres[arrow.source], layout.centres[arrow.target]
+        leaves, arrives = _sides(arrow, source, target, crosses=arrow.target in back and arrow.source not in back)
+        meeting[arrow.source, leaves].append((bends[0] if bends else target, arrow, True))
+        meeting[arrow.target, arrives].append((bends[-1] if bends else source, arrow, False))
+    ends: dict[tuple[Arrow, bool], Waypoint] = {}
+    for (key, side), found in meeting.items():
+        found.sort(key=lambda entry: entry[0][0 if side in ("top", "bottom") else 1])
+        for at, (_, arrow, leaves_here) in enumerate(found):
+            ends[arrow, leaves_here] = _end(layout, key, side, (at + 1) / (len(found) + 1), 1 if leaves_here else -1)
+    return {arrow: _by_way_of(ends[arrow, True], bends, ends[arrow, False]) for arrow, bends in layout.drawn.items()}
+
+
+def _sides(arrow: Arrow, source: Point, target: Point, crosses: bool) -> tuple[str, str]:
+    """Which side of its source an arrow leaves, and which of its target it reaches."""
+    if crosses:
+        return "right", "bottom" if arrow.backward and target[1] < source[1] else "left"
+    return ("bottom", "top") if target[1] > source[1] else ("top", "bottom")
+
+
+def _end(layout: Layout, key: str, side: str, part: float, outward: int) -> Waypoint:
+    """A point on a side of a box, passed outward (1) or inward (-1)."""
+    (x, y), height = layout.centres[key], layout.heights[key]
+    sign = 1 if side in ("bottom", "right") else -1
+    if side in ("top", "bottom"):
+        return Waypoint(x + (part - 0.5) * BOX_WIDTH, y + sign * height / 2, 0, sign * outward)
+    return Waypoint(x + sign * BOX_WIDTH / 2, y + (part - 0.5) * height, sign * outward, 0)
+
+
+def _by_way_of(start: Waypoint, bends: tuple[Point, ...], end: Waypoint) -> list[Waypoint]:
+    down = 1 if end.y > start.y else -1
+    return [start, *(Waypoint(x, y, 0, down) for x, y in bends), end]
+
+
+# --- drawing --------------------------------------------------------------------------------------------------------
+
+
+def _draw(arrow: Arrow, way: list[Waypoint], most: int) -> str:
+    width, end = thickness(arrow.bytes, most), way[-1]
+    curve = _curve([*way[:-1], Waypoint(*end.on(-head_length(width)), end.across, end.down)])
+    label = size(arrow.bytes)
+    told = f"{', '.join(arrow.names)}: {label} from {arrow.source} to {arrow.target}"
+    return (
+        f'<g class="arrow{" back" if arrow.backward else ""}" data-source="{arrow.source}" data-target="{arrow.target}">'
+        f"<title>{escape(told)}</title>"
+        f'<path class="reach" d="{curve}"/><path class="line" d="{curve}" stroke-width="{width:.1f}"/>'
+        f'<path class="head" d="{head(end.x, end.y, end.across, end.down, width)}"/>{_label(label, way, width)}</g>'
+    )
+
+
+def _label(words: str, way: list[Waypoint], width: float) -> str:
+    """Beside the end, where arrows run straight, on the side that the curve leaves free."""
+    end = way[-1]
+    x, y = end.on(-LABEL)
+    if end.across:
+        y += width / 2 + 12 if way[-2].y < end.y else -width / 2 - 5
+        return f'<text class="over" x="{end.x - 4:.1f}" y="{y:.1f}">{words}</text>'
+    return f'<text x="{x + width / 2 + 5:.1f}" y="{y + 4:.1f}">{words}</text>'
+
+
+def _curve(way: list[Waypoint]) -> str:
+    parts = [f"M{way[0].x:.1f} {way[0].y:.1f}"]
+    for one, other in pairwise(way):
+        bow = BOW * hypot(other.x - one.x, other.y - one.y)
+        (ax, ay), (bx, by) = one.on(bow), other.on(-bow)
+        parts.append(f"C{ax:.1f} {ay:.1f} {bx:.1f} {by:.1f} {other.x:.1f} {other.y:.1f}")
+    return "".join(parts)

@@ -1,0 +1,164 @@
+"""Two plans side by side: what an option changes."""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from html import escape
+
+from planner.compiler import Planned
+from planner.explain.diagram import Box, Diagram, diagrams
+from planner.explain.mermaid import mermaid
+from planner.explain.page import Picture, View, document
+from planner.explain.rules import epoch_bytes, rule_state
+from planner.explain.sizes import size
+from planner.explain.text import PlanStage, as_data, graphs_data
+from planner.footprint import local_bytes
+from planner.printer import WIDTH
+
+SIDE = (WIDTH - 3) // 2  # columns of text for each plan; three between them
+
+Pair = tuple[Box | None, Box | None]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A plan and what it is called beside another."""
+
+    name: str
+    planned: Planned
+
+
+def compare_text(a: Named, b: Named, stage: PlanStage) -> str:
+    """Both in lines of at most 100 columns: `|` between what differs, `<` and `>` beside what only one has."""
+    lines = [*_heads(a, b), ""]
+    for left, right in _matched(a, b, stage):
+        title = (left or right or _EMPTY).title
+        lines += [f"== {title} ==", *_side_by_side(left or _EMPTY, right or _EMPTY), ""]
+    return "\n".join(lines)
+
+
+def compare_json(a: Named, b: Named, stage: PlanStage) -> str:
+    """Both as data."""
+    return json.dumps([{"name": each.name} | as_data(each.planned, stage) for each in (a, b)], indent=2)
+
+
+def compare_mermaid(a: Named, b: Named, stage: PlanStage) -> str:
+    """A flowchart with the subgraphs of both."""
+    drawn = [
+        replace(diagram, key=f"{side}_{diagram.key}", title=f"{each.name}: {diagram.title}")
+        for side, each in (("a", a), ("b", b))
+        for diagram in diagrams(graphs_data(each.planned, stage))
+    ]
+    return mermaid(drawn)
+
+
+def compare_html(a: Named, b: Named, stage: PlanStage) -> str:
+    """A page that draws both, with what differs marked."""
+    views = []
+    for left, right in _matched(a, b, stage):
+        pairs = list(_pairs((left or _EMPTY).boxes, (right or _EMPTY).boxes))
+        marked = [{box.key for pair in pairs if (box := pair[side]) and not _alike(*pair)} for side in (0, 1)]
+        pictures = [
+            Picture(diagram, each.name, marked=frozenset(keys))
+            for diagram, each, keys in zip((left, right), (a, b), marked, strict=True)
+            if diagram is not None
+        ]
+        shown = left or right or _EMPTY
+        views.append(View(shown.key, shown.title, tuple(pictures)))
+    return document("Two plans", _table(a, b), views)
+
+
+_EMPTY = Diagram("", "", (), ())
+
+
+def _matched(a: Named, b: Named, stage: PlanStage) -> Iterator[tuple[Diagram | None, Diagram | None]]:
+    """The diagrams of both, those of one key together."""
+    left, right = ({found.key: found for found in diagrams(graphs_data(each.planned, stage))} for each in (a, b))
+    for key in dict.fromkeys([*left, *right]):
+        yield left.get(key), right.get(key)
+
+
+# --- what differs ---------------------------------------------------------------------------------------------------
+
+
+def _pairs(left: Sequence[Box], right: Sequence[Box]) -> Iterator[Pair]:
+    """Boxes of both in order, alike ones beside each other; numbers in names count for nothing in that."""
+    matcher = SequenceMatcher(a=[_kind(box) for box in left], b=[_kind(box) for box in right], autojunk=False)
+    for _, start, end, other_start, other_end in matcher.get_opcodes():
+        ours, others = left[start:end], right[other_start:other_end]
+        for at in range(max(len(ours), len(others))):
+            yield ours[at] if at < len(ours) else None, others[at] if at < len(others) else None
+
+
+def _kind(box: Box) -> str:
+    return re.sub(r"\d+", "", f"{box.title} {box.makes}")
+
+
+def _alike(left: Box | None, right: Box | None) -> bool:
+    if left is None or right is None:
+        return False
+    return (left.title, left.makes, left.bytes) == (right.title, right.makes, right.bytes)
+
+
+def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
+    """Name and both values of what sums the plans up, then of every rule whose part differs."""
+    measures: list[tuple[str, Callable[[Planned], str]]] = [
+        ("steps of an epoch", lambda planned: str(len(planned.plan.train))),
+        ("bytes they hand on", lambda planned: size(epoch_bytes(planned))),
+        ("memory on local", lambda planned: size(local_bytes(planned.plan, planned.statistics))),
+        ("engine", lambda planned: planned.options.engine),
+    ]
+    rows = [(name, measure(a.planned), measure(b.planned)) for name, measure in measures]
+    rules = [(rule, rule_state(a.planned, rule), rule_state(b.planned, rule)) for rule in a.planned.firings]
+    return [*rows, *(row for row in rules if row[1] != row[2])]
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def _heads(a: Named, b: Named) -> list[str]:
+    lines = [
+        line
+        for side, each in (("A", a), ("B", b))
+        for line in textwrap.wrap(each.name, WIDTH - 4, initial_indent=f"{side}   ", subsequent_indent="    ")
+    ]
+    return [*lines, "", *(f"{name:<24}{one:<24}{other}" for name, one, other in [("", "A", "B"), *_summary(a, b)])]
+
+
+def _side_by_side(left: Diagram, right: Diagram) -> list[str]:
+    pairs, lines = list(_pairs(left.boxes, right.boxes)), []
+    if all(_alike(*pair) for pair in pairs):
+        return [f"the same in both: {len(pairs)} {'operators' if left.is_graph else 'steps'}"]
+    for one, other in pairs:
+        mark = " " if _alike(one, other) else "<" if other is None else ">" if one is None else "|"
+        columns = _cell(one), _cell(other)
+        for at in range(max(map(len, columns))):
+            cells = [column[at] if at < len(column) else "" for column in columns]
+            lines.append(f"{cells[0]:<{SIDE}} {mark} {cells[1]}".rstrip())
+    return lines
+
+
+def _cell(box: Box | None) -> list[str]:
+    """The lines of a box, its bytes at the right of the first."""
+    if box is None:
+        return [""]
+    words = f"{box.key:>2} {box.title}" + (f" -> {box.makes}" if box.makes else "")
+    first, *rest = textwrap.wrap(words, SIDE - 10, subsequent_indent="     ", break_on_hyphens=False)
+    return [f"{first:<{SIDE - 10}} {size(box.bytes):>9}", *rest]
+
+
+# --- page -----------------------------------------------------------------------------------------------------------
+
+
+def _table(a: Named, b: Named) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(one)}</td><td>{escape(other)}</td></tr>'
+        for name, one, other in _summary(a, b)
+    )
+    heads = "".join(f'<th scope="col">{escape(each.name)}</th>' for each in (a, b))
+    return f"<table><thead><tr><td></td>{heads}</tr></thead><tbody>{rows}</tbody></table>"

@@ -1,0 +1,89 @@
+"""The forms in which a plan is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from planner.compiler import Planned, without
+from planner.errors import PlanError
+from planner.explain.comparison import Named, compare_html, compare_json, compare_mermaid, compare_text
+from planner.explain.diagram import diagrams
+from planner.explain.mermaid import mermaid
+from planner.explain.page import page
+from planner.explain.text import PlanStage, as_data, as_text, graphs_data
+
+Format = Literal["text", "json", "mermaid", "html"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+STAGES: tuple[PlanStage, ...] = get_args(PlanStage)
+
+
+def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all") -> str:
+    """Say what will run and why.
+
+    Args:
+        planned: what `compile_plan` returned.
+        format: "text"; "json", the same as data; "mermaid", a flowchart; "html", a page that needs nothing else.
+        stage: "logical", "rewritten", "physical" or "all".
+
+    Raises:
+        PlanError: an unknown format or stage.
+    """
+    _check(format, stage)
+    return _EXPLAIN[format](planned, stage)
+
+
+def compare(
+    a: Planned, b: Planned, names: tuple[str, str] = ("A", "B"), format: Format = "text", stage: PlanStage = "all"
+) -> str:
+    """Say what two plans have in common and what not.
+
+    Args:
+        a: a plan.
+        b: the one to set beside it.
+        names: what they are called.
+        format: as of `explain`.
+        stage: as of `explain`.
+
+    Raises:
+        PlanError: an unknown format or stage.
+    """
+    _check(format, stage)
+    return _COMPARE[format](Named(names[0], a), Named(names[1], b), stage)
+
+
+def _check(format: str, stage: str) -> None:
+    if stage not in STAGES:
+        raise PlanError(f"there is no stage {stage!r} of a plan; expected one of {', '.join(STAGES)}")
+    if format not in FORMATS:
+        raise PlanError(f"explain knows no format {format!r}; expected one of {', '.join(FORMATS)}")
+
+
+def _json(planned: Planned, stage: PlanStage) -> str:
+    return json.dumps(as_data(planned, stage), indent=2)
+
+
+def _mermaid(planned: Planned, stage: PlanStage) -> str:
+    return mermaid(diagrams(graphs_data(planned, stage)))
+
+
+def _html(planned: Planned, stage: PlanStage) -> str:
+    data = as_data(planned, stage)
+    fired = [fact["name"] for fact in data["rules"] if fact["fired"]]
+    less = {rule: diagrams(graphs_data(without(planned, rule), stage)) for rule in fired}
+    return page(data, diagrams(data), less)
+
+
+_EXPLAIN: dict[Format, Callable[[Planned, PlanStage], str]] = {
+    "text": as_text,
+    "json": _json,
+    "mermaid": _mermaid,
+    "html": _html,
+}
+_COMPARE: dict[Format, Callable[[Named, Named, PlanStage], str]] = {
+    "text": compare_text,
+    "json": compare_json,
+    "mermaid": compare_mermaid,
+    "html": compare_html,
+}

@@ -1,0 +1,192 @@
+"""A plan as one self-contained HTML page: pictures to zoom into, the rules beside them, nothing fetched from anywhere.
+
+Everything is in the page without its script too, one picture below the other; that is also how it prints. `page.js` makes
+tabs and tooltips of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from planner.explain.diagram import Diagram
+from planner.explain.rules import gain_words
+from planner.explain.sizes import size
+from planner.explain.svg import svg
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A diagram with what is said above it."""
+
+    diagram: Diagram
+    caption: str = ""
+    less: str = ""  # the rule that this plan does without, for a picture that a switch brings up
+    marked: Collection[str] = field(default=())  # boxes to draw the eye to
+
+
+@dataclass(frozen=True)
+class View:
+    """What one tab shows: pictures side by side, or by turns."""
+
+    key: str
+    title: str
+    pictures: tuple[Picture, ...]
+
+
+def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]) -> str:
+    """The page of a plan.
+
+    Args:
+        data: of `planner.explain.as_data`.
+        shown: its diagrams.
+        without: for each rule that fired, the diagrams of the plan that does without it.
+    """
+    views = [_view(diagram, without) for diagram in shown]
+    rules = "\n".join(_rule(fact, fact["name"] in without) for fact in data["rules"])
+    return document("Plan", _facts(data), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>')
+
+
+def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
+    """A diagram and, for every rule without which it would differ, what it would be; perhaps nothing."""
+    nothing = Diagram(diagram.key, diagram.title, (), ())
+    others = {rule: next((d for d in found if d.key == diagram.key), nothing) for rule, found in without.items()}
+    less = [Picture(other, f"without {rule}", rule) for rule, other in others.items() if other != diagram]
+    return View(diagram.key, diagram.title, (Picture(diagram), *less))
+
+
+def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
+    """A page of views under a head, with something beside them."""
+    most = max((picture.diagram.most_bytes for view in views for picture in view.pictures), default=0)
+    return "\n".join([
+        "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>Lotan: {escape(title)}</title>", f"<style>\n{_resource('page.css')}</style>", "</head>", "<body>",
+        f"<header><h1>{escape(title)}</h1>{head}</header>",
+        f'<div class="columns{"" if aside else " alone"}">', "<main>", f'<div class="bar" hidden>{_tabs(views)}{_tools()}</div>',
+        *(_panel(view, most) for view in views), _legend(most), "</main>", aside, "</div>",
+        '<div id="tip" role="tooltip" hidden></div>', f"<script>\n{_resource('page.js')}</script>", "</body>", "</html>",
+    ])  # fmt: skip
+
+
+def _resource(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------
+
+
+def _tabs(views: Sequence[View]) -> str:
+    tabs = "".join(
+        f'<button type="button" role="tab" id="tab-{escape(view.key)}" aria-controls="view-{escape(view.key)}"'
+        f' aria-selected="false" tabindex="-1">{escape(view.title)}</button>'
+        for view in views
+    )
+    return f'<div role="tablist" aria-label="Views of the plan">{tabs}</div>'
+
+
+def _panel(view: View, most: int) -> str:
+    figures = "\n".join(_figure(picture, most) for picture in view.pictures)
+    return (
+        f'<section id="view-{escape(view.key)}" role="tabpanel" aria-labelledby="tab-{escape(view.key)}">'
+        f"<h2>{escape(view.title)}</h2>\n"
+        f'<div class="pictures">\n{figures}\n</div></section>'
+    )
+
+
+def _tools() -> str:
+    buttons = (("out", "&#8722;", "Zoom out"), ("in", "+", "Zoom in"), ("fit", "fit", "Fit to the width"),
+               ("whole", "whole", "Show the whole picture"))  # fmt: skip
+    return '<div class="tools" role="group" aria-label="Zoom">' + "".join(
+        f'<button type="button" data-zoom="{name}" title="{words}" aria-label="{words}">{sign}</button>'
+        for name, sign, words in buttons
+    ) + "</div>"  # fmt: skip
+
+
+def _figure(picture: Picture, most: int) -> str:
+    diagram = picture.diagram
+    less = f' data-without="{escape(picture.less)}" hidden' if picture.less else ""
+    name = f"<b>{escape(picture.caption)}:</b> " if picture.caption else ""
+    caption = f"<figcaption>{name}{_measure(diagram)}</figcaption>"
+    return f"<figure{less}>{caption}{_scroll(picture, most) if diagram.boxes else ''}</figure>"
+
+
+def _scroll(picture: Picture, most: int) -> str:
+    drawn = svg(picture.diagram, most, picture.marked)
+    label = escape(f"{picture.diagram.title}, picture")
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{label}">{drawn}</div>'
+
+
+def _measure(diagram: Diagram) -> str:
+    if not diagram.boxes:
+        return "nothing to do"
+    if diagram.is_graph:
+        return f"{len(diagram.boxes)} operators"
+    return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}"
+
+
+def _legend(most: int) -> str:
+    keys = (
+        ("graph", "Graph Engine"),
+        ("dl", "DL Engine"),
+        ("back", "backward: gradients"),
+        ("chip", "a column of the graph, or a value from afar"),
+    )
+    entries = "".join(f'<li><i class="key {name}"></i>{words}</li>' for name, words in keys)
+    return (
+        f'<footer><ul class="legend">{entries}<li>width of arrows: root of the bytes; the widest is {size(most)}</li>'
+        '</ul><p class="hint">Hover over a box, or reach one with Tab and go on with the arrow keys: all that is known'
+        " of it. Drag to move; +, &#8722;, 0 or Ctrl and the wheel to zoom.</p></footer>"
+    )
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def _facts(data: Mapping[str, Any]) -> str:
+    graph = data["graph"]
+    reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
+    memory = data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine"
+    facts = {
+        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
+        "Engine": f"{data['engine']}{reason}",
+        "Memory": memory,
+    }
+    return (
+        "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{escape(said)}</dd></div>" for name, said in facts.items()) + "</dl>"
+    )
+
+
+def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
+    state = "off" if not fact["enabled"] else f"fired {fact['fired']}&times;" if fact["fired"] else "did not fire"
+    name = escape(fact["name"])
+    switch = (
+        f'<button type="button" role="switch" aria-checked="true" data-rule="{name}"'
+        f' aria-label="Show the plan with {name}" hidden><i></i></button>'
+    )
+    parts = [
+        f'<li class="rule{" fired" if fact["fired"] else ""}"><div class="state"><code>{name}</code>'
+        f"<span>{state}</span>{switch if has_switch else ''}</div>",
+        f'<p class="where">{escape(", ".join(fact["where"]))}</p>' if fact["where"] else "",
+        f'<p class="gain">{escape(gain_words(fact["gain"]))}</p>' if fact["gain"] else "",
+        "".join(f'<p class="reason">{escape(reason)}</p>' for reason in fact["declined"]),
+        _rewrites(fact["rewrites"]),
+        "</li>",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _rewrites(rewrites: Sequence[Mapping[str, Any]]) -> str:
+    """Before and after of every firing, folded away."""
+    if not rewrites:
+        return ""
+    sides = [
+        f"<li>{escape(rewrite['layer'])}<div><b>before</b><pre>{escape(chr(10).join(rewrite['before']))}</pre></div>"
+        f"<div><b>after</b><pre>{escape(chr(10).join(rewrite['after']))}</pre></div></li>"
+        for rewrite in rewrites
+    ]
+    count = f"{len(rewrites)} rewrite{'s' if len(rewrites) > 1 else ''}: before and after"
+    return f"<details><summary>{count}</summary><ol>{''.join(sides)}</ol></details>"

@@ -1,0 +1,105 @@
+"""What each rule did to a plan: fired where and gained what, or did not fire and why."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Set
+from typing import Any
+
+from planner.compiler import Planned, without
+from planner.estimate import step_bytes
+from planner.explain.sizes import size
+from planner.nodes import Node, topological
+from planner.optimizer import Firing
+from planner.printer import WIDTH, has_line, label, row_inputs, shape
+from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
+
+
+def rule_lines(planned: Planned) -> list[str]:
+    """For every rule: how often it fired, where, and what that gained, or what stopped it."""
+    lines: list[str] = []
+    for fact in rule_facts(planned):
+        state = _state(fact["enabled"], fact["fired"])
+        where = f": {', '.join(fact['where'])}" if fact["where"] else ""
+        lines.append(f"{fact['name']:<22}{state}{where}"[:WIDTH])
+        lines += _wrapped("+", gain_words(fact["gain"])) if fact["gain"] else []
+        lines += [piece for reason in fact["declined"] for piece in _wrapped("-", reason)]
+    return lines
+
+
+def rule_state(planned: Planned, name: str) -> str:
+    """What became of a rule, in two or three words."""
+    return _state(_enabled(planned, name), planned.firings[name])
+
+
+def _state(enabled: bool, fired: int) -> str:
+    return "off" if not enabled else f"fired {fired}x" if fired else "did not fire"
+
+
+def _enabled(planned: Planned, name: str) -> bool:
+    options = planned.options
+    return name not in options.disabled and (options.plan != "general" or name not in GENERAL_PLAN_WITHOUT)
+
+
+def _wrapped(mark: str, reason: str) -> list[str]:
+    return textwrap.wrap(reason, WIDTH - 4, initial_indent=f"  {mark} ", subsequent_indent="    ")
+
+
+def gain_words(gain: dict[str, int]) -> str:
+    """An epoch with and without a rule, in a sentence."""
+    with_it = f"an epoch hands on {size(gain['bytes'])} in {gain['steps']} steps"
+    if gain["steps"] == gain["steps_without"] and gain["bytes"] == gain["bytes_without"]:
+        return f"{with_it}, without it too"
+    return f"{with_it}; without it, {size(gain['bytes_without'])} in {gain['steps_without']}"
+
+
+def rule_facts(planned: Planned) -> list[dict[str, Any]]:
+    """Every rule as plain data, in the order of RULES."""
+    return [_rule_fact(planned, name, _enabled(planned, name)) for name in RULES]
+
+
+def _rule_fact(planned: Planned, name: str, enabled: bool) -> dict[str, Any]:
+    fired = planned.firings[name]
+    firings = [firing for firing in planned.rewritten.firings if firing.rule == name]
+    layers = (getattr(firing.before, "layer", "") for firing in firings)
+    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
+    return {
+        "name": name,
+        "enabled": enabled,
+        "fired": fired,
+        "where": [layer for layer in dict.fromkeys(layers) if layer],
+        "declined": declined or [IDLE[name]] if enabled and not fired else declined,
+        "gain": _gain(planned, without(planned, name)) if fired else None,
+        "rewrites": [_rewrite(firing) for firing in firings],
+    }
+
+
+def _gain(planned: Planned, less: Planned) -> dict[str, int]:
+    return {"steps": len(planned.plan.train), "bytes": epoch_bytes(planned),
+            "steps_without": len(less.plan.train), "bytes_without": epoch_bytes(less)}  # fmt: skip
+
+
+def epoch_bytes(planned: Planned) -> int:
+    """Bytes that all steps of an epoch hand on."""
+    return sum(step_bytes(step, planned.statistics, planned.plan) for step in planned.plan.train)
+
+
+# --- rewrites -------------------------------------------------------------------------------------------------------
+
+
+def _rewrite(firing: Firing) -> dict[str, Any]:
+    before, after = (frozenset(topological(node)) for node in (firing.before, firing.after))
+    return {"layer": getattr(firing.before, "layer", ""),
+            "before": _lines(firing.before, before - after), "after": _lines(firing.after, after - before)}  # fmt: skip
+
+
+def _lines(root: Node, new: Set[Node]) -> list[str]:
+    """The operators that one side of a rewrite has and the other has not, inputs indented below; `...` where both go on."""
+    lines, stack, shown = [], [(root, 0)], set()
+    while stack:
+        node, depth = stack.pop()
+        lines.append("  " * depth + ("" if node in new else "... ") + f"{label(node)} {shape(node)}")
+        if node in new and node not in shown:
+            stack.extend((child, depth + 1) for child in reversed(row_inputs(node)) if has_line(child))
+        shown.add(node)
+    return lines

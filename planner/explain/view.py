@@ -1,0 +1,55 @@
+"""Plans that show themselves: a page in a notebook, text elsewhere."""
+
+from __future__ import annotations
+
+from html import escape
+
+from planner.compiler import Planned
+from planner.explain.formats import Format, compare, explain
+from planner.explain.text import PlanStage
+
+HEIGHT = 760  # pixels of a page in a notebook
+
+
+class PlanView:
+    """A plan, to be looked at."""
+
+    def __init__(self, planned: Planned) -> None:
+        self.planned = planned
+
+    def __repr__(self) -> str:
+        return explain(self.planned)
+
+    def _repr_html_(self) -> str:
+        return framed(explain(self.planned, "html"))
+
+    def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
+        """As `planner.explain.explain`."""
+        return explain(self.planned, format, stage)
+
+    def diff(self, other: PlanView, names: tuple[str, str] = ("this plan", "the other")) -> DiffView:
+        """This plan and another side by side."""
+        return DiffView(self.planned, other.planned, names)
+
+
+class DiffView:
+    """Two plans side by side, to be looked at."""
+
+    def __init__(self, a: Planned, b: Planned, names: tuple[str, str]) -> None:
+        self.plans, self.names = (a, b), names
+
+    def __repr__(self) -> str:
+        return self.explain()
+
+    def _repr_html_(self) -> str:
+        return framed(self.explain("html"))
+
+    def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
+        """As `planner.explain.compare`."""
+        return compare(*self.plans, self.names, format, stage)
+
+
+def framed(page: str) -> str:
+    """A page in a frame of its own, whose style and script touch nothing around it, and nothing around it them."""
+    style = f"width: 100%; height: {HEIGHT}px; border: 0"
+    return f'<iframe title="plan" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
