@@ -28,14 +28,18 @@ RESULTS = Path(__file__).parent / "results" / "ablation.md"
 WARM_UP = 1
 MODELS = 8
 GENERAL = {"engine": "rows", "plan": "general"}
+IN_PLACE = {"disable": ["commute_linear", "hoist_invariant"]}
 STEPS: dict[
     str, tuple[dict[str, Any], bool]
 ] = {  # what is added: all settings of the Trainer, whether frames are inline
     "rows, general plan, a gradient per edge, inline frames": ({**GENERAL, "rgb": False}, True),
     "+ gradients summed before they cross (RGB)": (GENERAL, True),
-    "+ push-down": ({"engine": "rows"}, True),
-    "+ shared memory": ({"engine": "rows"}, False),
-    "+ blocks": ({"engine": "blocks"}, False),
+    "+ push-down": ({"engine": "rows", **IN_PLACE}, True),
+    "+ shared memory": ({"engine": "rows", **IN_PLACE}, False),
+    "+ blocks": ({"engine": "blocks", **IN_PLACE}, False),
+    "+ linear maps where fewer numbers are summed": ({"engine": "blocks", "disable": ["hoist_invariant"]}, False),
+    "+ what no epoch changes computed once": ({"engine": "blocks"}, False),
+    "the engine that auto takes for files that fit": ({}, False),
 }
 
 
