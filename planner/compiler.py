@@ -14,6 +14,7 @@ from typing import Literal
 from planner.build import build
 from planner.differentiate import differentiate, mark_gradients
 from planner.errors import PlanError
+from planner.keeping import with_overflow
 from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Firing, Rewritten, optimize
@@ -160,7 +161,7 @@ def _plan(
     columns = {column.name: column for graph in graphs for column in static_columns(graph.root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     return Plan(
-        stages=(*mark_gradients(forward.stages, steps), *inference.stages),
+        stages=(*map(with_overflow, mark_gradients(forward.stages, steps)), *inference.stages),
         train=steps,
         evaluate=_last_as(inference.steps, "evaluate"),
         predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.estimate import column_bytes, row_bytes
+from planner.keeping import multiplied, saved_row_bytes
 from planner.physical import (
     CollectStep,
     EdgeDotStep,
@@ -28,7 +29,7 @@ from planner.physical import (
     reads,
 )
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, Crew, fixed_bytes, heap_for, least_limit
-from planner.spec import Statistics, operator_name
+from planner.spec import Statistics
 
 SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
 EDGE_BYTES = 24  # of an edge in blocks: both directions of both edge sets, and what tells its halo
@@ -191,7 +192,7 @@ def _needed(plan: Plan, step: Step) -> frozenset[str]:
     if not isinstance(step, PipeStep) or step.mode != "backward":
         return frozenset(reads(step))
     stage = plan.stage(step.stage)
-    again = {i.column for i in stage.inputs if i.value in _multiplied(stage) or stage.edge_sets}
+    again = {i.column for i in stage.inputs if i.value in multiplied(stage) or stage.edge_sets}
     gradients = {name for gradient in step.gradients for name in gradient.columns}
     return frozenset({name for name in step.inputs if name in again} | gradients | {*step.collections})
 
@@ -242,33 +243,6 @@ def _workers_hold(plan: Plan, statistics: Statistics) -> int:
     lasting = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in plan.lasting]
     static = sum(map(row_bytes, lasting)) + KEY_BYTES
     return statistics.vertices * (static + sum(saved_row_bytes(stage) for stage in _trained(plan)))
-
-
-PRODUCTS = ("linear", "mm", "addmm", "matmul")
-ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
-
-
-def saved_row_bytes(stage: Stage) -> int:
-    """Bytes of a row that is kept between forward and backward.
-
-    What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
-    dropout that follows it. Of a stage that reads edges, autograd keeps the output of every call.
-    """
-    calls = [call for call in stage.calls if call.type.rows == "vertex"]
-    if stage.edge_sets:
-        return sum(4 * call.type.width for call in calls)
-    outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
-    relus = {call.output for call in calls if operator_name(call.op) == "relu"}
-    for call in calls:
-        if operator_name(call.op) == "dropout" and (over := relus & {ref.name for ref in call.references}):
-            outputs = outputs - over | {call.output}
-    kept = outputs | _multiplied(stage)
-    return sum(4 * call.type.width for call in calls if call.output in kept)
-
-
-def _multiplied(stage: Stage) -> set[str]:
-    """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
-    return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
 
 
 def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:

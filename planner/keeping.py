@@ -1,19 +1,59 @@
-"""What backward does for a row of which forward kept nothing, beside reading it from a disk: the lesser is done.
+"""What a forward run keeps for its backward, and what becomes of it where a worker has no memory left for it.
 
-Rough rates of one worker with one thread; only their ratios matter. They were not measured one by one.
+It is put in a file, or backward runs forward again: whichever costs less for the stage at hand. The rates of one worker with
+one thread are rough; only their ratios matter. They were not measured one by one.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from planner.physical import Overflow, Stage
+from planner.spec import Call, operator_name
+
 DISK_BYTES = 1.2e9  # a second, written and read through the cache of pages: half of it is the write
 SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
-PRODUCTS = 50e9  # multiplications and additions a second, of matrices
+MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
+
+PRODUCTS = ("linear", "mm", "addmm", "matmul")
+ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
 
 
-def spill_seconds(width: int) -> float:
-    """To write and read a row of so many numbers."""
-    return 2 * 4 * width / DISK_BYTES
+def with_overflow(stage: Stage) -> Stage:
+    """A stage that runs backward, with what becomes of what its workers cannot keep in memory."""
+    return replace(stage, overflow=_overflow(stage))
+
+
+def _overflow(stage: Stage) -> Overflow:
+    if stage.edge_sets:  # run by autograd, whose graphs lie in no file
+        return "recompute"
+    return "file" if spill_seconds(saved_row_bytes(stage)) < _seconds_again(stage) else "recompute"
+
+
+def _seconds_again(stage: Stage) -> float:
+    """What backward pays for a row of which nothing was kept: its inputs once more, and what leads to what it reads."""
+    read = _kept(stage) | multiplied(stage)
+    resent = sum(i.width for i in stage.inputs if i.needs_gradient and i.value not in read)
+    again: list[Call] = []
+    for call in reversed(_on_vertices(stage)):
+        if call.output in read:
+            again.append(call)
+            read |= {ref.name for ref in call.references}
+    widths = {i.value: i.width for i in stage.inputs} | {call.output: call.type.width for call in stage.calls}
+    products = [call for call in again if operator_name(call.op) in PRODUCTS]
+    factors = sum(
+        call.type.width * widths[ref.name] for call in products for ref in call.references if ref.name in widths
+    )
+    parameters = {parameter.name for parameter in stage.parameters}
+    biases = [c for c in again if operator_name(c.op) == "add" and parameters & {ref.name for ref in c.references}]
+    computed = sum(call.type.width for call in again if call not in biases)  # a bias is added as a product is made
+    return recompute_seconds(resent, computed, factors)
+
+
+def spill_seconds(kept: int) -> float:
+    """To write and read a row of so many bytes."""
+    return 2 * kept / DISK_BYTES
 
 
 def recompute_seconds(resent: int, computed: int, multiplied: int) -> float:
@@ -24,4 +64,34 @@ def recompute_seconds(resent: int, computed: int, multiplied: int) -> float:
         computed: numbers of all values on the way.
         multiplied: multiplications of matrix products among them.
     """
-    return 4 * resent / SENT_BYTES + computed / VALUES + multiplied / PRODUCTS
+    return 4 * resent / SENT_BYTES + computed / VALUES + multiplied / MULTIPLICATIONS
+
+
+def saved_row_bytes(stage: Stage) -> int:
+    """Bytes of a row that is kept between forward and backward.
+
+    What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
+    dropout that follows it. Of a stage that reads edges, autograd keeps the output of every call.
+    """
+    kept = _kept(stage)
+    return sum(4 * call.type.width for call in _on_vertices(stage) if stage.edge_sets or call.output in kept)
+
+
+def multiplied(stage: Stage) -> set[str]:
+    """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
+    return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
+
+
+def _kept(stage: Stage) -> set[str]:
+    """Those that backward reads, of what is computed; parameters are named too."""
+    calls = _on_vertices(stage)
+    outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
+    relus = {call.output for call in calls if operator_name(call.op) == "relu"}
+    for call in calls:
+        if operator_name(call.op) == "dropout" and (over := relus & {ref.name for ref in call.references}):
+            outputs = outputs - over | {call.output}
+    return outputs | multiplied(stage)
+
+
+def _on_vertices(stage: Stage) -> list[Call]:
+    return [call for call in stage.calls if call.type.rows == "vertex"]

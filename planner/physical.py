@@ -8,6 +8,7 @@ operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacob
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import ClassVar, Literal
 
 from planner.expressions import Expression, columns
@@ -16,6 +17,10 @@ from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 """forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
 outputs to gradients of its inputs. evaluate: the last stage to metrics only. predict: the last stage to its output rows."""
+
+
+Overflow = Literal["file", "recompute"]
+"""What becomes of what a forward run keeps for its backward, where a worker's memory for it is full."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +39,7 @@ class Column:
     @property
     def width(self) -> int:
         """Numbers per row."""
-        width = 1
-        for size in self.shape:
-            width *= size
-        return width
+        return prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,11 @@ class StageInput:
     dtype: str = "float32"
     static: bool = False
     needs_gradient: bool = False
+
+    @property
+    def width(self) -> int:
+        """Numbers per row."""
+        return prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -79,6 +86,7 @@ class Stage:
     outputs: tuple[StageOutput, ...]
     loss: LossSpec | None = None  # of the last stage: its one output is compared with "label" where "split" says so
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
+    overflow: Overflow = "recompute"
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Whether it draws random numbers on these edges."""

@@ -36,7 +36,6 @@ class AutogradStage:
     """
 
     rereads: frozenset[str] = frozenset()
-    spills = False  # an autograd graph lies in no file
 
     def __init__(self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed") -> None:
         self.stage = stage

@@ -14,10 +14,9 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.randomness import Mask, Randomness
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
-from lotan.stages.kernels import Kernel, Linear
+from lotan.stages.kernels import Kernel
 from lotan.stages.known import Translation
 from lotan.stages.saved_values import Memory, SavedValues
-from planner.keeping import recompute_seconds, spill_seconds
 from planner.physical import Stage
 
 Rows = dict[str, Tensor]
@@ -78,7 +77,6 @@ class FlatStage:
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
         self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
-        self.spills = spill_seconds(self._kept_width()) < self._seconds_without()
         self._memory = Memory({region: self.widths[slot] for region, slot in self.kept.items()})
 
     def _wanted(self) -> list[bool]:
@@ -111,17 +109,6 @@ class FlatStage:
                 read.update(kernel.inputs)
                 found.append(kernel)
         return found[::-1]
-
-    def _kept_width(self) -> int:
-        """Numbers that a row keeps."""
-        return sum(self.widths[slot] for slot in self.kept.values())
-
-    def _seconds_without(self) -> float:
-        """What backward pays for a row of which nothing was kept: its inputs once more, and what leads from them."""
-        resent = sum(self.widths[number] for number, name, *_ in self.inputs if name not in self.rereads)
-        products = [kernel for kernel in self.recomputed if isinstance(kernel, Linear)]
-        multiplied = sum(self.widths[kernel.x] * self.widths[kernel.out] for kernel in products)
-        return recompute_seconds(resent, sum(self.widths[kernel.out] for kernel in self.recomputed), multiplied)
 
     def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
         """The outputs, [rows, *shape]."""

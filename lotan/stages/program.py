@@ -57,8 +57,8 @@ class StageProgram:
 
     @property
     def spills(self) -> bool:
-        """Whether what a forward run keeps can be put in a file, for less than backward would pay without it."""
-        return self._body.spills
+        """Whether what a forward run keeps goes to a file once memory is full, as the plan says; autograd's graphs cannot."""
+        return self.flat and self.stage.overflow == "file"
 
     def forward(
         self,

@@ -14,6 +14,7 @@ from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import size
 from planner.expressions import text
 from planner.footprint import local_bytes
+from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeWeight, Node, StaticColumn, topological
 from planner.physical import (
     CollectStep,
@@ -95,7 +96,16 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
                 for call in planned.plan.stage(step.stage).calls
                 for line in wrapped("     " + call_label(call), WIDTH)
             ]
+            lines += _kept_line(planned.plan.stage(step.stage), steps)
     return lines
+
+
+def _kept_line(stage: Stage, steps: Sequence[Step]) -> list[str]:
+    """What a forward run keeps for its backward, if it has one."""
+    runs_backward = any(isinstance(s, PipeStep) and s.stage == stage.name and s.mode == "backward" for s in steps)
+    kept = saved_row_bytes(stage) if runs_backward else 0
+    beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
+    return [f"     keeps {size(kept)} a row for backward; beyond a worker's memory: {beyond}"] if kept else []
 
 
 def step_label(step: Step) -> str:
@@ -194,6 +204,7 @@ def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
 def _stage_data(stage: Stage) -> dict[str, Any]:
     return {"name": stage.name, "inputs": [value.column for value in stage.inputs],
             "parameters": [parameter.name for parameter in stage.parameters],
+            "kept_row_bytes": saved_row_bytes(stage), "overflow": stage.overflow,
             "calls": [call_label(call) for call in stage.calls]}  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import torch
 from lotan.saved_graphs import SavedGraphs
 from lotan.spill_file import PAGE, SpillFile
 from lotan.stages import StageProgram
+from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
 from messenger.jobs import ChunkKey
 from planner.keeping import recompute_seconds, spill_seconds
@@ -122,6 +123,29 @@ def test_a_second_attempt_and_the_end_of_a_run_free_what_was_written(tmp_path: P
 
 
 def test_what_is_cheap_to_make_again_is_not_written() -> None:
-    assert spill_seconds(256) < recompute_seconds(resent=256, computed=256, multiplied=0)  # sums over edges, once more
-    assert spill_seconds(256) > recompute_seconds(resent=0, computed=256, multiplied=0)
-    assert spill_seconds(256) < recompute_seconds(resent=0, computed=256, multiplied=4096 * 256)
+    width = 256
+    assert spill_seconds(4 * width) < recompute_seconds(resent=width, computed=width, multiplied=0)  # sums, once more
+    assert spill_seconds(4 * width) > recompute_seconds(resent=0, computed=width, multiplied=0)
+    assert spill_seconds(4 * width) < recompute_seconds(resent=0, computed=width, multiplied=4096 * width)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_plan_weighs_what_kernels_keep_against_what_they_run_again(name: str) -> None:
+    found = {}
+    for stage in stages_of(name):
+        if stage.loss is None and stage.name.startswith("train"):
+            body = StageProgram(stage)._body
+            kept = sum(4 * body.widths[slot] for slot in body.kept.values())
+            resent = sum(body.widths[number] for number, value, *_ in body.inputs if value not in body.rereads)
+            products = [kernel for kernel in body.recomputed if isinstance(kernel, Linear)]
+            factors = sum(body.widths[kernel.x] * body.widths[kernel.out] for kernel in products)
+            computed = sum(body.widths[kernel.out] for kernel in body.recomputed)
+            wanted = "file" if spill_seconds(kept) < recompute_seconds(resent, computed, factors) else "recompute"
+            found[stage.name] = stage.overflow, wanted
+    assert found or name == "MLP"
+    assert all(ours == wanted for ours, wanted in found.values()), found
+
+
+def test_plans_know_both() -> None:
+    chosen = {stage.overflow for name in MODELS for stage in stages_of(name) if stage.name.startswith("train")}
+    assert chosen == {"file", "recompute"}
