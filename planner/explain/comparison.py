@@ -16,7 +16,7 @@ from planner.explain.mermaid import mermaid
 from planner.explain.page import Picture, View, document
 from planner.explain.rules import epoch_bytes, rule_state
 from planner.explain.sizes import size
-from planner.explain.text import PlanStage, as_data, graphs_data
+from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
 from planner.footprint import local_bytes
 from planner.printer import WIDTH
 
@@ -37,8 +37,7 @@ def compare_text(a: Named, b: Named, stage: PlanStage) -> str:
     """Both in lines of at most 100 columns: `|` between what differs, `<` and `>` beside what only one has."""
     lines = [*_heads(a, b), ""]
     for left, right in _matched(a, b, stage):
-        title = (left or right or _EMPTY).title
-        lines += [f"== {title} ==", *_side_by_side(left or _EMPTY, right or _EMPTY), ""]
+        lines += [f"== {left.title} ==", *_side_by_side(left, right), ""]
     return "\n".join(lines)
 
 
@@ -59,28 +58,27 @@ def compare_mermaid(a: Named, b: Named, stage: PlanStage) -> str:
 
 def compare_html(a: Named, b: Named, stage: PlanStage) -> str:
     """A page that draws both, with what differs marked."""
-    views = []
-    for left, right in _matched(a, b, stage):
-        pairs = list(_pairs((left or _EMPTY).boxes, (right or _EMPTY).boxes))
-        marked = [{box.key for pair in pairs if (box := pair[side]) and not _alike(*pair)} for side in (0, 1)]
-        pictures = [
-            Picture(diagram, each.name, marked=frozenset(keys))
-            for diagram, each, keys in zip((left, right), (a, b), marked, strict=True)
-            if diagram is not None
-        ]
-        shown = left or right or _EMPTY
-        views.append(View(shown.key, shown.title, tuple(pictures)))
+    views = [_view((left, right), (a.name, b.name)) for left, right in _matched(a, b, stage)]
     return document("Two plans", _table(a, b), views)
 
 
-_EMPTY = Diagram("", "", (), ())
+def _view(both: tuple[Diagram, Diagram], names: tuple[str, str]) -> View:
+    pairs = list(_pairs(both[0].boxes, both[1].boxes))
+    marked = [{box.key for pair in pairs if (box := pair[side]) and not _alike(*pair)} for side in (0, 1)]
+    pictures = [
+        Picture(diagram, name, marked=frozenset(keys)) for diagram, name, keys in zip(both, names, marked, strict=True)
+    ]
+    return View(both[0].key, both[0].title, tuple(pictures))
 
 
-def _matched(a: Named, b: Named, stage: PlanStage) -> Iterator[tuple[Diagram | None, Diagram | None]]:
-    """The diagrams of both, those of one key together."""
+def _matched(a: Named, b: Named, stage: PlanStage) -> Iterator[tuple[Diagram, Diagram]]:
+    """The diagrams of both, those of one key together; an empty one where a plan has none."""
     left, right = ({found.key: found for found in diagrams(graphs_data(each.planned, stage))} for each in (a, b))
-    for key in dict.fromkeys([*left, *right]):
-        yield left.get(key), right.get(key)
+    for key in ("logical", "rewritten", *PASSES):
+        found = left.get(key) or right.get(key)
+        if found is not None:
+            nothing = Diagram(key, found.title, (), ())
+            yield left.get(key, nothing), right.get(key, nothing)
 
 
 # --- what differs ---------------------------------------------------------------------------------------------------

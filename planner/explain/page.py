@@ -67,7 +67,7 @@ def document(title: str, head: str, views: Sequence[View], aside: str = "") -> s
         f"<title>Lotan: {escape(title)}</title>", f"<style>\n{_resource('page.css')}</style>", "</head>", "<body>",
         f"<header><h1>{escape(title)}</h1>{head}</header>",
         f'<div class="columns{"" if aside else " alone"}">', "<main>", f'<div class="bar" hidden>{_tabs(views)}{_tools()}</div>',
-        *(_panel(view, most) for view in views), _legend(most), "</main>", aside, "</div>",
+        *(_panel(view, most) for view in views), _legend(most, views), "</main>", aside, "</div>",
         '<div id="tip" role="tooltip" hidden></div>', f"<script>\n{_resource('page.js')}</script>", "</body>", "</html>",
     ])  # fmt: skip
 
@@ -82,7 +82,7 @@ def _resource(name: str) -> str:
 def _tabs(views: Sequence[View]) -> str:
     tabs = "".join(
         f'<button type="button" role="tab" id="tab-{escape(view.key)}" aria-controls="view-{escape(view.key)}"'
-        f' aria-selected="false" tabindex="-1">{escape(view.title)}</button>'
+        f' aria-selected="false" tabindex="-1">{escape(view.title.removeprefix("physical: "))}</button>'
         for view in views
     )
     return f'<div role="tablist" aria-label="Views of the plan">{tabs}</div>'
@@ -128,12 +128,14 @@ def _measure(diagram: Diagram) -> str:
     return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}"
 
 
-def _legend(most: int) -> str:
+def _legend(most: int, views: Sequence[View]) -> str:
+    marks = any(picture.marked for view in views for picture in view.pictures)
     keys = (
         ("graph", "Graph Engine"),
         ("dl", "DL Engine"),
         ("back", "backward: gradients"),
         ("chip", "a column of the graph, or a value from afar"),
+        *[("marked", "differs from the other plan")] * marks,
     )
     entries = "".join(f'<li><i class="key {name}"></i>{words}</li>' for name, words in keys)
     return (
