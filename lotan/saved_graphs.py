@@ -54,7 +54,7 @@ class SavedGraphs:
             if storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 size.bytes += storage.nbytes()
-            return tensor
+            return tensor.detach()  # an output that knew its graph, in that graph, would keep it for ever
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield size

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -149,3 +150,16 @@ def test_the_plan_weighs_what_kernels_keep_against_what_they_run_again(name: str
 def test_plans_know_both() -> None:
     chosen = {stage.overflow for name in MODELS for stage in stages_of(name) if stage.name.startswith("train")}
     assert chosen == {"file", "recompute"}
+
+
+def test_what_autograd_saved_goes_with_its_graph() -> None:
+    """A hook that gives back the output of a call as it is ties it to its own graph: neither would ever be freed."""
+    x = torch.ones(8, 16, requires_grad=True)
+    with SavedGraphs(0).measured() as size:
+        y = torch.sigmoid(x)  # saves its output
+    (gradient,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    assert torch.equal(gradient, y * (1 - y))
+    assert size.bytes == 4 * 8 * 16
+    gone = weakref.ref(y)
+    del y
+    assert gone() is None
