@@ -97,7 +97,7 @@ def _read_name(node: Mapping[str, Any]) -> str:
     """How a value is called where it is read: a column by its name, another by its number and operator."""
     operator: str = node["operator"]
     if node["static"]:
-        return operator.removeprefix("Column(").removesuffix(")")
+        return operator.removesuffix(")").removeprefix("Column(").replace("EdgeWeight(edges=", "weight of ", 1)
     return f"#{node['id']} {operator.partition('(')[0]}"
 
 

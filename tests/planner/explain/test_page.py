@@ -13,6 +13,7 @@ from planner import Options
 from planner.explain import PlanView, as_data, explain
 from planner.explain.arrows import thickness
 from planner.explain.diagram import diagrams
+from planner.spec import ValueType
 from tests.planner.explain.plans import EDGES, MAKERS, plan
 from tests.planner.specs import FEATURES, SpecWriter, planned
 
@@ -216,6 +217,16 @@ def test_a_rule_switched_off_says_so():
     other = parsed(explain(planned(*plan("gcn").given[:2], options=Options(disabled=("push_down",))), "html"))
     (rule,) = [found for found in other.all(tag="li", has="rule") if found.all(tag="code")[0].text == "push_down"]
     assert rule.all(tag="span")[0].text == "off"
+
+
+def test_columns_and_weights_are_named_where_they_are_read():
+    writer = SpecWriter()
+    weight = writer.call("lotan.edge_weight", "graph", type=ValueType("edge", (), edges="graph"))
+    weight = writer.edge("unsqueeze.default", weight, -1, width=1)
+    message = writer.edge("mul.Tensor", weight, writer.scatter(FEATURES, "source", 8), width=8)
+    found = parsed(explain(planned(writer.spec(writer.linear(writer.aggregate(message, 8), "lin", 8, 3))), "html"))
+    chips = shown(found, "logical").all(tag="g", has="chip")
+    assert {chip.all(tag="title")[0].text for chip in chips} == {"weight of graph: 2.0 kB", "features: 3.2 kB"}
 
 
 def test_one_stage_alone():
