@@ -8,8 +8,9 @@ A message is one header frame and one frame for each tensor that travels inline.
     bytes 12..   msgpack map {kind, header, tensors, sum}
 
 where `header` is a map of the fields that the kind allows (`messenger.fields`), `tensors` a list of
-[name, dtype, shape, place] and `sum` the XXH3 (64 bits, seed 0) of 1,024 zeros and then of all tensors' bytes in that
-order, wherever they are; behind the zeros no input is short, for which XXH3 has rules of its own. A place is
+[name, dtype, shape, place] and `sum` the checksum of the tensors' checksums in that order, eight bytes each, little
+endian. A checksum is XXH3 (64 bits, seed 0) of 1,024 zeros and then of a tensor's bytes, wherever they are; behind the
+zeros no input is short, for which XXH3 has rules of its own. A place is
 
     ["inline", index]           the frame of that index after the header; inline tensors count from 0, in order
     ["shared", region, offset]  the bytes of a region of shared memory from there on (`messenger.shared_memory`)
@@ -175,10 +176,14 @@ def raw_bytes(array: np.ndarray) -> memoryview:
 
 
 def checksum(frames: Sequence[Frame]) -> int:
-    """The checksum of tensors' bytes, one after the other."""
+    """The checksum of several tensors' checksums."""
+    return tensor_checksum(b"".join(tensor_checksum(frame).to_bytes(8, "little") for frame in frames))
+
+
+def tensor_checksum(frame: Frame) -> int:
+    """The checksum of a tensor's bytes."""
     state = xxhash.xxh3_64(ZEROS)
-    for frame in frames:
-        state.update(frame)
+    state.update(frame)
     return state.intdigest()
 
 

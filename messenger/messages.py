@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from messenger.fields import Kind
-from messenger.frames import Message, checksum, encode
+from messenger.frames import Message, encode, tensor_checksum
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.settings import Limits
 from messenger.spaces import Space
@@ -68,5 +68,5 @@ def _job_fields(job: PipeJob) -> dict[str, Any]:
 def _offer(chunk: OutgoingChunk, name: str, limits: Limits) -> list[Any]:
     """[name, dtype, shape, checksum, kept for the epoch only]."""
     tensor = chunk.tensors[name]
-    frames = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), limits)[1:]
-    return [name, tensor.dtype.name, list(tensor.shape), checksum(frames), name in chunk.epoch_kept]
+    frame = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), limits)[1]
+    return [name, tensor.dtype.name, list(tensor.shape), tensor_checksum(frame), name in chunk.epoch_kept]

@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 
 from messenger.errors import MessengerError
-from messenger.frames import ZEROS, raw_bytes
+from messenger.frames import ZEROS, raw_bytes, tensor_checksum
 
 
 class Sums:
@@ -33,10 +33,10 @@ class Sums:
                 total += tensor
 
     def checksum(self) -> int:
-        """XXH3 of 1,024 zeros, names, shapes and values, in the names' order."""
+        """Of names, shapes and the values' checksums, in the names' order: see `messenger.frames`."""
         state = xxhash.xxh3_64(ZEROS)
         for name in sorted(self.tensors):
             tensor = self.tensors[name]
             state.update(f"{name}{tensor.shape}".encode())
-            state.update(raw_bytes(tensor))
+            state.update(tensor_checksum(raw_bytes(tensor)).to_bytes(8, "little"))
         return state.intdigest()

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from messenger.errors import FrameError
-from messenger.frames import Message, checksum, raw_bytes
+from messenger.frames import Message, raw_bytes, tensor_checksum
 from messenger.jobs import ChunkKey
 from messenger.kept import KeptTensors, Offer, Slot
 from messenger.room import aligned
@@ -76,7 +76,7 @@ class ParkedChunk:
                 copy[...] = array
                 copy.flags.writeable = False
                 array = copy
-            if Offer(name, array.dtype.name, array.shape, checksum([raw_bytes(array)]), offer.epoch_only) != offer:
+            if Offer(name, array.dtype.name, array.shape, tensor_checksum(raw_bytes(array)), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
             kept.put(self._slot(name), offer, array, self.key.epoch)
             self.tensors[name] = array

@@ -15,8 +15,8 @@ import scala.collection.immutable.VectorMap
   * bytes 4..11  XXH64 (seed 0) of the rest of this frame, little endian
   * bytes 12..   msgpack map {kind, header, tensors, sum}
   * }}}
-  * where `tensors` is a list of [name, dtype, shape, place] and `sum` the XXH3 (64 bits, seed 0) of 1,024 zeros and then of all tensors
-  * in order. A place is
+  * where `tensors` is a list of [name, dtype, shape, place] and `sum` the checksum of the tensors' checksums in order, eight bytes
+  * each, little endian. A checksum is XXH3 (64 bits, seed 0) of 1,024 zeros and then of a tensor's bytes. A place is
   * ["inline", frame index] or ["shared", region, offset].
   */
 object Frames {
@@ -33,27 +33,34 @@ object Frames {
     */
   def encode(message: Message, limits: Limits, space: Option[Space] = None): Seq[Array[Byte]] = {
     for ((name, tensor) <- message.tensors) checkShape(name, tensor.dtype, tensor.shape.toSeq.map(_.toLong), limits)
-    val state = new Xxh3
     space.filter(_.bytes >= Region.room(message.tensors.map(_._2))) match {
       case Some(found) =>
-        val places = write(message.tensors, found, state)
-        Seq(header(message, places, state.value, limits))
+        val (places, checksums) = write(message.tensors, found).unzip
+        Seq(header(message, places, checksum(checksums), limits))
       case None =>
         val payload = message.tensors.map(_._2.toBytes)
-        payload.foreach(state.update)
-        header(message, payload.indices.map(Seq[Any]("inline", _)), state.value, limits) +: payload
+        val checksums = message.tensors.zip(payload).map { case ((_, tensor), bytes) => tensor.checksumOf(bytes) }
+        header(message, payload.indices.map(Seq[Any]("inline", _)), checksum(checksums), limits) +: payload
     }
   }
 
-  /** Writes tensors into a space, and tells the place of each. */
-  private def write(tensors: Seq[(String, Tensor)], space: Space, state: Xxh3): Seq[Seq[Any]] = {
+  /** Writes tensors into a space, and tells the place and the checksum of each. */
+  private def write(tensors: Seq[(String, Tensor)], space: Space): Seq[(Seq[Any], Long)] = {
     var filled = 0
     for ((_, tensor) <- tensors) yield {
       val place = Seq[Any]("shared", space.region, space.offset + filled)
+      val state = new Xxh3
       tensor.send(space.memory.slice(filled, tensor.bytes), state)
       filled += Region.padded(tensor.bytes.toLong).toInt
-      place
+      (place, state.value)
     }
+  }
+
+  /** The checksum of tensors' checksums. */
+  private[messenger] def checksum(tensors: Iterable[Long]): Long = {
+    val state = new Xxh3
+    tensors.foreach(state.update)
+    state.value
   }
 
   private def header(message: Message, places: Seq[Seq[Any]], sum: Long, limits: Limits): Array[Byte] = {

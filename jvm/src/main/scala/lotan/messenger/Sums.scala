@@ -23,12 +23,12 @@ final class Sums {
 
   def tensors: Seq[(String, Tensor)] = sums.toSeq.map { case (name, sum) => name -> Sums.tensor(sum) }
 
-  /** `Xxh3` of names, shapes and values, in the names' order: as Python computes it. */
+  /** Of names, shapes and the values' checksums, in the names' order: as Python computes it. */
   def checksum: Long = {
     val state = new Xxh3
     val byName = tensors.map { case (name, sum) => (name.getBytes(UTF_8), sum) }
     for ((name, sum) <- byName.sortWith((a, b) => util.Arrays.compareUnsigned(a._1, b._1) < 0))
-      sum.hash(state.update(name).update(Sums.show(sum.shape).getBytes(UTF_8)))
+      state.update(name).update(Sums.show(sum.shape).getBytes(UTF_8)).update(sum.checksum)
     state.value
   }
 }

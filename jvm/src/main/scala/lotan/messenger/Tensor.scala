@@ -16,7 +16,9 @@ abstract class Tensor private[messenger] {
   final def writeTo(target: ByteBuffer): Unit = write(target.order(ByteOrder.LITTLE_ENDIAN))
 
   /** `Xxh3` of its bytes, computed once: hold on to a tensor that is offered every epoch. */
-  lazy val checksum: Long = hash(new Xxh3).value
+  def checksum: Long = computed
+
+  private lazy val computed = hash(new Xxh3).value
 
   final def bytes: Int = Math.toIntExact(shape.foldLeft(Dtype.size(dtype).toLong)(_ * _))
 
@@ -26,6 +28,9 @@ abstract class Tensor private[messenger] {
     writeTo(ByteBuffer.wrap(array))
     array
   }
+
+  /** The checksum, where these are its bytes. */
+  private[messenger] def checksumOf(bytes: Array[Byte]): Long = new Xxh3().update(bytes).value
 
   /** Writes its bytes at the buffer's position, and has them hashed: in pieces that are in the cache for both. */
   private[messenger] def send(target: ByteBuffer, state: Xxh3): Unit = {

@@ -20,6 +20,9 @@ final class Xxh3 {
 
   def update(bytes: Array[Byte]): Xxh3 = update(bytes, Platform.BYTE_ARRAY_OFFSET.toLong, bytes.length.toLong)
 
+  /** Takes eight bytes, little endian. */
+  def update(number: Long): Xxh3 = update(Array(number), Platform.LONG_ARRAY_OFFSET.toLong, 8L)
+
   def update(values: Array[Float], from: Int, length: Int): Xxh3 =
     update(values, Platform.FLOAT_ARRAY_OFFSET + 4L * from, 4L * length)
 

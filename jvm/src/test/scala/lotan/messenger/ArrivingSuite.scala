@@ -33,7 +33,7 @@ class ArrivingSuite extends AnyFunSuite {
     }
   }
 
-  test("what is corrupted is found when all is read, or else when it is checked") {
+  test("what is corrupted is found, in whatever order it was read") {
     for (order <- orders; damaged <- names.indices) {
       val all = frames
       all(damaged + 1)(1) = (all(damaged + 1)(1) ^ 4).toByte
