@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from subprocess import TimeoutExpired
+from tempfile import gettempdir
 
 import messenger.errors
 import planner.errors
@@ -75,7 +78,13 @@ def first_line(error: Exception) -> str:
         (line for line in lines if "Exception" in line and "Py4J" not in line), lines[0] if lines else repr(error)
     )
     raised = _RAISED.findall(str(error)) if found.endswith(":") else []
-    return f"{found.removesuffix(_TRACEBACK).rstrip()} {raised[-1]}" if raised else found
+    said = f"{found.removesuffix(_TRACEBACK).rstrip()} {raised[-1]}" if raised else found
+    return f"{said}. {room()}" if os.strerror(errno.ENOSPC) in said else said
+
+
+def room() -> str:
+    """What to do where a disk is full, and it is not said which."""
+    return f"Free some space, where results go or below TMPDIR (now {gettempdir()}), where Spark and workers put their files"
 
 
 def _status_of_java() -> int | None:

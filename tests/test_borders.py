@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -84,6 +85,10 @@ class TestSpark:
         )
         found = str(self.fails(PySparkException(f"\n  {before}{trace}\n\tat org.apache")))
         assert found == f"Spark failed: {before.strip()} ModuleNotFoundError: No module named 'numpy'"
+
+    def test_a_full_disk_is_named(self) -> None:
+        found = str(self.fails(PySparkException("Job aborted: java.io.IOException: No space left on device")))
+        assert f"TMPDIR (now {tempfile.gettempdir()})" in found
 
     def test_an_ended_java_process_explains_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = subprocess.Popen(["false"])

@@ -7,6 +7,7 @@ imported before `main` runs, for nobody answers a Ctrl-C until then.
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -66,9 +67,17 @@ def _main(arguments: Sequence[str] | None) -> int:
         _say(f"out of memory: {error or 'Python had none left'}; take a smaller model or graph, or a machine with more")
         return 1
     except OSError as error:  # a disk that is full, a file that went away
-        _say(f"{error}; free some space, mend the permissions or name another place")
+        _say(_of_a_file(error))
         _discard_output()
         return 1
+
+
+def _of_a_file(error: OSError) -> str:
+    from lotan.borders import room
+
+    if error.errno == errno.ENOSPC and error.filename is None:
+        return f"{error}. {room()}"
+    return f"{error}; free some space, mend the permissions or name another place"
 
 
 def _run_unless_interrupted(given: Sequence[str], own_process: bool) -> int:

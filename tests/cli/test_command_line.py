@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
 from types import SimpleNamespace
 
 import pytest
@@ -252,6 +253,15 @@ def test_results_are_kept_in_the_order_of_their_worth(tmp_path, capsys, monkeypa
     assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", *words]) == 1
     assert "test  " in capsys.readouterr().out
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == ["model.json", "weights.pt"]
+
+
+def test_a_full_disk_without_a_name_is_told_by_where_it_may_be(monkeypatch, capsys):
+    def fail(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("lotan.cli.datasets.run", fail)
+    assert main(["datasets"]) == 1
+    assert f"TMPDIR (now {tempfile.gettempdir()})" in capsys.readouterr().err
 
 
 def test_memory_that_runs_out_is_one_line(monkeypatch, capsys):
