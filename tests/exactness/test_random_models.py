@@ -1,0 +1,77 @@
+"""Whatever rules are off, random models on random graphs have the losses and gradients of plain autograd.
+
+LOTAN_EXAMPLES=20000 pytest tests/exactness/test_random_models.py    as many cases of each test, other ones every time
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import closing
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from lotan.nn import EdgeIndex
+from lotan.tracing import trace
+from planner import RULES, Options, compile_plan
+from planner.spec import LossSpec
+from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample
+from tests.exactness.random_models import Drawn
+from tests.exactness.steps import assert_equal, train
+
+EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "20"))
+TOLERANCE = 2e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
+SOME_RULES = st.sets(st.sampled_from(RULES))
+DRAWN = settings(max_examples=EXAMPLES, deadline=None, derandomize="LOTAN_EXAMPLES" not in os.environ)
+
+
+def by_autograd(model: torch.nn.Module, drawn: Sample) -> Trained:
+    """The same steps on the model as it is, in float64."""
+    model, x = model.double(), drawn.x.double()
+    graph = EdgeIndex(drawn.edge_index, drawn.weight.double(), len(x), torch.float64)
+    optimizer, rows = torch.optim.SGD(model.parameters(), RATE), torch.from_numpy(drawn.split == 0)
+    losses, gradients = [], []
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(model(x, graph)[rows], drawn.label[rows])
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append({key: p.grad.clone() for key, p in model.named_parameters() if p.grad is not None})
+        optimizer.step()
+    return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()})
+
+
+def planned_run(seed: int, dropping: bool, drawn: Sample, off: Collection[str], general: bool = False) -> Trained:
+    """The same steps through a plan, on the local engine; `general` with one that can do no more than the paper's."""
+    torch.manual_seed(seed)
+    model = Drawn(seed, dropping)
+    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    options = Options(disabled=tuple(off), abilities=() if general else ABILITIES["local"])
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        return train(engine, compile_plan(*specs, loss, drawn.graph.statistics, options), model, drawn)
+
+
+def graph_of(seed: int) -> Sample:
+    return sample(seed, vertices=8 + seed % 13, edges=seed % 60, weighted=seed % 3 == 0)
+
+
+@DRAWN
+@given(seed=st.integers(0, 2**31), off=SOME_RULES, general=st.booleans())
+def test_any_rules_off_equal_autograd(seed: int, off: set[str], general: bool) -> None:
+    drawn = graph_of(seed)
+    torch.manual_seed(seed)
+    truth = by_autograd(Drawn(seed, dropping=False), drawn)
+    assert_equal(planned_run(seed, False, drawn, off, general), truth, TOLERANCE)
+
+
+@DRAWN
+@given(seed=st.integers(0, 2**31), off=SOME_RULES)
+def test_any_rules_off_draw_the_same_random_numbers(seed: int, off: set[str]) -> None:
+    drawn = graph_of(seed)
+    assert_equal(planned_run(seed, True, drawn, off), planned_run(seed, True, drawn, RULES), TOLERANCE)
