@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from planner.nodes import Elementwise, MatMul, Node, Propagate
@@ -10,28 +10,26 @@ from planner.spec import ValueType
 
 LINEAR = "aten.linear.default"
 
+Linear = Callable[[Node], Node]
+"""An aggregate or a scaling of what it is given."""
+
 
 def pulled(node: Node) -> MatMul | None:
     """(A x) W for A(x W), through a chain of aggregates and of scalings row by row; None for anything else."""
-    found = _aggregate(node)
-    if found is None:
+    product, chain = _chain(node)
+    if not chain or not isinstance(product, MatMul) or not _is_map(product) or bias(product) is not None:
         return None
-    below, over = found
-    product = below if isinstance(below, MatMul) else pulled(below)
-    if product is None or not _is_map(product) or bias(product) is not None:
-        return None
-    return replace(product, arguments=(over(product.arguments[0]), *product.arguments[1:]))
+    return replace(product, arguments=(_over(chain, product.arguments[0]), *product.arguments[1:]))
 
 
 def pushed(node: Node) -> Node | None:
-    """A(x W) [+ b] for (A x) W [+ b], by one aggregate or scaling; None for anything else."""
+    """A(x W) [+ b] for (A x) W [+ b], through the whole chain at once; None for anything else."""
     if not isinstance(node, MatMul) or not _is_map(node):
         return None
-    found = _aggregate(node.arguments[0])
-    if found is None:
+    below, chain = _chain(node.arguments[0])
+    if not chain:
         return None
-    below, over = found
-    moved = over(replace(node, arguments=(below, node.arguments[1])))
+    moved = _over(chain, replace(node, arguments=(below, node.arguments[1])))
     added = bias(node)
     return moved if added is None else Elementwise("aten.add.Tensor", (moved, added), (), node.type, node.layer)
 
@@ -50,7 +48,23 @@ def _is_vectors(node: Node) -> bool:
     return node.output.rows == "vertex" and len(node.output.shape) == 1
 
 
-def _aggregate(node: Node) -> tuple[Node, Callable[[Node], Node]] | None:
+def _chain(node: Node) -> tuple[Node, list[Linear]]:
+    """What lies below a chain of aggregates, and these, outermost first. It may be longer than Python recurses."""
+    chain: list[Linear] = []
+    while (found := _aggregate(node)) is not None:
+        node, over = found
+        chain.append(over)
+    return node, chain
+
+
+def _over(chain: Sequence[Linear], x: Node) -> Node:
+    """The chain, of something else."""
+    for over in reversed(chain):
+        x = over(x)
+    return x
+
+
+def _aggregate(node: Node) -> tuple[Node, Linear] | None:
     """(x, A) where a node is A of x: a sum along edges, or every row times a number of its own."""
     if isinstance(node, Propagate):
         return node.x, lambda x: replace(node, x=x)

@@ -343,6 +343,13 @@ def test_commute_linear_passes_through_a_factor_of_each_row():
     assert widths_summed(root) == [8]
 
 
+@pytest.mark.parametrize("outputs", [3, 20])
+def test_commute_linear_passes_through_a_chain_of_any_length_at_once(outputs):
+    rewritten = optimize(build(hops(500, outputs=outputs)), ("hoist_invariant",))
+    assert widths_summed(rewritten.root) == [min(8, outputs)] * 500
+    assert [firing.rule for firing in rewritten.firings].count("commute_linear") == (outputs < 8)
+
+
 def test_commute_linear_leaves_a_bias_below_the_sum_and_says_so():
     w = SpecWriter(layer="conv")
     h = w.vertex("linear.default", FEATURES, w.parameter("lin", 20, 8), w.parameter("bias", 20), width=20)
