@@ -22,7 +22,7 @@ from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.early_stopping import EarlyStopping, make_stopping
-from lotan.engines.base import Engine, Outcome, Pass, run
+from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.engines.opening import check_jar, check_named_router, open_engine
 from lotan.errors import EngineError, PassLostError
 from lotan.graph import Graph
@@ -42,8 +42,6 @@ from planner.spec import SPLITS
 log = logging.getLogger(__name__)
 
 Weights = dict[str, torch.Tensor]
-
-PASS_ATTEMPTS = 3  # of a walk over the plan's steps that the engine lost
 
 
 @dataclass

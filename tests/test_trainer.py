@@ -224,9 +224,11 @@ def _trained_state(seed: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize("losses", [1, 2])
-def test_an_epoch_whose_pass_was_lost_runs_again_from_the_same_weights(
-    losses: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("before", [0, 2], ids=["computed once", "second epoch"])
+def test_a_pass_that_was_lost_runs_again_from_the_same_weights(
+    before: int, losses: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The first pass computes what no epoch changes, as the graph is loaded; so does one before an epoch runs again."""
     data, finish = Data(), LocalEngine.finish
     ours, _ = _pair(dropout=0.5)
     state = copy.deepcopy(ours.state_dict())
@@ -235,7 +237,7 @@ def test_an_epoch_whose_pass_was_lost_runs_again_from_the_same_weights(
 
     def lose(engine: LocalEngine, kept: Any) -> Any:
         passes[0] += 1
-        if passes[0] > 2 and left[0]:  # in the second epoch, and in what is computed once more before it runs again
+        if passes[0] > before and left[0]:
             left[0] -= 1
             raise PassLostError("an executor took its rows with it")
         return finish(engine, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from lotan.errors import EngineError
+from lotan.errors import EngineError, PassLostError
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame as SparkDataFrame
 
     from lotan.graph import Graph
+
+log = logging.getLogger(__name__)
+
+PASS_ATTEMPTS = 3  # of a walk over a plan's steps that the engine lost
 
 Handle = Any
 """An engine's own way to hold a column or a collection: a tensor, a DataFrame and a field name, a block RDD."""
@@ -54,9 +59,15 @@ class Engine(ABC):
         """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
 
         Raises:
-            EngineError: a stage failed.
+            EngineError: a stage failed, or what is computed once was lost again and again.
         """
         self.lay_out(graph, plan)
+        for _ in range(PASS_ATTEMPTS - 1):
+            try:
+                self.prepare(plan)
+                return
+            except PassLostError as error:
+                log.warning("what no epoch changes is computed again: %s", error)
         self.prepare(plan)
 
     def prepare(self, plan: Plan) -> None:
