@@ -211,7 +211,9 @@ def held(plan: Plan, statistics: Statistics, read: Callable[[Step], frozenset[st
     sizes = _sizes(plan, statistics)
     found = read or (lambda step: _needed(plan, step))
     loaded = sum(sizes[column.name] for column in plan.static_columns)
-    once = loaded + _alive(plan.prepare, sizes, found)
+    hoisted = {column.name for column in plan.hoisted}
+    others = {name: size for name, size in sizes.items() if name not in hoisted}
+    once = loaded + sum(sizes[name] for name in hoisted) + _alive(plan.prepare, others, found)
     lasting = sum(sizes[name] for name in plan.lasting)
     return max(once, lasting + max(_alive(steps, sizes, found) for steps in plan.passes[1:]))
 
