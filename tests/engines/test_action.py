@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,7 +20,8 @@ def test_an_interrupt_that_python_has_lost_ends_the_pass(spark: SparkSession) ->
 
     def cancel() -> None:
         assert started.wait(30)
-        while not context.statusTracker().getActiveJobsIds():
+        deadline = time.monotonic() + 30
+        while not context.statusTracker().getActiveJobsIds() and time.monotonic() < deadline:
             threading.Event().wait(0.05)
         context.cancelAllJobs()
 

@@ -155,7 +155,7 @@ class BlocksEngine(Engine):
             self._facade.release(column.rows)
 
     def static(self, name: str) -> Column:
-        """A column that was loaded with the graph, or adopted. Workers hold on to it if it is read in every pass."""
+        """A column that was loaded with the graph, or adopted. Workers hold on to it if passes after `prepare` read it."""
         column = self._hoisted.get(name) or self._graph.columns[name]
         return column if name in self._lasting else replace(column, static=None)
 

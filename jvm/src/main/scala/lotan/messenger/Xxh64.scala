@@ -1,7 +1,7 @@
 package lotan.messenger
 
 import java.lang.Long.rotateLeft
-import java.nio.{ByteBuffer, ByteOrder}
+import java.nio.ByteOrder
 
 import org.apache.spark.unsafe.Platform
 
@@ -22,29 +22,9 @@ final class Xxh64 {
 
   def update(bytes: Array[Byte]): Xxh64 = update(bytes, Platform.BYTE_ARRAY_OFFSET.toLong, bytes.length.toLong)
 
-  def update(values: Array[Float], from: Int, length: Int): Xxh64 =
-    update(values, Platform.FLOAT_ARRAY_OFFSET + 4L * from, 4L * length)
-
   def update(number: Long): Xxh64 = update(Array(number))
 
   def update(values: Array[Long]): Xxh64 = update(values, Platform.LONG_ARRAY_OFFSET.toLong, 8L * values.length)
-
-  def update(values: Array[Double]): Xxh64 = update(values, Platform.DOUBLE_ARRAY_OFFSET.toLong, 8L * values.length)
-
-  /** Takes all bytes of a buffer, wherever they are. */
-  def update(buffer: ByteBuffer): Xxh64 = {
-    val rest = buffer.duplicate().clear()
-    if (rest.hasArray) update(rest.array, Platform.BYTE_ARRAY_OFFSET.toLong + rest.arrayOffset, rest.limit().toLong)
-    else {
-      val block = new Array[Byte](math.min(rest.limit(), Block)) // stays in the cache
-      while (rest.hasRemaining) {
-        val length = math.min(rest.remaining, block.length)
-        rest.get(block, 0, length)
-        update(block, Platform.BYTE_ARRAY_OFFSET.toLong, length.toLong)
-      }
-      this
-    }
-  }
 
   /** Takes the `length` bytes of an array that begin at an offset as `Platform` counts them. */
   def update(base: AnyRef, offset: Long, length: Long): Xxh64 = {
@@ -143,7 +123,6 @@ object Xxh64 {
   )
 
   private val Stripe = 32
-  private val Block = 1 << 13
   private final val Prime1 = 0x9e3779b185ebca87L
   private final val Prime2 = 0xc2b2ae3d27d4eb4fL
   private final val Prime3 = 0x165667b19e3779f9L
