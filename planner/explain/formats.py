@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable
 from typing import Literal, get_args
 
-from planner.compiler import Planned, without
+from planner.compiler import Planned
 from planner.errors import PlanError
 from planner.explain.comparison import Named, compare_html, compare_json, compare_mermaid, compare_text
 from planner.explain.diagram import diagrams
 from planner.explain.mermaid import mermaid
 from planner.explain.page import page
+from planner.explain.rules import ablations
 from planner.explain.text import PlanStage, as_data, as_text, graphs_data
 
 Format = Literal["text", "json", "mermaid", "html"]
@@ -69,10 +70,9 @@ def _mermaid(planned: Planned, stage: PlanStage) -> str:
 
 
 def _html(planned: Planned, stage: PlanStage) -> str:
-    data = as_data(planned, stage)
-    fired = [fact["name"] for fact in data["rules"] if fact["fired"]]
-    less = {rule: diagrams(graphs_data(without(planned, rule), stage)) for rule in fired}
-    return page(data, diagrams(data), less)
+    less = ablations(planned)
+    data = as_data(planned, stage, less)
+    return page(data, diagrams(data), {rule: diagrams(graphs_data(plan, stage)) for rule, plan in less.items()})
 
 
 _EXPLAIN: dict[Format, Callable[[Planned, PlanStage], str]] = {

@@ -23,6 +23,7 @@ SWEEPS = 12  # over the rows, down and up; plans are narrow, and settle in fewer
 BOX_WIDTH, BOX_HEIGHT = 216.0, 66.0  # pixels, as all that follows
 CHIP_WIDTH, CHIP_HEIGHT = 152.0, 20.0  # of a name that is read, with its arrow
 COLUMN_GAP, ROW_GAP, LANE_GAP, MARGIN, HEADING = 28.0, 46.0, 84.0, 14.0, 26.0
+THROUGH = 100  # how much more than other bytes those weigh that go through a box
 BEND_WIDTH = 14.0  # that an arrow takes of a row which it passes
 
 Point = tuple[float, float]
@@ -188,7 +189,7 @@ class _Lane:
     def places(self, chipped: Collection[str]) -> tuple[dict[str, float], float]:
         """Centres from the lane's left edge, and its width; each box straight below what it reads, where there is room."""
         extent = {key: self._extent(key, chipped) for key in self.rows}
-        weight = {key: 1 + sum(self.above[key].values()) + sum(self.below[key].values()) for key in self.rows}
+        weight = {key: self._weight(key) for key in self.rows}
         x = dict.fromkeys(self.rows, 0.0)
         for sweep in range(SWEEPS):
             down = (sweep % 2 == 1) is not self.backward  # so that the last goes the way of the arrows
@@ -197,6 +198,11 @@ class _Lane:
                 x |= zip(row, _apart(wanted, [extent[key] for key in row], [weight[key] for key in row]), strict=True)
         left = min(x[key] - extent[key][0] for key in self.rows)
         return {key: at - left for key, at in x.items()}, max(x[key] + extent[key][1] for key in self.rows) - left
+
+    def _weight(self, key: str) -> int:
+        """How little a box gives way to those beside it: where nothing comes from or goes on, it does not bend a chain."""
+        above, below = sum(self.above[key].values()), sum(self.below[key].values())
+        return 1 + above + below + THROUGH * min(above, below)
 
     def _mean_place(self, key: str, places: Mapping[str, float], down: bool) -> float:
         """The mean place of the neighbours above, on the way down, by the bytes shared: what carries most runs straight."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import Any
 
 from planner.compiler import Planned, without
@@ -53,12 +53,19 @@ def gain_words(gain: dict[str, int]) -> str:
     return f"{with_it}; without it, {size(gain['bytes_without'])} in {gain['steps_without']}"
 
 
-def rule_facts(planned: Planned) -> list[dict[str, Any]]:
-    """Every rule as plain data, in the order of RULES."""
-    return [_rule_fact(planned, name, _enabled(planned, name)) for name in RULES]
+def ablations(planned: Planned) -> dict[str, Planned]:
+    """For every rule that fired, the plan without it."""
+    return {name: without(planned, name) for name in RULES if planned.firings[name]}
 
 
-def _rule_fact(planned: Planned, name: str, enabled: bool) -> dict[str, Any]:
+def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> list[dict[str, Any]]:
+    """Every rule as plain data, in the order of RULES; `less` are its `ablations`, where they are known."""
+    less = ablations(planned) if less is None else less
+    return [_rule_fact(planned, name, less.get(name)) for name in RULES]
+
+
+def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
+    enabled = _enabled(planned, name)
     fired = planned.firings[name]
     firings = [firing for firing in planned.rewritten.firings if firing.rule == name]
     layers = (getattr(firing.before, "layer", "") for firing in firings)
@@ -69,7 +76,7 @@ def _rule_fact(planned: Planned, name: str, enabled: bool) -> dict[str, Any]:
         "fired": fired,
         "where": [layer for layer in dict.fromkeys(layers) if layer],
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
-        "gain": _gain(planned, without(planned, name)) if fired else None,
+        "gain": _gain(planned, less) if less is not None else None,
         "rewrites": [_rewrite(firing) for firing in firings],
     }
 

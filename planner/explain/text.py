@@ -156,8 +156,8 @@ def call_label(call: Call) -> str:
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def as_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
-    """The plan as plain data for JSON."""
+def as_data(planned: Planned, stage: PlanStage = "all", less: Mapping[str, Planned] | None = None) -> dict[str, Any]:
+    """The plan as plain data for JSON; `less` as of `rule_facts`."""
     statistics, options = planned.statistics, planned.options
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
@@ -165,7 +165,7 @@ def as_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         "engine_reason": options.engine_reason,
         "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
         "memory": options.memory,
-        "rules": rule_facts(planned),
+        "rules": rule_facts(planned, less),
         **graphs_data(planned, stage),
     }
 
