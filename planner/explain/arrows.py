@@ -14,6 +14,7 @@ from planner.explain.sizes import size
 
 THINNEST, WIDEST = 1.2, 12.0  # pixels; the width grows with the root of the bytes, so that small ones still show
 BOW = 0.45  # of the distance between two points of an arrow: how far it keeps its direction at each
+LEAST_BOW = 24.0  # pixels
 LABEL = 17.0  # pixels from the end of an arrow to its label
 
 Point = tuple[float, float]
@@ -133,7 +134,12 @@ def _label(words: str, way: list[Waypoint], width: float) -> str:
 def _curve(way: list[Waypoint]) -> str:
     parts = [f"M{way[0].x:.1f} {way[0].y:.1f}"]
     for one, other in pairwise(way):
-        bow = BOW * hypot(other.x - one.x, other.y - one.y)
-        (ax, ay), (bx, by) = one.on(bow), other.on(-bow)
+        (ax, ay), (bx, by) = one.on(_bow(one, one, other)), other.on(-_bow(other, one, other))
         parts.append(f"C{ax:.1f} {ay:.1f} {bx:.1f} {by:.1f} {other.x:.1f} {other.y:.1f}")
     return "".join(parts)
+
+
+def _bow(at: Waypoint, one: Waypoint, other: Waypoint) -> float:
+    """Pixels for which an arrow keeps its direction: no more than it has to go that way, so as not to come back."""
+    across, down = other.x - one.x, other.y - one.y
+    return min(BOW * hypot(across, down), max(LEAST_BOW, abs(across * at.across + down * at.down)))
