@@ -18,7 +18,7 @@ zeros no input is short, for which XXH3 has rules of its own. A place is
 and a peer that cannot reach a place refuses the message. A region's name is `messenger.fields.REGION` in full; an
 offset is a multiple of 64, at least 64. One message may have places of both kinds. Tensors are little endian, in C
 order, in either place. XXH3 because Python has it and the JVM can have it at 50 GB/s and more in the cache; XXH64, at
-20, is for what is small.
+20, is for what is small (`benchmarks/results/pipe.md`).
 
 On a socket a message is preceded by one route frame, which the Router rewrites: from a peer, whom it is for (empty:
 for the Router, or for whomever the Router chooses); to a peer, whom it is from (empty: the Router).

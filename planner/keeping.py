@@ -56,15 +56,15 @@ def spill_seconds(kept: int) -> float:
     return 2 * kept / DISK_BYTES
 
 
-def recompute_seconds(resent: int, computed: int, multiplied: int) -> float:
+def recompute_seconds(resent: int, computed: int, factors: int) -> float:
     """To make a row again.
 
     Args:
         resent: numbers of its inputs that have to be sent once more.
         computed: numbers of all values on the way.
-        multiplied: multiplications of matrix products among them.
+        factors: multiplications of matrix products among them.
     """
-    return 4 * resent / SENT_BYTES + computed / VALUES + multiplied / MULTIPLICATIONS
+    return 4 * resent / SENT_BYTES + computed / VALUES + factors / MULTIPLICATIONS
 
 
 def saved_row_bytes(stage: Stage) -> int:

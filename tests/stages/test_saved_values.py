@@ -125,9 +125,9 @@ def test_a_second_attempt_and_the_end_of_a_run_free_what_was_written(tmp_path: P
 
 def test_what_is_cheap_to_make_again_is_not_written() -> None:
     width = 256
-    assert spill_seconds(4 * width) < recompute_seconds(resent=width, computed=width, multiplied=0)  # sums, once more
-    assert spill_seconds(4 * width) > recompute_seconds(resent=0, computed=width, multiplied=0)
-    assert spill_seconds(4 * width) < recompute_seconds(resent=0, computed=width, multiplied=4096 * width)
+    assert spill_seconds(4 * width) < recompute_seconds(resent=width, computed=width, factors=0)  # sums, once more
+    assert spill_seconds(4 * width) > recompute_seconds(resent=0, computed=width, factors=0)
+    assert spill_seconds(4 * width) < recompute_seconds(resent=0, computed=width, factors=4096 * width)
 
 
 @pytest.mark.parametrize("name", MODELS)
