@@ -227,6 +227,7 @@ def _place(node: Node, index: int, draft: _Draft, cut: _Cut) -> None:
         draft.parameters.append(node)
     elif _is_column(node, index, cut):
         draft.inputs.append(node)
+        return
     else:
         draft.members.append(node)
     if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight)) and node.edges not in draft.edge_sets:

@@ -77,10 +77,14 @@ class Drawn(torch.nn.Module):
             self._add()
         self._layer(self._pick(), torch.nn.Linear(self.widths[self._last], OUT), OUT, "rows")
         del self.random
+        self.needed = self._needed()
 
     def forward(self, x: Tensor, graph: nn.EdgeIndex) -> Tensor:
         values = [x]
-        for kind, layer, given in self.instructions:
+        for number, (kind, layer, given) in enumerate(self.instructions, start=1):
+            if number not in self.needed:
+                values.append(x)  # nobody reads it
+                continue
             rows = [values[number] for number in given]
             match kind:
                 case "add":
@@ -94,6 +98,14 @@ class Drawn(torch.nn.Module):
                 case "graph":
                     values.append(self.layers[layer](rows[0], graph))
         return values[-1]
+
+    def _needed(self) -> set[int]:
+        """The values that the output depends on: tracing leaves others out, and with them their random numbers."""
+        needed = {len(self.instructions)}
+        for number in range(len(self.instructions), 0, -1):
+            if number in needed:
+                needed.update(self.instructions[number - 1][2])
+        return needed
 
     # -- drawing ---------------------------------------------------------------------------------------------------
 

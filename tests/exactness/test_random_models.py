@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import closing
 
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
@@ -25,14 +25,25 @@ from tests.exactness.random_models import Drawn
 from tests.exactness.steps import assert_equal, train
 
 EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "20"))
-TOLERANCE = 2e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
+TOLERANCE = 1e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
+STIR = 2.0**-20  # of each weight: what that changes, rounding may change
 SOME_RULES = st.sets(st.sampled_from(RULES))
 DRAWN = settings(max_examples=EXAMPLES, deadline=None, derandomize="LOTAN_EXAMPLES" not in os.environ)
 
 
-def by_autograd(model: torch.nn.Module, drawn: Sample) -> Trained:
-    """The same steps on the model as it is, in float64."""
-    model, x = model.double(), drawn.x.double()
+def drawn_model(seed: int, dropping: bool, stirred: bool) -> torch.nn.Module:
+    """The model of a seed; stirred with weights a little off: steep models make much of that, as they do of rounding."""
+    torch.manual_seed(seed)
+    model = Drawn(seed, dropping)
+    with torch.no_grad():
+        for parameter in model.parameters() if stirred else ():
+            parameter.mul_(1 + STIR * torch.randn(parameter.shape))
+    return model
+
+
+def by_autograd(seed: int, drawn: Sample, stirred: bool = False) -> Trained:
+    """Steps on the model as it is, in float64."""
+    model, x = drawn_model(seed, False, stirred).double(), drawn.x.double()
     graph = EdgeIndex(drawn.edge_index, drawn.weight.double(), len(x), torch.float64)
     optimizer, rows = torch.optim.SGD(model.parameters(), RATE), torch.from_numpy(drawn.split == 0)
     losses, gradients = [], []
@@ -46,10 +57,11 @@ def by_autograd(model: torch.nn.Module, drawn: Sample) -> Trained:
     return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()})
 
 
-def planned_run(seed: int, dropping: bool, drawn: Sample, off: Collection[str], general: bool = False) -> Trained:
+def planned_run(
+    seed: int, dropping: bool, drawn: Sample, off: Collection[str], general: bool = False, stirred: bool = False
+) -> Trained:
     """The same steps through a plan, on the local engine; `general` with one that can do no more than the paper's."""
-    torch.manual_seed(seed)
-    model = Drawn(seed, dropping)
+    model = drawn_model(seed, dropping, stirred)
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
     options = Options(disabled=tuple(off), abilities=() if general else ABILITIES["local"])
@@ -65,13 +77,14 @@ def graph_of(seed: int) -> Sample:
 @given(seed=st.integers(0, 2**31), off=SOME_RULES, general=st.booleans())
 def test_any_rules_off_equal_autograd(seed: int, off: set[str], general: bool) -> None:
     drawn = graph_of(seed)
-    torch.manual_seed(seed)
-    truth = by_autograd(Drawn(seed, dropping=False), drawn)
-    assert_equal(planned_run(seed, False, drawn, off, general), truth, TOLERANCE)
+    found, truth = planned_run(seed, False, drawn, off, general), by_autograd(seed, drawn)
+    assert_equal(found, truth, TOLERANCE, rounded=[by_autograd(seed, drawn, stirred=True)])
 
 
 @DRAWN
 @given(seed=st.integers(0, 2**31), off=SOME_RULES)
+@example(seed=1239, off=set())  # a gradient that autograd hands on as it was given
 def test_any_rules_off_draw_the_same_random_numbers(seed: int, off: set[str]) -> None:
     drawn = graph_of(seed)
-    assert_equal(planned_run(seed, True, drawn, off), planned_run(seed, True, drawn, RULES), TOLERANCE)
+    found, truth = planned_run(seed, True, drawn, off), planned_run(seed, True, drawn, RULES)
+    assert_equal(found, truth, TOLERANCE, rounded=[planned_run(seed, True, drawn, RULES, stirred=True)])

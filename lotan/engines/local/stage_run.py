@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar, cast
 
 import numpy as np
@@ -12,7 +13,7 @@ from lotan.engines.base import Handle
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
-from lotan.engines.local.loaded_graph import Contributions, LazySums, LoadedGraph
+from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.stages import Chunk, Saved, StageGradients, StageProgram
 from planner.physical import PipeStep
@@ -134,7 +135,16 @@ class StageRun:
         return sum_columns([self._rows(handle, number) for handle in handles])
 
     def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """All vertices as one chunk, torch sharing each operator among its threads: for stages that read edges."""
+        """All vertices as one chunk, torch sharing each operator among its threads: for stages that read edges.
+
+        What comes back has memory of its own: autograd hands on a gradient that it need not change as it was given, and the
+        memory of a column is lent again once the column is read.
+        """
+        found = self._in_one(values)
+        given = {memory for handle in values.values() for memory in _memories(handle)}
+        return {name: _apart(handle, given) for name, handle in found.items()}
+
+    def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         program, a_pass, step = self._program, self._pass, self._step
         chunk, parameters, randomness = self._all(values), a_pass.parameters, a_pass.randomness
         match step.mode:
@@ -177,6 +187,19 @@ class StageRun:
     def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:
         """A stage's results, in its own order, under the names of the step's columns."""
         return {column.name: row for column, row in zip(self._step.outputs, rows, strict=True)}
+
+
+def _memories(handle: Handle) -> list[int]:
+    """Where the rows of a column lie, or of what is collected."""
+    columns = handle.columns.values() if isinstance(handle, Collection) else [handle]
+    return [column.untyped_storage().data_ptr() for column in columns]
+
+
+def _apart(handle: Handle, given: set[int]) -> Handle:
+    """The rows, or a copy of them if they lie in given memory."""
+    if isinstance(handle, Contributions):
+        return replace(handle, rows=_apart(handle.rows, given))
+    return handle.clone() if handle.untyped_storage().data_ptr() in given else handle
 
 
 def sum_columns(columns: Sequence[Tensor]) -> Tensor:
