@@ -75,11 +75,11 @@ def compile_plan(
     _check_output(logical, loss)
     rewritten = optimize(logical, disabled, options.abilities)
     evaluation = optimize(build(evaluate, statistics.weighted), disabled, options.abilities)
-    columns: Mapping[Node, StaticColumn] = {}
+    held: Mapping[Node, StaticColumn] = {}
     if hoist_invariant.__name__ not in disabled:
-        rewritten, evaluation, columns = _hoisted(rewritten, evaluation)
+        rewritten, evaluation, held = _hoisted(rewritten, evaluation)
     fuse = fuse_apply.__name__ not in disabled
-    once = lower_columns({insert_collects(node): column.name for node, column in columns.items()}, "prepare", fuse)
+    once = lower_columns({insert_collects(node): column.name for node, column in held.items()}, "prepare", fuse)
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
     naive = differentiate(forward, options.rgb)
@@ -89,7 +89,7 @@ def compile_plan(
     counts[drop_dead_gradients.__name__] = _columns_made(naive) - _columns_made(steps)
     firings = {name: counts[name] for name in RULES}
     plan = _plan(forward, inference, steps, (rewritten, evaluation), options, firings)
-    plan = _with_columns(plan, once, columns)
+    plan = _with_columns(plan, once, held)
     validate(plan)
     return Planned(plan, logical, rewritten, evaluation, statistics, options, firings, (train, evaluate, loss))
 
@@ -105,14 +105,14 @@ def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritte
     found = hoist_invariant(train.root)
     firings = tuple(Firing(hoist_invariant.__name__, node, column) for node, column in found.columns.items())
     hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
-    return hoisted, replace(evaluate, root=read_hoisted(evaluate.root, found.columns)), found.columns
+    return hoisted, replace(evaluate, root=read_hoisted(evaluate.root, found.columns)), found.held
 
 
-def _with_columns(plan: Plan, once: Forward, columns: Mapping[Node, StaticColumn]) -> Plan:
+def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:
     """The plan with the steps that make hoisted columns, which it has taken for the graph's own."""
-    hoisted = tuple(Column(c.name, c.output.shape, c.output.dtype, static=True) for c in columns.values())
+    hoisted = tuple(Column(c.name, c.output.shape, c.output.dtype, static=True) for c in held.values())
     own = {column.name: column for column in plan.static_columns if column not in hoisted}
-    own |= {column.name: column for node in columns for column in static_columns(node)}
+    own |= {column.name: column for node in held for column in static_columns(node)}
     return replace(
         plan,
         stages=(*once.stages, *plan.stages),

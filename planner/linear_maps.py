@@ -34,6 +34,16 @@ def pushed(node: Node) -> Node | None:
     return moved if added is None else Elementwise("aten.add.Tensor", (moved, added), (), node.type, node.layer)
 
 
+def passed(node: MatMul) -> list[Node]:
+    """The aggregates and scalings that `pushed` moves a map below, outermost first."""
+    found: list[Node] = []
+    below = node.arguments[0]
+    while (aggregate := _aggregate(below)) is not None:
+        found.append(below)
+        below = aggregate[0]
+    return found
+
+
 def bias(product: MatMul) -> Node | None:
     """What a linear map adds to every row."""
     return product.arguments[2] if len(product.arguments) > 2 else None

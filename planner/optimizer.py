@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from planner.errors import PlanError
-from planner.nodes import Node, topological, transform
-from planner.rules import FORWARD_RULES, LACKING, ForwardRule
+from planner.nodes import Node, consumers, topological, transform
+from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
 from planner.spec import Ability
 
 MAX_PASSES = 50
@@ -58,7 +58,8 @@ def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[A
     for _ in range(MAX_PASSES):
         before = root
         for rule in able:
-            root = transform(root, _Recorded(rule, firings))
+            readers = {} if rule.pays is None else consumers(root)
+            root = transform(root, _Recorded(rule, firings, readers))
         if root is before:
             return Rewritten(root, tuple(firings), _reasons(root, enabled, able))
         if root in seen:
@@ -70,12 +71,14 @@ def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[A
 class _Recorded:
     """A rule, with its output checked and its firings remembered."""
 
-    def __init__(self, rule: ForwardRule, firings: list[Firing]) -> None:
-        self.rule, self.firings = rule, firings
+    def __init__(self, rule: ForwardRule, firings: list[Firing], readers: Readers) -> None:
+        self.rule, self.firings, self.readers = rule, firings, readers
 
     def __call__(self, node: Node) -> Node | None:
         after = self.rule.apply(node)
         if after is None or after is node:
+            return None
+        if self.rule.pays is not None and not self.rule.pays(node, self.readers):
             return None
         if after.output != node.output:
             raise PlanError(f"rule {self.rule.name} turned {node.output} into {after.output} at {type(node).__name__}")

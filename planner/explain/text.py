@@ -96,16 +96,21 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
                 for call in planned.plan.stage(step.stage).calls
                 for line in wrapped("     " + call_label(call), WIDTH)
             ]
-            lines += _kept_line(planned.plan.stage(step.stage), steps)
+            lines += _kept_line(planned, planned.plan.stage(step.stage), steps)
     return lines
 
 
-def _kept_line(stage: Stage, steps: Sequence[Step]) -> list[str]:
+def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[str]:
     """What a forward run keeps for its backward, if it has one."""
     runs_backward = any(isinstance(s, PipeStep) and s.stage == stage.name and s.mode == "backward" for s in steps)
     kept = saved_row_bytes(stage) if runs_backward else 0
+    if not kept:
+        return []
+    line = f"     keeps {size(kept)} a row for backward"
+    if planned.options.engine == "local":
+        return [line]
     beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
-    return [f"     keeps {size(kept)} a row for backward; beyond a worker's memory: {beyond}"] if kept else []
+    return [f"{line}; beyond a worker's memory: {beyond}"]
 
 
 def step_label(step: Step) -> str:

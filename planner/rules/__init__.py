@@ -6,7 +6,7 @@ what it is turned into. Every rule can be disabled by its name; the answer never
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.nodes import Node
@@ -23,6 +23,9 @@ from planner.rules import (
 )
 from planner.spec import Ability
 
+Readers = Mapping[Node, Sequence[Node]]
+"""The nodes that read each node."""
+
 
 @dataclass(frozen=True)
 class ForwardRule:
@@ -31,6 +34,7 @@ class ForwardRule:
     apply: Callable[[Node], Node | None]
     declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
     needs: Ability | None = None  # of the engine, without which the rule is left out
+    pays: Callable[[Node, Readers], bool] | None = None  # whether firing there spares more than it costs; None: always
 
     @property
     def name(self) -> str:
@@ -49,7 +53,7 @@ FORWARD_RULES = (
     ForwardRule(push_down_edges.push_down_edges, push_down_edges.declined, needs="edge_columns"),
     ForwardRule(push_down_extremes.push_down_extremes, push_down_extremes.declined, needs="extremes"),
     # On what push_down makes.
-    ForwardRule(commute_linear.commute_linear, commute_linear.declined),
+    ForwardRule(commute_linear.commute_linear, commute_linear.declined, pays=commute_linear.pays),
 )
 
 LACKING: dict[Ability, str] = {

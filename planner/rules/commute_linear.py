@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from planner.linear_maps import bias, pulled, pushed
+from collections.abc import Mapping, Sequence
+
+from planner.linear_maps import bias, passed, pulled, pushed
 from planner.nodes import MatMul, Node, Propagate
 
 
@@ -24,6 +26,24 @@ def commute_linear(node: Node) -> Node | None:
     if isinstance(node, MatMul) and node.output.width < node.arguments[0].output.width:
         return pushed(node)
     return None
+
+
+def pays(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
+    """Whether a sum is spared: what a map is moved below is read by nobody else, or by maps that yield less together.
+
+    Args:
+        node: where the rule would fire.
+        readers: of every node; what is not among them has just been rewritten, and is looked at again.
+    """
+    if not isinstance(node, MatMul):
+        return True  # a map is taken above a sum: nobody else read that sum of it
+    sums = passed(node)
+    if not sums or any(one not in readers for one in sums):
+        return False
+    if any(len(readers[one]) > 1 for one in sums[1:]):
+        return False
+    together = sum(reader.output.width for reader in readers[sums[0]])
+    return together < sums[0].output.width and all(isinstance(reader, MatMul) for reader in readers[sums[0]])
 
 
 def declined(node: Node) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.edge_nodes import EdgeDropout
 from planner.linear_maps import pulled
@@ -18,7 +18,8 @@ class Hoisted:
     """A forward graph that reads what is computed once as static columns."""
 
     root: Node
-    columns: Mapping[Node, StaticColumn]  # by what they hold, in the order of their names
+    columns: Mapping[Node, StaticColumn]  # by what they stand for in it; two layers may have the same
+    held: Mapping[Node, StaticColumn]  # by what is to be computed, whichever layer that is of
 
 
 def hoist_invariant(root: Node) -> Hoisted:
@@ -27,10 +28,12 @@ def hoist_invariant(root: Node) -> Hoisted:
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
     """
     exposed = _exposed(root, None)
-    columns = {
-        node: StaticColumn(f"hoisted_{number}", node.output) for number, node in enumerate(_outermost(exposed), start=1)
-    }
-    return Hoisted(substituted(exposed, columns), columns)
+    columns: dict[Node, StaticColumn] = {}
+    held: dict[Node, StaticColumn] = {}
+    for node in _outermost(exposed):
+        column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
+        columns[node] = held.setdefault(_of_no_layer(node), column)
+    return Hoisted(substituted(exposed, columns), columns, held)
 
 
 def read_hoisted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
@@ -44,6 +47,15 @@ def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
     for node in topological(root):
         new[node] = columns.get(node) or node.with_children(new)
     return new[root]
+
+
+def _of_no_layer(root: Node) -> Node:
+    """The same operators, whatever layers they come from."""
+
+    def change(node: Node) -> Node | None:
+        return replace(node, layer="") if getattr(node, "layer", "") else None  # type: ignore[call-arg]  # not of every node
+
+    return transform(root, change)
 
 
 def _exposed(root: Node, wanted: Collection[Node] | None) -> Node:

@@ -359,6 +359,24 @@ def test_commute_linear_leaves_a_bias_below_the_sum_and_says_so():
     assert "bias" in reason
 
 
+@pytest.mark.parametrize(("outputs", "summed"), [(5, [8]), (3, [3, 3])])
+def test_commute_linear_leaves_a_sum_of_two_maps_unless_both_together_are_narrower(outputs, summed):
+    def write(w):
+        total = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
+        maps = [w.linear(total, name, 8, outputs) for name in ("a", "b")]
+        return w.vertex("mul.Tensor", *maps, width=outputs)
+
+    assert widths_summed(moved(write)) == summed
+
+
+def test_commute_linear_leaves_a_sum_that_is_read_as_it_is():
+    def write(w):
+        total = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
+        return w.vertex("cat.default", (w.linear(total, "a", 8, 3), total), -1, width=11)
+
+    assert widths_summed(moved(write)) == [8]
+
+
 def test_commute_linear_must_not_pass_through_what_is_not_linear():
     def write(w):
         h = w.vertex("relu.default", w.linear(FEATURES, "lin", 8, 20), width=20)
@@ -408,6 +426,16 @@ def test_hoist_invariant_keeps_each_of_several_hops_that_are_read():
     assert [column.width for column in plan.hoisted] == [8, 8]
     assert sum(isinstance(step, PropagateStep) for step in plan.prepare) == 2
     assert not any(isinstance(step, PropagateStep) for step in plan.train)
+
+
+def test_hoist_invariant_has_one_column_for_a_sum_of_two_layers():
+    w = SpecWriter()
+    sums = []
+    for layer in ("one", "two"):
+        w.layer = layer
+        sums.append(w.linear(w.aggregate(w.scatter(FEATURES, "source", 8), 8), layer, 8, 20))
+    plan = planned(w.spec(w.vertex("add.Tensor", *sums, width=20)), outputs=20).plan
+    assert len(plan.hoisted) == len(plan.prepare) == 1
 
 
 def test_hoist_invariant_must_not_fire_behind_random_numbers():
