@@ -24,7 +24,7 @@ from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, samp
 from tests.exactness.random_models import Drawn
 from tests.exactness.steps import assert_equal, train
 
-EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "20"))
+EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "12"))
 TOLERANCE = 1e-4  # of the largest number of a tensor: float32 over up to eight layers, three steps
 STIR = 2.0**-20  # of each weight: what that changes, rounding may change
 SOME_RULES = st.sets(st.sampled_from(RULES))
