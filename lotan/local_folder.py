@@ -6,10 +6,12 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "lotan-spark-"
+ATTEMPTS, PAUSE = 20, 0.1  # seconds between attempts to remove a folder
 OWNER = "owner"  # the file in it that its process holds a lock on, for as long as it lives
 
 
@@ -36,6 +38,9 @@ def remove_stale(directory: Path) -> None:
     """Remove folders that nobody holds any more; what is another user's stays."""
     for folder in directory.glob(f"{PREFIX}*"):
         with suppress(OSError):
+            if not (folder / OWNER).exists():  # its removal was cut short
+                shutil.rmtree(folder)
+                continue
             descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -53,4 +58,13 @@ def _remove(folder: Path) -> None:
             elif found.name != OWNER:
                 found.unlink(missing_ok=True)
         if [found.name for found in folder.iterdir()] == [OWNER]:
-            shutil.rmtree(folder, ignore_errors=True)
+            _remove_all(folder)
+
+
+def _remove_all(folder: Path) -> None:
+    """A Java that is about to end may write there and remove it again meanwhile."""
+    for _ in range(ATTEMPTS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not folder.exists():
+            return
+        time.sleep(PAUSE)

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from lotan.local_folder import LocalFolder, remove_stale
+from lotan.local_folder import PREFIX, LocalFolder, remove_stale
 
 HOLDER = """
 import sys
@@ -51,5 +51,12 @@ def test_a_folder_that_is_written_to_while_it_is_removed_goes_at_the_next_start(
         during.setattr("shutil.rmtree", lambda path, ignore_errors: (Path(path) / "late").touch())
         folder.close()
     assert (folder.path / "blocks" / "late").is_file()
+    LocalFolder().close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_whose_removal_was_cut_short_goes_at_the_next_start(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"{PREFIX}1").mkdir()
     LocalFolder().close()
     assert not list(tmp_path.iterdir())

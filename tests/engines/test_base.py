@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -43,8 +44,11 @@ class Recorder(Engine):
         if self.fail and event.startswith(self.fail):
             raise RuntimeError(event)
 
-    def load(self, graph: Any, plan: Plan) -> None:
-        self.note("load")
+    def lay_out(self, graph: Any, plan: Plan) -> None:
+        self.note("lay out")
+
+    def adopt(self, plan: Plan, columns: Any) -> None:
+        self.note(f"adopt {' '.join(columns)}")
 
     def static(self, name: str) -> str:
         return name.upper()
@@ -88,6 +92,13 @@ class Recorder(Engine):
 
 def walk(engine: Recorder, keep: tuple[str, ...] = ()) -> Outcome:
     return run(engine, PLAN, STEPS, Pass(0, {}), keep)
+
+
+def test_loading_computes_what_is_computed_once_and_has_it_adopted() -> None:
+    once = PropagateStep("features", column("hoisted_1"), "graph")
+    engine = Recorder()
+    engine.load(None, replace(PLAN, prepare=(once,), hoisted=(replace(once.output, static=True),)))
+    assert engine.log == ["lay out", "begin", "propagate FEATURES", "finish", "adopt hoisted_1"]
 
 
 def test_every_handle_is_released_once_after_its_last_use() -> None:

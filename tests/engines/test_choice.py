@@ -122,7 +122,7 @@ def test_a_memory_limit_moves_the_choice_to_what_fits_and_refuses_what_nothing_d
 def test_blocks_too_large_for_an_array_are_refused_before_anything_starts(monkeypatch):
     monkeypatch.setattr("lotan.engines.blocks.sizes.LARGEST", 20)
     words = (
-        r"partitions is 2: the column '\w+' would be 32 B in each, and a block holds at most 20 B; give at least 4 part"
+        r"partitions is 2: the column '\w+' would be 24 B in each, and a block holds at most 20 B; give at least 3 part"
     )
     with pytest.raises(ConfigurationError, match=words):
         chosen(WITH_JAR, partitions=2)
