@@ -6,6 +6,7 @@ import atexit
 import os
 import re
 import socket
+import subprocess
 import sys
 import threading
 from contextlib import suppress
@@ -30,6 +31,7 @@ CAPPED_JAVA = (
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
 )
 """Of a JVM whose heap is capped: what it has beside the heap is capped too."""
+JAVA_SECONDS = 5.0  # for one that has been told to end
 END_SECONDS = 0.5  # for a Java process that has barely started to end in order
 
 
@@ -105,9 +107,19 @@ class JavaFolder:
         """Have the JVM use it, beside what spark-defaults.conf asks for."""
         if cls.path is None:
             folder = LocalFolder()
-            atexit.register(folder.close)
+            atexit.register(_remove_after_java, folder)
             cls.path = folder.path
         return f'{spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'.strip()
+
+
+def _remove_after_java(folder: LocalFolder) -> None:
+    """Java makes its folder anew if it is gone before the last of its hooks has run."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is not None:
+        process.stdin.close()  # which tells it to end
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(JAVA_SECONDS)
+    folder.close()
 
 
 def active_session() -> SparkSession | None:

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from lotan.cli import main
 from lotan.jar import JAR
+from lotan.local_folder import remove_stale
 from tests.conftest import ROOT
 from tests.engines.blocks.faults import Place, at_commit
 
@@ -131,6 +133,9 @@ def test_speculation_on_two_executors_changes_no_bit(
         jobs.append(words(tmp_path / f"{engine}.json", *there))
     done = run([sys.executable, "-c", IN_TURN, json.dumps(jobs)], PYSPARK_SUBMIT_ARGS=submitted(EAGER))
     assert done.returncode == 0, done.stderr
+    remove_stale(
+        Path(tempfile.gettempdir())
+    )  # as the next start does: Java's hooks may make its folder anew as it ends
     for engine in ENGINES:
         assert losses(tmp_path / f"{engine}.json") == pytest.approx(expected, rel=1e-4)
         assert_same_weights(tmp_path / f"{engine} here", tmp_path / f"{engine} there")
@@ -169,6 +174,7 @@ TWO_EXECUTORS = {
 
 KILL = """
 import sys
+import tempfile
 from tests.engines.test_clusters import train_and_kill_an_executor
 train_and_kill_an_executor(*sys.argv[1:])
 """
