@@ -23,6 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from apart import run_apart
 from epoch import machine
 
 RESULTS = Path(__file__).parent / "results" / "memory.md"
@@ -51,9 +52,7 @@ def measured(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     environment = dict(os.environ) | {"TMPDIR": str(folder)}
     if case.get("memory_limit") is None:
         environment["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {AMPLE_HEAP} pyspark-shell"
-    words = [sys.executable, __file__, "--case", json.dumps(case)]
-    done = subprocess.run(words, env=environment, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_SECONDS)
-    return json.loads(done.stdout.splitlines()[-1])
+    return run_apart(__file__, ["--case", json.dumps(case)], str(case), environment)
 
 
 def run_case(case: dict[str, Any]) -> dict[str, Any]:

@@ -242,8 +242,9 @@ def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step
 
 def _workers_hold(plan: Plan, statistics: Statistics) -> int:
     """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
-    lasting = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in plan.lasting]
-    static = sum(map(row_bytes, lasting)) + KEY_BYTES
+    lasting = plan.lasting
+    columns = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in lasting]
+    static = sum(map(row_bytes, columns)) + KEY_BYTES
     return statistics.vertices * (static + sum(saved_row_bytes(stage) for stage in _trained(plan)))
 
 

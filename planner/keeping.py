@@ -33,7 +33,7 @@ def _overflow(stage: Stage) -> Overflow:
 
 def _seconds_again(stage: Stage) -> float:
     """What backward pays for a row of which nothing was kept: its inputs once more, and what leads to what it reads."""
-    read = _kept(stage) | multiplied(stage)
+    read = _kept(stage)
     resent = sum(i.width for i in stage.inputs if i.needs_gradient and i.value not in read)
     again: list[Call] = []
     for call in reversed(_on_vertices(stage)):

@@ -13,6 +13,9 @@ LINEAR = "aten.linear.default"
 Linear = Callable[[Node], Node]
 """An aggregate or a scaling of what it is given."""
 
+Chain = Sequence[tuple[Node, Linear]]
+"""Aggregates one below the other, outermost first, and each as a function of what is below it."""
+
 
 def pulled(node: Node) -> MatMul | None:
     """(A x) W for A(x W), through a chain of aggregates and of scalings row by row; None for anything else."""
@@ -36,12 +39,7 @@ def pushed(node: Node) -> Node | None:
 
 def passed(node: MatMul) -> list[Node]:
     """The aggregates and scalings that `pushed` moves a map below, outermost first."""
-    found: list[Node] = []
-    below = node.arguments[0]
-    while (aggregate := _aggregate(below)) is not None:
-        found.append(below)
-        below = aggregate[0]
-    return found
+    return [aggregate for aggregate, _ in _chain(node.arguments[0])[1]]
 
 
 def bias(product: MatMul) -> Node | None:
@@ -58,18 +56,19 @@ def _is_vectors(node: Node) -> bool:
     return node.output.rows == "vertex" and len(node.output.shape) == 1
 
 
-def _chain(node: Node) -> tuple[Node, list[Linear]]:
-    """What lies below a chain of aggregates, and these, outermost first. It may be longer than Python recurses."""
-    chain: list[Linear] = []
+def _chain(node: Node) -> tuple[Node, Chain]:
+    """What lies below a chain of aggregates, and these. It may be longer than Python recurses."""
+    chain: list[tuple[Node, Linear]] = []
     while (found := _aggregate(node)) is not None:
-        node, over = found
-        chain.append(over)
+        below, over = found
+        chain.append((node, over))
+        node = below
     return node, chain
 
 
-def _over(chain: Sequence[Linear], x: Node) -> Node:
+def _over(chain: Chain, x: Node) -> Node:
     """The chain, of something else."""
-    for over in reversed(chain):
+    for _, over in reversed(chain):
         x = over(x)
     return x
 

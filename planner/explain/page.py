@@ -16,6 +16,7 @@ from planner.explain.diagram import Diagram
 from planner.explain.rules import gain_words
 from planner.explain.sizes import size
 from planner.explain.svg import svg
+from planner.explain.text import head_words
 
 
 @dataclass(frozen=True)
@@ -149,17 +150,8 @@ def _legend(most: int, views: Sequence[View]) -> str:
 
 
 def _facts(data: Mapping[str, Any]) -> str:
-    graph = data["graph"]
-    reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
-    memory = data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine"
-    facts = {
-        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
-        "Engine": f"{data['engine']}{reason}",
-        "Memory": memory,
-    }
-    return (
-        "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{escape(said)}</dd></div>" for name, said in facts.items()) + "</dl>"
-    )
+    facts = head_words(data).items()
+    return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{escape(said)}</dd></div>" for name, said in facts) + "</dl>"
 
 
 def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:

@@ -67,17 +67,18 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _head(planned: Planned) -> str:
-    statistics, options = planned.statistics, planned.options
-    graph = f"{statistics.vertices:,} vertices, {statistics.edges:,} edges, {statistics.width:,} features"
-    reason = f" ({options.engine_reason})" if options.engine_reason else ""
-    memory = options.memory or f"{size(local_bytes(planned.plan, statistics))} estimated for the local engine"
-    lines = [
-        f"Graph   {graph}",
-        f"Engine  {options.engine}{reason}",
-        f"Memory  {memory}",
-        "",
-    ]
-    return "\n".join(lines)
+    return "\n".join([*(f"{name:<8}{said}" for name, said in head_words(_head_data(planned)).items()), ""])
+
+
+def head_words(data: Mapping[str, Any]) -> dict[str, str]:
+    """What a plan is for, of its plain data: name and value."""
+    graph = data["graph"]
+    reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
+    return {
+        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
+        "Engine": f"{data['engine']}{reason}",
+        "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
+    }
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
@@ -163,6 +164,10 @@ def call_label(call: Call) -> str:
 
 def as_data(planned: Planned, stage: PlanStage = "all", less: Mapping[str, Planned] | None = None) -> dict[str, Any]:
     """The plan as plain data for JSON; `less` as of `rule_facts`."""
+    return {**_head_data(planned), "rules": rule_facts(planned, less), **graphs_data(planned, stage)}
+
+
+def _head_data(planned: Planned) -> dict[str, Any]:
     statistics, options = planned.statistics, planned.options
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
@@ -170,8 +175,6 @@ def as_data(planned: Planned, stage: PlanStage = "all", less: Mapping[str, Plann
         "engine_reason": options.engine_reason,
         "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
         "memory": options.memory,
-        "rules": rule_facts(planned, less),
-        **graphs_data(planned, stage),
     }
 
 

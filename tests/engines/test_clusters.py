@@ -133,9 +133,7 @@ def test_speculation_on_two_executors_changes_no_bit(
         jobs.append(words(tmp_path / f"{engine}.json", *there))
     done = run([sys.executable, "-c", IN_TURN, json.dumps(jobs)], PYSPARK_SUBMIT_ARGS=submitted(EAGER))
     assert done.returncode == 0, done.stderr
-    remove_stale(
-        Path(tempfile.gettempdir())
-    )  # as the next start does: Java's hooks may make its folder anew as it ends
+    remove_stale(Path(tempfile.gettempdir()))  # as the next start does: Java's hooks may make its folder anew
     for engine in ENGINES:
         assert losses(tmp_path / f"{engine}.json") == pytest.approx(expected, rel=1e-4)
         assert_same_weights(tmp_path / f"{engine} here", tmp_path / f"{engine} there")

@@ -146,7 +146,7 @@ class BlocksEngine(Engine):
         self._release_hoisted()
         self._hoisted = {name: replace(column, static=name) for name, column in columns.items()}
         for name, column in self._graph.columns.items():
-            if name not in plan.lasting:
+            if name not in self._lasting:
                 self._facade.release(column.rows)
 
     def _release_hoisted(self) -> None:

@@ -1,6 +1,6 @@
 package lotan
 
-import scala.util.Try
+import lotan.messenger.Incubator
 
 /** Adds rows to a row, strictly one after the other, several in one pass over the target.
   *
@@ -11,17 +11,14 @@ import scala.util.Try
 private object AddRows {
   val AtOnce = 8
 
-  /** Whether the JVM has vector operations: an incubator module, for which Spark's launcher asks. */
-  private val vectors = Try(Class.forName("jdk.incubator.vector.FloatVector")).isSuccess
-
   /** Rows that `apply` takes. */
-  val Most: Int = if (vectors) 64 else AtOnce
+  val Most: Int = if (Incubator.hasVectors) 64 else AtOnce
 
   private type Floats = Array[Float]
 
   /** out[at + j] += rows(0)[offsets(0) + j], then rows(1)[...], up to `count` rows, at most `Most`. The same bits either way. */
   def apply(out: Floats, at: Int, rows: Array[Floats], offsets: Array[Int], count: Int, width: Int): Unit =
-    if (vectors) VectorSums.add(out, at, rows, offsets, count, width)
+    if (Incubator.hasVectors) VectorSums.add(out, at, rows, offsets, count, width)
     else plain(out, at, rows, offsets, count, width)
 
   /** As `apply` without vector operations, for at most AtOnce rows. */

@@ -1,7 +1,5 @@
 package lotan.messenger
 
-import scala.util.Try
-
 import org.apache.spark.unsafe.Platform
 
 /** XXH3 (https://xxhash.com, 64 bits, seed 0) of a block of zeros and then of bytes that come piece by piece.
@@ -125,8 +123,8 @@ object Xxh3 {
     0x3159b4cd4be0518aL, 0x647378d9c97e9fc8L, 0xc3ebd33483acc5eaL, 0xeb6313faffa081c5L, 0x49daf0b751dd0d17L,
     0x9e68d429265516d3L, 0xfca1477d58be162bL, 0xce31d07ad1b8f88fL, 0x280416958f3acb45L, 0x7e404bbbcafbd7afL)
 
-  /** Whether the JVM and the processor have vector operations on eight longs: see `AddRows`. */
-  private val vectors = Try(Class.forName("jdk.incubator.vector.LongVector")).isSuccess && VectorStripes.fit
+  /** Whether the JVM and the processor have vector operations on eight longs. */
+  private val vectors = Incubator.hasVectors && VectorStripes.fit
 
   /** Eight bytes of the secret. */
   private def secret(byte: Int): Long = Platform.getLong(Secret, Platform.LONG_ARRAY_OFFSET.toLong + byte)
