@@ -105,7 +105,8 @@ def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritte
     found = hoist_invariant(train.root)
     firings = tuple(Firing(hoist_invariant.__name__, node, column) for node, column in found.columns.items())
     hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
-    return hoisted, replace(evaluate, root=read_hoisted(evaluate.root, found.columns)), found.held
+    root = found.root if evaluate.root is train.root else read_hoisted(evaluate.root, found.held)
+    return hoisted, replace(evaluate, root=root), found.held
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from planner.errors import PlanError
 from planner.nodes import Node, consumers, topological, transform
 from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
+from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability
 
 MAX_PASSES = 50
@@ -57,6 +58,8 @@ def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[A
     seen = {root}
     for _ in range(MAX_PASSES):
         before = root
+        if share_subplans.__name__ not in disabled:
+            root = _shared(root, firings)
         for rule in able:
             readers = {} if rule.pays is None else consumers(root)
             root = transform(root, _Recorded(rule, firings, readers))
@@ -84,6 +87,13 @@ class _Recorded:
             raise PlanError(f"rule {self.rule.name} turned {node.output} into {after.output} at {type(node).__name__}")
         self.firings.append(Firing(self.rule.name, node, after))
         return after
+
+
+def _shared(root: Node, firings: list[Firing]) -> Node:
+    """The graph with what layers have in common once, also what the rules have just made alike."""
+    found = share_subplans(root)
+    firings += [Firing(share_subplans.__name__, node, shared) for node, shared in found.twins.items()]
+    return found.root
 
 
 def _reasons(root: Node, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:

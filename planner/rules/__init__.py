@@ -20,6 +20,7 @@ from planner.rules import (
     push_down,
     push_down_edges,
     push_down_extremes,
+    share_subplans,
 )
 from planner.spec import Ability
 
@@ -63,6 +64,8 @@ LACKING: dict[Ability, str] = {
 """Why a rule was left out that would have fired."""
 
 RULES: tuple[str, ...] = (
+    # On the whole graph, before each round of those on single nodes: they see who reads a value, and make values alike.
+    share_subplans.share_subplans.__name__,
     *(rule.name for rule in FORWARD_RULES),
     # On the rewritten graph: what is hoisted is as large as can be.
     hoist_invariant.hoist_invariant.__name__,
@@ -73,6 +76,7 @@ RULES: tuple[str, ...] = (
 )
 
 IDLE = {
+    "share_subplans": "no two layers compute the same from the same inputs",
     "drop_unit_weight": "no message reads an edge's weight",
     "lift_message": "no message computes anything from one end of an edge alone",
     "push_down": "the model sums no plain rows over edges",
@@ -86,6 +90,7 @@ IDLE = {
 """What it means that an enabled rule neither fired nor was stopped by anything."""
 
 GENERAL_PLAN_WITHOUT = (
+    "share_subplans",
     "lift_message",
     "push_down",
     "push_down_edges",

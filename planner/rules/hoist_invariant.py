@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
+from planner.labels import Unlabelled
 from planner.linear_maps import pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
 
@@ -27,18 +28,29 @@ def hoist_invariant(root: Node) -> Hoisted:
 
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
     """
-    exposed = _exposed(root, None)
+    exposed = _exposed(root, lambda _: True)
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
+    bare = Unlabelled()
     for node in _outermost(exposed):
         column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
-        columns[node] = held.setdefault(_of_no_layer(node), column)
+        columns[node] = held.setdefault(bare(node), column)
     return Hoisted(substituted(exposed, columns), columns, held)
 
 
-def read_hoisted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
-    """Another graph over the same inputs, reading what it has in common with the hoisted one. It hoists no more."""
-    return substituted(_exposed(root, set(topological(*columns))), columns) if columns else root
+def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
+    """Another graph over the same inputs, reading what it has in common with the hoisted one. It hoists no more.
+
+    Args:
+        root: that graph.
+        held: see `Hoisted`.
+    """
+    if not held:
+        return root
+    bare, common = Unlabelled(), set(topological(*held))
+    exposed = _exposed(root, lambda summed: bare(summed) in common)
+    found = {node: held.get(bare(node)) for node in topological(exposed)}
+    return substituted(exposed, {node: column for node, column in found.items() if column is not None})
 
 
 def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
@@ -49,17 +61,8 @@ def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
     return new[root]
 
 
-def _of_no_layer(root: Node) -> Node:
-    """The same operators, whatever layers they come from."""
-
-    def change(node: Node) -> Node | None:
-        return replace(node, layer="") if getattr(node, "layer", "") else None  # type: ignore[call-arg]  # not of every node
-
-    return transform(root, change)
-
-
-def _exposed(root: Node, wanted: Collection[Node] | None) -> Node:
-    """The graph with linear maps after sums, where that leaves a sum that can be hoisted; or is one of those wanted."""
+def _exposed(root: Node, wanted: Callable[[Node], bool]) -> Node:
+    """The graph with linear maps after sums, where that leaves a sum that is wanted and can be hoisted."""
     facts = _Facts()
 
     def change(node: Node) -> Node | None:
@@ -69,7 +72,7 @@ def _exposed(root: Node, wanted: Collection[Node] | None) -> Node:
             return None
         summed = product.arguments[0]
         pays = summed.output.width <= REPAID * node.output.width
-        return product if pays and facts.can_be_hoisted(summed) and (wanted is None or summed in wanted) else None
+        return product if pays and facts.can_be_hoisted(summed) and wanted(summed) else None
 
     return transform(root, change)
 

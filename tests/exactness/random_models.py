@@ -6,6 +6,7 @@ Activations are smooth: a number that float32 puts on the other side of a kink i
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import numpy as np
 import torch
@@ -182,3 +183,21 @@ class Drawn(torch.nn.Module):
         fitting = [number for number, has in enumerate(self.widths) if has == width]
         self.instructions.append(("graph", layer, (int(self.random.choice(fitting)),)))
         self.widths.append(made)
+
+
+class Paired(Drawn):
+    """Often with two layers of one kind over one value, which have everything but parameters in common."""
+
+    def _convolve(self) -> None:
+        super()._convolve()
+        if self._chance():
+            _, layer, (given,) = self.instructions[-1]
+            twin, width = deepcopy(self.layers[layer]), self.widths[-1]
+            with torch.no_grad():
+                for parameter in twin.parameters():
+                    parameter.mul_(-0.5)
+            self._layer(given, twin, width, "graph")
+            self.instructions.append(
+                ("add" if self._chance() else "mul", -1, (len(self.widths) - 2, len(self.widths) - 1))
+            )
+            self.widths.append(width)

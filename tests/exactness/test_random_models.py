@@ -21,7 +21,7 @@ from lotan.tracing import trace
 from planner import RULES, Options, compile_plan
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample
-from tests.exactness.random_models import Drawn
+from tests.exactness.random_models import Drawn, Paired
 from tests.exactness.steps import assert_equal, train
 
 EXAMPLES = int(os.environ.get("LOTAN_EXAMPLES", "12"))
@@ -34,7 +34,7 @@ DRAWN = settings(max_examples=EXAMPLES, deadline=None, derandomize="LOTAN_EXAMPL
 def drawn_model(seed: int, dropping: bool, stirred: bool) -> torch.nn.Module:
     """The model of a seed; stirred with weights a little off: steep models make much of that, as they do of rounding."""
     torch.manual_seed(seed)
-    model = Drawn(seed, dropping)
+    model = (Paired if seed % 4 == 0 else Drawn)(seed, dropping)
     with torch.no_grad():
         for parameter in model.parameters() if stirred else ():
             parameter.mul_(1 + STIR * torch.randn(parameter.shape))
