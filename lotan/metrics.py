@@ -10,7 +10,6 @@ where the mean loss is loss / weight.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
 
 import numpy as np
 import torch
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from planner.physical import Counts
 from planner.spec import SPLITS, LossSpec, Task
 
 Sums = NDArray[np.float64]
@@ -54,9 +54,7 @@ def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) 
     return torch.zeros_like(logits).index_copy_(0, rows, part)
 
 
-def statistics(
-    loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, only: Literal["train"] | None = None
-) -> Sums:
+def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, counts: Counts = "all") -> Sums:
     """Sums over a chunk's rows, by split. Rows without a split or a label count nowhere.
 
     Args:
@@ -64,10 +62,10 @@ def statistics(
         logits: float32 [rows, outputs].
         label: int64 [rows], or float32 [rows, outputs].
         split: int8 [rows].
-        only: leave the other splits zero.
+        counts: "train" leaves the other splits zero.
     """
     sums = np.zeros((len(SPLITS), width(loss)))
-    for number in range(1 if only == "train" else len(SPLITS)):
+    for number in range(1 if counts == "train" else len(SPLITS)):
         rows = _rows_of(number, label, split)
         if rows.numel():
             sums[number] = _sums(loss, logits.index_select(0, rows), label.index_select(0, rows))

@@ -134,42 +134,72 @@ class Trainer:
         self._opened.close()
 
     def _train(self, job: Job, engine: Engine, state: State) -> None:
-        with closing(Progress(self.config.epochs, state.epoch, self.config.progress)) as progress:
+        shown = state.epoch - (self._owes_metrics(job, state) and state.epoch < self.config.epochs)
+        with closing(Progress(self.config.epochs, shown, self.config.progress)) as progress:
             progress.say(f"memory: {job.planned.options.memory}")
             for warning in job.warnings:
                 progress.say(warning)
             if state.epoch:
                 progress.say(f"resumed after epoch {state.epoch}")
             while state.epoch < self.config.epochs and not state.stopping.exhausted:
-                self._epoch(job, engine, state)
-                progress.epoch(state.history[-1])
+                self._epoch(job, engine, state, progress)
             if "metrics" not in state.history[-1]:  # resumed to end with an epoch that was not to be the last
-                self._evaluate(job, engine, state, state.history[-1])
+                self._evaluate(job, engine, state)
             if state.stopping.exhausted:
                 progress.say(f"stopped early: {state.stopping.monitor} was best in epoch {state.stopping.best_epoch}")
 
-    def _epoch(self, job: Job, engine: Engine, state: State) -> None:
-        """Run the plan, step, evaluate, remember: a transaction that is done when the checkpoint is."""
+    def _epoch(self, job: Job, engine: Engine, state: State, progress: Progress) -> None:
+        """Run the plan, step, evaluate, remember: a transaction that is done when the checkpoint is.
+
+        Where the plan reuses evaluation, its run evaluates the weights before the step: it has the metrics that the epoch
+        before owes. If those stop training, there is no step.
+        """
         epoch = state.epoch + 1
         started = time.perf_counter()
         outcome = self._run(job, engine, job.plan.train, epoch)
+        if self._owes_metrics(job, state):
+            ran = time.perf_counter()
+            self._settle(job, state, outcome)
+            progress.epoch(state.history[-1])
+            if state.stopping.exhausted:
+                return
+            started += time.perf_counter() - ran  # which is time of the epoch before
         loss = self._loss(job, outcome, epoch)
         self._step(state.optimizer, outcome, epoch)
         stepped = time.perf_counter()
-        entry: dict[str, Any] = {"epoch": epoch, "loss": loss, "train_seconds": stepped - started}
-        improved = self._is_evaluated(epoch) and self._evaluate(job, engine, state, entry)
-        entry["eval_seconds"] = time.perf_counter() - stepped
+        entry = {"epoch": epoch, "loss": loss, "train_seconds": stepped - started, "eval_seconds": 0.0}
         state.history.append(entry)
         state.epoch = epoch
+        owes = self._owes_metrics(job, state) and epoch < self.config.epochs
+        improved = False
+        if self._is_evaluated(epoch) and not owes:
+            improved = self._evaluate(job, engine, state)
+            entry["eval_seconds"] = time.perf_counter() - stepped
         self._keep(job, state, improved)
+        if not owes:
+            progress.epoch(entry)
 
-    def _evaluate(self, job: Job, engine: Engine, state: State, entry: dict[str, Any]) -> bool:
-        """Put the metrics of the weights as they are into an epoch's entry; whether they are the best so far."""
-        epoch = entry["epoch"]
-        found = metrics(job.loss, self._run(job, engine, job.plan.evaluate, epoch).statistics)
+    def _owes_metrics(self, job: Job, state: State) -> bool:
+        """Whether the last epoch's metrics are those of a pass to come."""
+        owed = state.epoch > 0 and self._is_evaluated(state.epoch) and "metrics" not in state.history[-1]
+        return job.plan.reuses_evaluation and owed
+
+    def _settle(self, job: Job, state: State, outcome: Outcome) -> None:
+        """Make up for the evaluation of the last epoch, and its checkpoint, where it is the best or training stops."""
+        improved = self._remember(job, state, outcome)
+        if improved or state.stopping.exhausted:
+            self._keep(job, state, improved)
+
+    def _evaluate(self, job: Job, engine: Engine, state: State) -> bool:
+        """Put the metrics of the weights as they are into the last epoch's entry; whether they are the best so far."""
+        return self._remember(job, state, self._run(job, engine, job.plan.evaluate, state.epoch))
+
+    def _remember(self, job: Job, state: State, outcome: Outcome) -> bool:
+        """Of a pass that has counted all splits with the weights as they are; see `_evaluate`."""
+        epoch, found = state.epoch, metrics(job.loss, outcome.statistics)
         for split, figures in found.items():
             _check_finite(epoch, figures["loss"], f" over {split!r} after the step")
-        entry["metrics"] = found
+        state.history[-1]["metrics"] = found
         improved = state.stopping.update(epoch, found)
         if improved:
             state.best_weights = {name: tensor.clone() for name, tensor in self._weights().items()}

@@ -23,6 +23,7 @@ from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
+from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
 
@@ -82,9 +83,12 @@ def compile_plan(
     once = lower_columns({insert_collects(node): column.name for node, column in held.items()}, "prepare", fuse)
     forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
+    reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
+    forward = reused or forward
     naive = differentiate(forward, options.rgb)
     steps = naive if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive, forward.stages)
     counts = Counter(firing.rule for firing in rewritten.firings)
+    counts[reuse_evaluation.__name__] = reused is not None
     counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
     counts[drop_dead_gradients.__name__] = _columns_made(naive) - _columns_made(steps)
     firings = {name: counts[name] for name in RULES}
@@ -107,6 +111,12 @@ def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritte
     hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
     root = found.root if evaluate.root is train.root else read_hoisted(evaluate.root, found.held)
     return hoisted, replace(evaluate, root=root), found.held
+
+
+def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward | None:
+    """The forward pass that evaluates too, if one pass does for both."""
+    stages = reuse_evaluation(train.root, evaluate.root, forward.stages)
+    return None if stages is None else replace(forward, stages=stages)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

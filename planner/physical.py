@@ -22,6 +22,9 @@ outputs to gradients of its inputs. evaluate: the last stage to metrics only. pr
 Overflow = Literal["file", "recompute"]
 """What becomes of what a forward run keeps for its backward, where a worker's memory for it is full."""
 
+Counts = Literal["train", "all"]
+"""The splits whose vertices a turn counts: those that the loss is of, or all, and then it evaluates the weights it is given."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -87,6 +90,7 @@ class Stage:
     loss: LossSpec | None = None  # of the last stage: its one output is compared with "label" where "split" says so
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
     overflow: Overflow = "recompute"
+    counts: Counts = "train"  # of the last stage: the splits whose loss and metrics its turn counts
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Whether it draws random numbers on these edges."""
@@ -328,6 +332,11 @@ class Plan:
     def passes(self) -> tuple[tuple[Step, ...], ...]:
         """The walks over steps there are: `prepare` first."""
         return self.prepare, self.train, self.evaluate, self.predict
+
+    @property
+    def reuses_evaluation(self) -> bool:
+        """Whether a training pass counts what evaluation would, of the weights before its step."""
+        return any(stage.counts == "all" for stage in self.stages)
 
     @property
     def lasting(self) -> frozenset[str]:

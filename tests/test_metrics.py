@@ -97,7 +97,7 @@ def test_chunks_add_up(task: str, weighted: bool) -> None:
 
 def test_train_only_leaves_the_others_zero() -> None:
     loss, logits, label = case("classification")
-    some, full = statistics(loss, logits, label, SPLIT, only="train"), statistics(loss, logits, label, SPLIT)
+    some, full = statistics(loss, logits, label, SPLIT, counts="train"), statistics(loss, logits, label, SPLIT)
     assert np.array_equal(some[0], full[0])
     assert not some[1:].any()
 

@@ -11,14 +11,14 @@ from lotan.errors import StageError
 from lotan.row_wise import DTYPES
 from lotan.stages.fields import Reader, one_of, size_of
 from lotan.stages.validate import validate_stage
-from planner.physical import Overflow, Stage, StageInput, StageOutput
+from planner.physical import Counts, Overflow, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
 
 Plain = dict[str, Any]
 
 _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
-_OVERFLOWS = get_args(Overflow)
+_OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _ROLES = ("vertex", "source")
 _DEPTH = 8  # nesting of an argument; a traced one has at most two levels
 
@@ -37,6 +37,7 @@ def encode_stage(stage: Stage) -> Plain:
         "loss": None if stage.loss is None else encode_loss(stage.loss),
         "edge_sets": list(stage.edge_sets),
         "overflow": stage.overflow,
+        "counts": stage.counts,
     }
 
 
@@ -123,6 +124,7 @@ def decode_stage(data: Plain) -> Stage:
         loss=read.optional("loss", decode_loss),
         edge_sets=read.items("edge_sets", _edge_set),
         overflow=one_of(read.text("overflow"), _OVERFLOWS, "overflow"),
+        counts=read.choice("counts", _COUNTS),
     )
     validate_stage(stage)
     return stage

@@ -97,13 +97,13 @@ class StageProgram:
         """The last stage forward, its loss over the training rows, and at once all gradients.
 
         Returns:
-            Statistics of the training rows (float64 [splits, k], other splits zero) and the gradients.
+            Statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
         """
         label, split, loss = self._targets(chunk)
         counted = []
 
         def gradient(logits: Tensor) -> Tensor:
-            counted.append(statistics(loss, logits, label, split, only="train"))
+            counted.append(statistics(loss, logits, label, split, self.stage.counts))
             return loss_gradient(loss, logits, label, split)
 
         found = self._body.turn(chunk, parameters, randomness, gradient, into, sums)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from planner.compiler import Planned, without
@@ -11,8 +11,10 @@ from planner.estimate import step_bytes
 from planner.explain.sizes import size
 from planner.nodes import Node, topological
 from planner.optimizer import Firing
+from planner.physical import Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
+from planner.rules.reuse_evaluation import reuse_evaluation
 
 
 def rule_lines(planned: Planned) -> list[str]:
@@ -76,19 +78,26 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
         "fired": fired,
         "where": [layer for layer in dict.fromkeys(layers) if layer],
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
-        "gain": _gain(planned, less) if less is not None else None,
+        "gain": _gain(planned, less, name) if less is not None else None,
         "rewrites": [_rewrite(firing) for firing in firings],
     }
 
 
-def _gain(planned: Planned, less: Planned) -> dict[str, int]:
+def _gain(planned: Planned, less: Planned, name: str) -> dict[str, int]:
+    """An epoch with and without a rule; with its evaluation, where that is what the rule spares."""
+    evaluation = less.plan.evaluate if name == reuse_evaluation.__name__ else ()
     return {"steps": len(planned.plan.train), "bytes": epoch_bytes(planned),
-            "steps_without": len(less.plan.train), "bytes_without": epoch_bytes(less)}  # fmt: skip
+            "steps_without": len(less.plan.train) + len(evaluation),
+            "bytes_without": epoch_bytes(less) + _bytes(less, evaluation)}  # fmt: skip
 
 
 def epoch_bytes(planned: Planned) -> int:
     """Bytes that all steps of an epoch hand on."""
-    return sum(step_bytes(step, planned.statistics, planned.plan) for step in planned.plan.train)
+    return _bytes(planned, planned.plan.train)
+
+
+def _bytes(planned: Planned, steps: Sequence[Step]) -> int:
+    return sum(step_bytes(step, planned.statistics, planned.plan) for step in steps)
 
 
 # --- rewrites -------------------------------------------------------------------------------------------------------

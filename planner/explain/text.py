@@ -53,13 +53,18 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
     if stage in ("all", "physical"):
         for name, steps in passes(planned.plan).items():
             if steps:
-                sections.append(_section(f"physical: {PASSES[name]}", step_lines(planned, steps)))
+                sections.append(_section(f"physical: {titles(planned.plan)[name]}", step_lines(planned, steps)))
     return "\n".join(sections)
 
 
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
     """The walks over steps that explain shows, in order; see PASSES."""
     return {"once": plan.prepare, "epoch": plan.train, "evaluation": plan.evaluate}
+
+
+def titles(plan: Plan) -> dict[str, str]:
+    """What the passes of a plan are called."""
+    return PASSES | ({"evaluation": "evaluation, after the last epoch"} if plan.reuses_evaluation else {})
 
 
 def _section(title: str, lines: Sequence[str]) -> str:
@@ -189,7 +194,7 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
     if stage in ("all", "physical"):
         sizes = columns_bytes(plan, statistics)
         data["stages"] = [_stage_data(value) for value in plan.stages]
-        data["passes"] = PASSES
+        data["passes"] = titles(plan)
         for name, steps in passes(plan).items():
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
             data[name] = [_step_data(planned, step, sizes) | {"turn": turn[at], "backward": any(turn[:at])}

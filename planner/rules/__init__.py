@@ -20,6 +20,7 @@ from planner.rules import (
     push_down,
     push_down_edges,
     push_down_extremes,
+    reuse_evaluation,
     share_subplans,
 )
 from planner.spec import Ability
@@ -69,6 +70,8 @@ RULES: tuple[str, ...] = (
     *(rule.name for rule in FORWARD_RULES),
     # On the rewritten graph: what is hoisted is as large as can be.
     hoist_invariant.hoist_invariant.__name__,
+    # When both graphs are what they will be, and before they are steps, which are no nodes that can be compared.
+    reuse_evaluation.reuse_evaluation.__name__,
     # After all rewrites: only then is it known which operators stand between two graph operators.
     fuse_apply.fuse_apply.__name__,
     # Last, on the whole epoch: what is dead shows once backward has been derived.
@@ -84,6 +87,7 @@ IDLE = {
     "push_down_extremes": "the model takes no max or min over edges",
     "commute_linear": "no sum would move fewer numbers on the other side of a linear map",
     "hoist_invariant": "every sum over edges depends on parameters or random numbers",
+    "reuse_evaluation": "training computes something else than evaluation, such as random numbers",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "drop_dead_gradients": "every gradient leads to a parameter",
 }
@@ -97,5 +101,6 @@ GENERAL_PLAN_WITHOUT = (
     "push_down_extremes",
     "commute_linear",
     "hoist_invariant",
+    "reuse_evaluation",
 )
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

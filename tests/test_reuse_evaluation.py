@@ -1,0 +1,192 @@
+"""The Trainer where an epoch's pass evaluates the weights before its step: all is as with an evaluation after each step."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lotan
+from lotan.engines.base import Pass, run
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from lotan.errors import EngineError
+from lotan.progress import Progress
+from lotan.run import Run
+from lotan.tracing import trace
+from planner import Options, compile_plan
+from planner.physical import PipeStep
+from planner.spec import LossSpec
+from tests.exactness.cases import OUT, WIDTH
+from tests.exactness.random_models import Drawn
+from tests.exactness.test_random_models import graph_of
+from tests.test_trainer import Data, _fit, _pair, assert_same_checkpoint
+
+OFF = {"disable": ["reuse_evaluation"]}
+KINDS = ("GCN", "GraphSAGE", "GAT")
+
+
+def fit(
+    kind: str = "GCN", data: Data | None = None, dropout: float = 0.0, **options: Any
+) -> tuple[Run, dict[str, Any]]:
+    """A run, and the weights it ends with."""
+    model = _pair(kind, dropout)[0]
+    return _fit(model, data or Data(), **options), model.state_dict()
+
+
+def assert_same(one: tuple[Run, dict[str, Any]], other: tuple[Run, dict[str, Any]]) -> None:
+    """Epochs, losses, metrics of each, the best one, and its weights, bit by bit."""
+    histories = [[without_seconds(entry) for entry in run.history] for run, _ in (one, other)]
+    assert histories[0] == histories[1]
+    assert (one[0].best_epoch, one[0].metrics) == (other[0].best_epoch, other[0].metrics)
+    assert all(torch.equal(tensor, other[1][name]) for name, tensor in one[1].items())
+
+
+def without_seconds(entry: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if not key.endswith("_seconds")}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"epochs": 6},
+        {"epochs": 7, "eval_every": 3},
+        {"epochs": 1},
+        {"epochs": 4, "eval_every": 0},
+        {"epochs": 60, "patience": 3, "optimizer": lotan.Adam(lr=0.05)},
+        {"epochs": 60, "patience": 2, "eval_every": 2, "monitor": "loss", "optimizer": lotan.Adam(lr=0.05)},
+        {"epochs": 25, "monitor": "loss", "optimizer": lotan.Adam(lr=0.05)},
+    ],
+    ids=lambda options: ", ".join(f"{name}={value}" for name, value in options.items() if name != "optimizer"),
+)
+def test_a_run_is_as_with_an_evaluation_after_each_step(kind: str, options: dict[str, Any]) -> None:
+    assert_same(fit(kind, **options), fit(kind, **options, **OFF))
+
+
+@pytest.mark.parametrize("label", ["labels", "targets"])
+def test_so_it_is_for_other_tasks(label: str) -> None:
+    data = Data(label)
+    assert_same(fit(data=data, epochs=5), fit(data=data, epochs=5, **OFF))
+
+
+def test_so_it_is_without_validation_vertices() -> None:
+    data = Data()
+    data.graph = lotan.Graph.from_arrays(
+        data.x, *data.edge_index, data.label, np.where(data.split == 1, -1, data.split)
+    )
+    assert_same(fit(data=data, epochs=5), fit(data=data, epochs=5, **OFF))
+
+
+def passes(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[str]:
+    """The ends of all passes over the model that a run takes."""
+    ends: list[str] = []
+    pipe = LocalEngine.pipe
+
+    def noted(engine: LocalEngine, step: PipeStep, values: Any) -> Any:
+        if step.mode in ("turn", "evaluate"):
+            ends.append(step.mode)
+        return pipe(engine, step, values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalEngine, "pipe", noted)
+        fit(**options)
+    return ends
+
+
+def test_metrics_cost_one_pass_after_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert passes(monkeypatch, epochs=3) == ["turn"] * 3 + ["evaluate"]
+    assert passes(monkeypatch, epochs=3, **OFF) == ["turn", "evaluate"] * 3
+    assert passes(monkeypatch, epochs=3, dropout=0.5) == ["turn", "evaluate"] * 3
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3, 4])
+@pytest.mark.parametrize("options", [{}, {"patience": 1, "monitor": "loss"}, {"eval_every": 2}])
+def test_a_resumed_run_equals_the_straight_one(
+    stop: int, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Stopped as an epoch is shown, which is once its metrics are known; `last.pt` is then that of an epoch or of its metrics."""
+    settings = {"epochs": 5, "optimizer": lotan.Adam(lr=0.1), **options}
+    straight = fit(checkpoint_dir=tmp_path / "straight", **settings)
+
+    def interrupt(_: Progress, entry: dict[str, Any]) -> None:
+        if entry["epoch"] == stop:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "epoch", interrupt)
+        with contextlib.suppress(KeyboardInterrupt):
+            fit(checkpoint_dir=tmp_path / "stopped", **settings)
+    assert_same(fit(checkpoint_dir=tmp_path / "stopped", resume=True, **settings), straight)
+    for name in ("last.pt", "best.pt"):
+        assert_same_checkpoint(tmp_path / "stopped" / name, tmp_path / "straight" / name)
+
+
+def test_a_run_that_was_to_be_shorter_resumes_to_the_same_metrics(tmp_path: Path) -> None:
+    """The last epoch of the shorter run was evaluated by a pass of its own."""
+    straight = fit(epochs=6)
+    fit(epochs=3, checkpoint_dir=tmp_path)
+    assert_same(fit(epochs=6, checkpoint_dir=tmp_path, resume=True), straight)
+
+
+@pytest.mark.parametrize("place", ["last.pt", "best.pt"])
+def test_checkpoints_are_those_of_an_evaluation_after_each_step(place: str, tmp_path: Path) -> None:
+    options = {"epochs": 30, "patience": 2, "optimizer": lotan.Adam(lr=0.1)}
+    stopped, _ = fit(checkpoint_dir=tmp_path / "with", **options)
+    fit(checkpoint_dir=tmp_path / "without", **options, **OFF)
+    assert len(stopped.history) < 30
+    contents = [torch.load(tmp_path / name / place, weights_only=True) for name in ("with", "without")]
+    for content in contents:
+        content["history"] = [without_seconds(entry) for entry in content["history"]]
+    for key in ("epoch", "stopping", "history"):
+        assert contents[0][key] == contents[1][key]
+    for key in ("weights", "best_weights"):
+        assert all(torch.equal(tensor, contents[1][key][name]) for name, tensor in contents[0][key].items())
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_each_epoch_is_shown_once_with_its_metrics(
+    resume: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = io.StringIO()
+    monkeypatch.setattr("sys.stderr", stream)
+    if resume:
+        fit(epochs=2, checkpoint_dir=tmp_path)
+    fit(epochs=4, progress=True, checkpoint_dir=tmp_path, resume=resume)
+    lines = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
+    assert [line.split()[1] for line in lines] == [f"{epoch}/4" for epoch in range(3 if resume else 1, 5)]
+    assert all("val accuracy" in line for line in lines)
+
+
+def test_seconds_of_an_evaluation_that_was_spared_are_none() -> None:
+    history = fit(epochs=3)[0].history
+    assert [entry["eval_seconds"] > 0 for entry in history] == [False, False, True]
+    assert all(entry["train_seconds"] > 0 for entry in history)
+
+
+def test_a_step_that_diverges_is_told_with_its_epoch() -> None:
+    with pytest.raises(EngineError, match=r"epoch 1: the loss is .* after the step"):
+        fit(epochs=5, optimizer=lotan.SGD(lr=1e38))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_turn_counts_what_evaluation_counts(seed: int) -> None:
+    """Of random models of every layer type, to the bit: the forward half is the same operators on the same chunks."""
+    torch.manual_seed(seed)
+    model, drawn = Drawn(seed, dropping=False), graph_of(seed)
+    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    options = Options(abilities=ABILITIES["local"])
+    plan = compile_plan(*specs, loss, drawn.graph.statistics, options).plan
+    assert plan.reuses_evaluation
+    engine = LocalEngine(chunk_rows=5)
+    engine.load(drawn.graph, plan)
+    a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
+    turn, evaluation = (run(engine, plan, steps, a_pass).statistics for steps in (plan.train, plan.evaluate))
+    engine.close()
+    np.testing.assert_array_equal(turn, evaluation)
