@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from planner.build import build
-from planner.differentiate import differentiate, mark_gradients
+from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
 from planner.keeping import with_overflow
 from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
@@ -86,13 +86,13 @@ def compile_plan(
     reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
     naive = differentiate(forward, options.rgb)
-    steps = naive if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive, forward.stages)
+    steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
     counts = Counter(firing.rule for firing in rewritten.firings)
-    counts[reuse_evaluation.__name__] = reused is not None
+    counts[reuse_evaluation.__name__] = int(reused is not None)
     counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
-    counts[drop_dead_gradients.__name__] = _columns_made(naive) - _columns_made(steps)
+    counts[drop_dead_gradients.__name__] = _columns_made(naive.steps) - _columns_made(steps)
     firings = {name: counts[name] for name in RULES}
-    plan = _plan(forward, inference, steps, (rewritten, evaluation), options, firings)
+    plan = _plan(Epoch(naive.stages, steps), inference, (rewritten, evaluation), options, firings)
     plan = _with_columns(plan, once, held)
     validate(plan)
     return Planned(plan, logical, rewritten, evaluation, statistics, options, firings, (train, evaluate, loss))
@@ -161,19 +161,20 @@ def _columns_made(steps: tuple[Step, ...]) -> int:
 
 
 def _plan(
-    forward: Forward,
+    epoch: Epoch,
     inference: Forward,
-    steps: tuple[Step, ...],
     graphs: tuple[Rewritten, ...],
     options: Options,
     firings: Mapping[str, int],
 ) -> Plan:
-    trainable = [parameter.name for stage in forward.stages for parameter in stage.parameters if parameter.trainable]
+    run = {step.stage for step in epoch.steps if isinstance(step, PipeStep)}
+    stages = mark_gradients([stage for stage in epoch.stages if stage.name in run], epoch.steps)
+    trainable = [parameter.name for stage in stages for parameter in stage.parameters if parameter.trainable]
     columns = {column.name: column for graph in graphs for column in static_columns(graph.root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     return Plan(
-        stages=(*map(with_overflow, mark_gradients(forward.stages, steps)), *inference.stages),
-        train=steps,
+        stages=(*map(with_overflow, stages), *inference.stages),
+        train=epoch.steps,
         evaluate=_last_as(inference.steps, "evaluate"),
         predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),
         static_columns=(*columns.values(), *labels),

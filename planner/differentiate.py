@@ -5,8 +5,8 @@
     collect                  ->  gather: one summed vector per source vertex
     steps on edges           ->  see planner.edge_adjoints
 
-A gradient that several readers contribute to is the sum of columns, added by the stage that made the value; a graph
-operator is linear, so it passes each contribution on by itself.
+A gradient that several readers contribute to is the sum of columns. The stage that made the value adds them; where a graph
+operator made it, a stage of its own does, so that one sum goes back through the operator and not each contribution.
 """
 
 from __future__ import annotations
@@ -26,20 +26,31 @@ from planner.physical import (
     PipeStep,
     PropagateStep,
     Stage,
+    StageInput,
+    StageOutput,
     Step,
     collection_name,
     gradient_name,
 )
-from planner.spec import STATIC_COLUMNS
+from planner.spec import STATIC_COLUMNS, Call, Ref, ValueType
 
 CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
 """Static columns that no gradient is defined for."""
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The steps of a training epoch, and the stages that they run."""
+
+    stages: tuple[Stage, ...]
+    steps: tuple[Step, ...]
 
 
 @dataclass
 class _Backward:
     stages: dict[str, Stage]
     rgb: bool
+    sums: list[Stage] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
     contributions: dict[tuple[str, str], Column] = field(default_factory=dict)  # (collection, column) -> contributions
@@ -50,8 +61,31 @@ class _Backward:
         self.passed += 1
         return f"d_{column}.{self.passed}"
 
+    def gradient(self, column: Column) -> str | None:
+        """The gradient of what a graph operator made; several contributions are added first."""
+        parts = self.gradients.get(column.name, [])
+        if len(parts) < 2:
+            return parts[0] if parts else None
+        stage = _adding(f"train.sum.{len(self.sums) + 1}", parts, self.fresh(column.name), column.shape)
+        self.sums.append(stage)
+        made = tuple(Column(output.column, output.shape) for output in stage.outputs)
+        self.steps.append(PipeStep(stage.name, "forward", tuple(parts), (), (), made))
+        return made[0].name
 
-def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
+
+def _adding(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...]) -> Stage:
+    """A stage that adds columns, one after the other."""
+    inputs = tuple(StageInput(part, part, shape) for part in parts)
+    sums = [parts[0], *(f"{total}.{number}" for number in range(2, len(parts))), total]
+    rows = ValueType("vertex", shape)
+    calls = [
+        Call(after, "aten.add.Tensor", (Ref(before), Ref(part)), rows)
+        for before, part, after in zip(sums, parts[1:], sums[1:], strict=False)
+    ]
+    return Stage(name, inputs, (), tuple(calls), (StageOutput(total, total, shape),))
+
+
+def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
     """The steps of an epoch: forward, the turn, and backward with a gradient for everything that has one.
 
     Args:
@@ -70,7 +104,7 @@ def differentiate(forward: Forward, rgb: bool = True) -> tuple[Step, ...]:
                 _collect(step, backward)
             case EdgeStep():
                 _on_edges(step, backward)
-    return (*forward.steps[:-1], *backward.steps)
+    return Epoch((*forward.stages, *backward.sums), (*forward.steps[:-1], *backward.steps))
 
 
 def _pipe(step: PipeStep, backward: _Backward) -> None:
@@ -100,12 +134,12 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
 
 
 def _propagate(step: PropagateStep, backward: _Backward) -> None:
-    for gradient in backward.gradients.get(step.output.name, ()):
-        if step.input in CONSTANTS:
-            continue
-        column = Column(backward.fresh(step.input), step.output.shape)
-        backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
-        backward.gradients.setdefault(step.input, []).append(column.name)
+    gradient = None if step.input in CONSTANTS else backward.gradient(step.output)
+    if gradient is None:
+        return
+    column = Column(backward.fresh(step.input), step.output.shape)
+    backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
+    backward.gradients.setdefault(step.input, []).append(column.name)
 
 
 def _collect(step: CollectStep, backward: _Backward) -> None:
@@ -119,13 +153,15 @@ def _collect(step: CollectStep, backward: _Backward) -> None:
 
 
 def _on_edges(step: EdgeStep, backward: _Backward) -> None:
-    """Each contribution to a vertex gradient is passed on by itself; those to an edge column are added first, as is cheap."""
+    """Contributions to an edge column are added on the edges, those to a vertex column by a stage."""
     parts = backward.gradients.get(step.output.name, [])
     if not parts:
         return
     found = EdgeAdjoint(backward.fresh)
-    for part in [found.summed(parts, step.output)] if step.output.edges is not None else parts:
-        found.of(step, part)
+    on_edges = step.output.edges is not None
+    gradient = found.summed(parts, step.output) if on_edges else backward.gradient(step.output)
+    assert gradient is not None  # it has parts
+    found.of(step, gradient)
     backward.steps += found.steps
     for column, part in found.gradients:
         if column not in CONSTANTS:

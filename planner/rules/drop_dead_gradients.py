@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from planner.physical import PipeStep, Stage, Step, gradient_name, makes, reads
@@ -20,15 +20,17 @@ def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple
     read: set[str] = set()
     kept: list[Step] = []
     for step in reversed(steps[turn:]):
-        live = _live_pipe(step, by_name[step.stage], read) if isinstance(step, PipeStep) else _live(step, read)
+        live = _live(step, by_name, read)
         if live is not None:
             kept.append(live)
             read |= _gradients_read(live)
     return (*steps[:turn], *reversed(kept))
 
 
-def _live(step: Step, read: set[str]) -> Step | None:
-    """A graph operator's gradient that somebody reads, or None."""
+def _live(step: Step, by_name: Mapping[str, Stage], read: set[str]) -> Step | None:
+    """What of a step somebody reads, or None. A pipe forward adds gradients: all that it makes is one column."""
+    if isinstance(step, PipeStep) and not step.emits:
+        return _live_pipe(step, by_name[step.stage], read)
     return step if read.intersection(makes(step)) else None
 
 
@@ -63,6 +65,6 @@ def _sources(stage: Stage) -> dict[str, frozenset[str]]:
 
 def _gradients_read(step: Step) -> set[str]:
     """What a step of backward reads, less the columns that only a stage reads again."""
-    if isinstance(step, PipeStep):
+    if isinstance(step, PipeStep) and not step.emits:
         return {column for gradient in step.gradients for column in gradient.columns}
     return set(reads(step))

@@ -132,6 +132,36 @@ def test_a_value_read_twice_gets_the_sum_of_its_gradients():
     assert len(summed) == 2  # h0 and h1: propagated, and concatenated
 
 
+def hops_over_hidden_rows(count):
+    """TAGConv: a map of the hidden rows, of their sum over neighbours, of the sum of that, and so on, side by side."""
+    w = SpecWriter()
+    h = w.vertex("tanh.default", w.linear(FEATURES, "enter", 8, 4), width=4)
+    hops = [h]
+    for _ in range(count):
+        hops.append(w.aggregate(w.scatter(hops[-1], "source", 4), 4))
+    return w.spec(w.linear(w.vertex("cat.default", tuple(hops), -1, width=4 * count + 4), "leave", 4 * count + 4, 3))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 6])
+def test_gradients_of_a_sum_over_edges_are_added_before_they_go_back_through_it(count):
+    """Each by itself, they would pass 1 + 2 + ... + count reverse propagates."""
+    plan = planned(hops_over_hidden_rows(count)).plan
+    assert sum(isinstance(step, PropagateStep) and step.reverse for step in plan.train) == count
+    added = [step for step in plan.train if isinstance(step, PipeStep) and step.stage.startswith("train.sum.")]
+    assert [(step.mode, len(step.inputs)) for step in added] == [("forward", 2)] * (count - 1)
+
+
+def test_no_gradients_are_added_that_lead_to_no_parameter():
+    w = SpecWriter()
+    once = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
+    twice = w.aggregate(w.scatter(once, "source", 8), 8)
+    spec = w.spec(w.linear(w.vertex("cat.default", (once, twice), -1, width=16), "leave", 16, 3))
+    plan = planned(spec, options=Options(disabled=IN_PLACE)).plan
+    naive = planned(spec, options=Options(disabled=(*IN_PLACE, "drop_dead_gradients"))).plan
+    assert not any(stage.name.startswith("train.sum.") for stage in plan.stages)
+    assert any(stage.name.startswith("train.sum.") for stage in naive.stages)
+
+
 def test_a_model_that_ends_in_a_propagate_has_a_last_stage_without_calls():
     w = SpecWriter()
     spec = w.spec(w.aggregate(w.scatter(w.linear(FEATURES, "lin", 8, 3), "source", 3), 3))
