@@ -75,7 +75,8 @@ def compile_plan(
     logical = build(train, statistics.weighted)
     _check_output(logical, loss)
     rewritten = optimize(logical, disabled, options.abilities)
-    evaluation = optimize(build(evaluate, statistics.weighted), disabled, options.abilities)
+    inferred = build(evaluate, statistics.weighted)
+    evaluation = rewritten if inferred is logical else optimize(inferred, disabled, options.abilities)
     held: Mapping[Node, StaticColumn] = {}
     if hoist_invariant.__name__ not in disabled:
         rewritten, evaluation, held = _hoisted(rewritten, evaluation)

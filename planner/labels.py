@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import fields, replace
+from functools import cache
+from typing import Any
 
 from planner.nodes import Node
 
@@ -11,24 +13,38 @@ NAMED = 3  # layers that the label of a shared node names
 MORE = "..."
 
 
-class Unlabelled:
-    """Nodes as if of no layer. What two layers compute alike is then one node."""
+class Alike:
+    """Finds the nodes that differ in their layers alone, and so compute the same."""
 
     def __init__(self) -> None:
-        self._known: dict[Node, Node] = {}
+        self._first: dict[Node, Node] = {}  # by node, the first one like it
+        self._seen: dict[Any, Node] = {}  # those first ones, by all but their layers
 
     def __call__(self, root: Node) -> Node:
-        """The same operators without labels; nodes that were asked for before are not walked again."""
+        """The first node like this one that was asked for, or stood below one; perhaps itself."""
         stack = [root]
         while stack:
             node = stack[-1]
-            unknown = [child for child in node.children if child not in self._known]
+            unknown = [child for child in node.children if child not in self._first]
             stack.extend(unknown)
             if not unknown:
                 stack.pop()
-                if node not in self._known:
-                    self._known[node] = labelled(node.with_children(self._known), "")
-        return self._known[root]
+                self._first[node] = self._seen.setdefault(self._key(node), node)
+        return self._first[root]
+
+    def _key(self, node: Node) -> Any:
+        return type(node), *(self._part(getattr(node, name)) for name in _fields_but_layer(type(node)))
+
+    def _part(self, value: Any) -> Any:
+        """A field's value as part of a key, in which 1, 1.0 and True are different."""
+        if isinstance(value, tuple):
+            return tuple(map(self._part, value))
+        return self._first[value] if isinstance(value, Node) else (type(value), value)
+
+
+@cache
+def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind) if field.name != "layer")
 
 
 def layer_of(node: Node) -> str:

@@ -8,8 +8,10 @@ beside them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from planner.spec import EdgeSet, ValueType
@@ -22,15 +24,16 @@ class Interned(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         candidate = super().__call__(*args, **kwargs)
-        key = (cls, *(_key(getattr(candidate, field.name)) for field in fields(candidate)))
+        key = (cls, *map(_key, _values(candidate)))
         return Interned._pool.setdefault(key, candidate)
 
 
 def _key(value: Any) -> Any:
     """A hashable key that tells 1, 1.0 and True apart; nodes are their own keys."""
-    if isinstance(value, tuple):
-        return tuple(_key(item) for item in value)
-    return value if isinstance(value, Node) else (type(value), value)
+    kind = type(value)
+    if kind is str or isinstance(value, Node):
+        return value
+    return tuple(map(_key, value)) if kind is tuple else (kind, value)
 
 
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
@@ -41,32 +44,43 @@ class Node(metaclass=Interned):
     """The root of all operators: frozen fields, some of them other operators."""
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(getattr(self, field.name) for field in fields(self))
+        return type(self), tuple(_values(self))
 
     @property
     def output(self) -> ValueType:
         """What the operator yields."""
         raise TypeError(f"{type(self).__name__} has no output type")  # every concrete operator defines its own
 
-    @property
+    @cached_property
     def children(self) -> tuple[Node, ...]:
         """Direct inputs, in field order, each as often as it is used."""
-        return tuple(_nodes_in(tuple(getattr(self, field.name) for field in fields(self))))
+        return tuple(_nodes_in(_values(self)))
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """The same operator over other inputs; `self` where nothing changes."""
-        if not any(new.get(child, child) is not child for child in self.children):
+        if all(new.get(child, child) is child for child in self.children):
             return self
-        changes = {field.name: _replaced(getattr(self, field.name), new) for field in fields(self)}
-        return replace(self, **changes)
+        return type(self)(*(_replaced(value, new) for value in _values(self)))
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes_in(item)
+@cache
+def _reader(kind: type[Node]) -> Callable[[Node], Any]:
+    return attrgetter(*(field.name for field in fields(kind)), "__class__")
+
+
+def _values(node: Node) -> tuple[Any, ...]:
+    """Of its fields, in order."""
+    return _reader(type(node))(node)[:-1]  # type: ignore[no-any-return]  # with the class, there are always several
+
+
+def _nodes_in(values: Iterable[Any]) -> list[Node]:
+    found: list[Node] = []
+    for value in values:
+        if isinstance(value, Node):
+            found.append(value)
+        elif isinstance(value, tuple):
+            found += _nodes_in(value)
+    return found
 
 
 def _replaced(value: Any, new: Mapping[Node, Node]) -> Any:

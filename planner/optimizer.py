@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from planner.errors import PlanError
+from planner.labels import Alike
 from planner.nodes import Node, consumers, topological, transform
 from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
 from planner.rules.share_subplans import share_subplans
@@ -13,6 +15,10 @@ from planner.spec import Ability
 
 MAX_PASSES = 50
 """A model of depth n settles in a few passes whatever n is; more than this is a rule at odds with another."""
+
+
+Order = Sequence[Node]
+"""The nodes of a graph, children first."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +61,17 @@ def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[A
     enabled = [rule for rule in FORWARD_RULES if rule.name not in disabled]
     able = [rule for rule in enabled if rule.needs is None or rule.needs in abilities]
     firings: list[Firing] = []
+    recorded, alike = [_Recorded(rule, firings) for rule in able], Alike()
+    order: Order = topological(root)
     seen = {root}
     for _ in range(MAX_PASSES):
         before = root
         if share_subplans.__name__ not in disabled:
-            root = _shared(root, firings)
-        for rule in able:
-            readers = {} if rule.pays is None else consumers(root)
-            root = transform(root, _Recorded(rule, firings, readers))
+            root, order = _shared(root, order, alike, firings)
+        for rule in recorded:
+            root, order = rule.over(root, order)
         if root is before:
-            return Rewritten(root, tuple(firings), _reasons(root, enabled, able))
+            return Rewritten(root, tuple(firings), _reasons(order, enabled, able))
         if root in seen:
             break
         seen.add(root)
@@ -74,36 +81,62 @@ def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[A
 class _Recorded:
     """A rule, with its output checked and its firings remembered."""
 
-    def __init__(self, rule: ForwardRule, firings: list[Firing], readers: Readers) -> None:
-        self.rule, self.firings, self.readers = rule, firings, readers
+    def __init__(self, rule: ForwardRule, firings: list[Firing]) -> None:
+        self.rule, self.firings = rule, firings
+        self._idle: set[Node] = (
+            set()
+        )  # nodes on which it did not fire, and never will: rules are pure, and nodes immutable
+        self._readers: Readers | None = None  # of the graph at hand, once asked for
+        self._root: Node | None = None
 
-    def __call__(self, node: Node) -> Node | None:
+    def over(self, root: Node, order: Order) -> tuple[Node, Order]:
+        """The graph with the rule applied to every node. Where it fires on none of its nodes, nothing is built anew."""
+        self._root, self._readers = root, None
+        if all(self._fired(node) is None for node in order):
+            return root, order
+        root = transform(root, self._record)
+        return root, topological(root)
+
+    def _record(self, node: Node) -> Node | None:
+        after = self._fired(node)
+        if after is not None:
+            self.firings.append(Firing(self.rule.name, node, after))
+        return after
+
+    def _fired(self, node: Node) -> Node | None:
+        if node in self._idle:
+            return None
         after = self.rule.apply(node)
         if after is None or after is node:
+            self._idle.add(node)
             return None
-        if self.rule.pays is not None and not self.rule.pays(node, self.readers):
+        if self.rule.pays is not None and not self.rule.pays(node, self._read_by()):
             return None
         if after.output != node.output:
             raise PlanError(f"rule {self.rule.name} turned {node.output} into {after.output} at {type(node).__name__}")
-        self.firings.append(Firing(self.rule.name, node, after))
         return after
 
+    def _read_by(self) -> Readers:
+        assert self._root is not None  # set by `over`
+        if self._readers is None:
+            self._readers = consumers(self._root)
+        return self._readers
 
-def _shared(root: Node, firings: list[Firing]) -> Node:
+
+def _shared(root: Node, order: Order, alike: Alike, firings: list[Firing]) -> tuple[Node, Order]:
     """The graph with what layers have in common once, also what the rules have just made alike."""
-    found = share_subplans(root)
+    found = share_subplans(root, order, alike)
     firings += [Firing(share_subplans.__name__, node, shared) for node, shared in found.twins.items()]
-    return found.root
+    return (found.root, topological(found.root)) if found.twins else (root, order)
 
 
-def _reasons(root: Node, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:
+def _reasons(order: Order, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:
     """Why the enabled rules left what they left; the same words once."""
-    found = {
-        Declined(rule.name, reason): None
-        for rule in enabled
-        for node in topological(root)
-        if (reason := rule.declined(node) if rule in able else _lacking(rule, node)) is not None
-    }
+    found: dict[Declined, None] = {}
+    for rule in enabled:
+        declined = rule.declined if rule in able else partial(_lacking, rule)
+        reasons = (declined(node) for node in order)
+        found |= {Declined(rule.name, reason): None for reason in reasons if reason is not None}
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
-from planner.labels import Unlabelled
+from planner.labels import Alike
 from planner.linear_maps import pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
 
@@ -20,7 +20,7 @@ class Hoisted:
 
     root: Node
     columns: Mapping[Node, StaticColumn]  # by what they stand for in it; two layers may have the same
-    held: Mapping[Node, StaticColumn]  # by what is to be computed, whichever layer that is of
+    held: Mapping[Node, StaticColumn]  # by what is to be computed, of the first layer that has it
 
 
 def hoist_invariant(root: Node) -> Hoisted:
@@ -31,10 +31,10 @@ def hoist_invariant(root: Node) -> Hoisted:
     exposed = _exposed(root, lambda _: True)
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
-    bare = Unlabelled()
+    alike = Alike()
     for node in _outermost(exposed):
         column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
-        columns[node] = held.setdefault(bare(node), column)
+        columns[node] = held.setdefault(alike(node), column)
     return Hoisted(substituted(exposed, columns), columns, held)
 
 
@@ -47,9 +47,11 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
     """
     if not held:
         return root
-    bare, common = Unlabelled(), set(topological(*held))
-    exposed = _exposed(root, lambda summed: bare(summed) in common)
-    found = {node: held.get(bare(node)) for node in topological(exposed)}
+    alike, common = Alike(), topological(*held)
+    first = {alike(node) for node in common}
+    exposed = _exposed(root, lambda summed: alike(summed) in first)
+    columns = {alike(node): column for node, column in held.items()}
+    found = {node: columns.get(alike(node)) for node in topological(exposed)}
     return substituted(exposed, {node: column for node, column in found.items() if column is not None})
 
 

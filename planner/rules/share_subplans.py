@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.labels import Unlabelled, joined, labelled, layer_of
+from planner.labels import Alike, joined, labelled, layer_of
 from planner.nodes import Node, topological
 
 
@@ -17,10 +17,15 @@ class Shared:
     twins: Mapping[Node, Node]  # nodes that are gone, and what stands for each
 
 
-def share_subplans(root: Node) -> Shared:
+def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike | None = None) -> Shared:
     """f(x) of one layer = f(x) of another, where both are the same operator: one node, with the names of both layers.
 
     Random numbers belong to the operator that draws them (its key), so two dropouts of one column stay two.
+
+    Args:
+        root: the graph.
+        order: its nodes, children first, where that is known.
+        alike: what is known of nodes already.
 
     >>> from planner.nodes import Elementwise, Propagate, StaticColumn
     >>> from planner.spec import ValueType
@@ -31,21 +36,18 @@ def share_subplans(root: Node) -> Shared:
     >>> mean is variance, mean.layer
     (True, 'mean+variance')
     """
-    bare = Unlabelled()
-    layers: dict[Node, dict[str, None]] = {}
-    order = topological(root)
+    order = order or topological(root)
+    alike = alike or Alike()
+    groups: dict[Node, list[Node]] = {}
     for node in order:
-        layers.setdefault(bare(node), {})[layer_of(node)] = None
-    if len(layers) == len(order):
+        groups.setdefault(alike(node), []).append(node)
+    if len(groups) == len(order):
         return Shared(root, {})
-    kept: dict[Node, Node] = {}
+    kept: dict[Node, Node] = {}  # what stands for a group
     new: dict[Node, Node] = {}
-    twins: dict[Node, Node] = {}
     for node in order:
-        alike = bare(node)
-        if alike in kept:
-            twins[node] = kept[alike]
-        else:
-            kept[alike] = labelled(node.with_children(new), joined(layers[alike]))
-        new[node] = kept[alike]
-    return Shared(new[root], twins)
+        first = alike(node)
+        if first not in kept:
+            kept[first] = labelled(node.with_children(new), joined(map(layer_of, groups[first])))
+        new[node] = kept[first]
+    return Shared(new[root], {twin: kept[first] for first, group in groups.items() for twin in group[1:]})
