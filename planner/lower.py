@@ -171,6 +171,12 @@ class _Cut:
     repeated: set[Node]
     drafts: dict[int, _Draft] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self.places = {node: place for place, node in enumerate(self.names)}
+        self.members: dict[int, list[Node]] = {}
+        for node, stage in self.assignment.items():
+            self.members.setdefault(stage, []).append(node)
+
 
 def _names(order: list[Node]) -> dict[Node, str]:
     """A readable name for every node: its operator's, numbered where there are several."""
@@ -189,7 +195,7 @@ def _names(order: list[Node]) -> dict[Node, str]:
 def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
     """The stage of that index; `root` for the last one, which ends in the model's output whoever computes it."""
     draft = _Draft()
-    inside = _inside([node for node, stage in cut.assignment.items() if stage == index], index, cut)
+    inside = _inside(cut.members.get(index, []), index, cut)
     for node in inside:
         _place(node, index, draft, cut)
     if root is not None and root not in inside:
@@ -208,7 +214,7 @@ def _inside(targets: list[Node], index: int, cut: _Cut) -> list[Node]:
         seen.add(node)
         if not _is_column(node, index, cut) and not isinstance(node, Collect):
             stack.extend(node.children)
-    return [node for node in cut.names if node in seen]
+    return sorted(seen, key=cut.places.__getitem__)
 
 
 def _is_column(node: Node, index: int, cut: _Cut) -> bool:

@@ -47,18 +47,24 @@ class Rewritten:
     declined: tuple[Declined, ...]
 
 
-def optimize(root: Node, disabled: Collection[str] = (), abilities: Collection[Ability] = ()) -> Rewritten:
+def optimize(
+    root: Node,
+    disabled: Collection[str] = (),
+    abilities: Collection[Ability] = (),
+    rules: Sequence[ForwardRule] = FORWARD_RULES,
+) -> Rewritten:
     """Apply the enabled forward rules until nothing changes.
 
     Args:
         root: the forward graph.
         disabled: names of rules to leave out.
         abilities: of the engine; rules that need others are left out.
+        rules: those on single nodes, in the order in which they are tried.
 
     Raises:
         PlanError: a rule changed an operator's output type, or the rules undo one another.
     """
-    enabled = [rule for rule in FORWARD_RULES if rule.name not in disabled]
+    enabled = [rule for rule in rules if rule.name not in disabled]
     able = [rule for rule in enabled if rule.needs is None or rule.needs in abilities]
     firings: list[Firing] = []
     recorded, alike = [_Recorded(rule, firings) for rule in able], Alike()

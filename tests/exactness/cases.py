@@ -178,18 +178,23 @@ class PlainSlope(torch.nn.Module):
 
 
 class Hops(nn.MessagePassing):
-    """A map of x, of its weighted sum over neighbours, and of a sum over theirs behind wider and narrower maps."""
+    """A map of x, of its weighted sum over neighbours, and of a sum over theirs behind wider and narrower maps.
+
+    Then maps of two further sums, the second over the first.
+    """
 
     def __init__(self) -> None:
         super().__init__("sum")
         self.none, self.one = torch.nn.Linear(WIDTH, 2 * HIDDEN), torch.nn.Linear(WIDTH, 2 * HIDDEN)
         self.wide, self.narrow = torch.nn.Linear(WIDTH, 2 * HIDDEN, bias=False), torch.nn.Linear(2 * HIDDEN, OUT)
+        self.far = torch.nn.Linear(2 * HIDDEN, OUT)
 
     def forward(self, x, graph):
         once = self.propagate(graph, x)
         twice = self.propagate(graph, self.wide(once) / (1 + x[:, :1] * x[:, :1]))
         h = torch.relu(self.none(x) + self.one(once) + twice)
-        return self.narrow(self.propagate(graph, h))
+        near = self.propagate(graph, h)
+        return self.narrow(near) + self.far(self.propagate(graph, near))
 
     def message(self, x_j, edge_weight):
         return x_j * edge_weight.unsqueeze(-1)
@@ -206,7 +211,8 @@ class PlainHops(Hops):
 
         once = total(x)
         twice = total(self.wide(once) / (1 + x[:, :1] * x[:, :1]))
-        return self.narrow(total(torch.relu(self.none(x) + self.one(once) + twice)))
+        near = total(torch.relu(self.none(x) + self.one(once) + twice))
+        return self.narrow(near) + self.far(total(near))
 
 
 def nearness(distance: Tensor) -> Tensor:
