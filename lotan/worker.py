@@ -24,7 +24,7 @@ from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.randomness import Randomness
-from lotan.saved_graphs import SavedGraphs
+from lotan.saved_runs import SavedRuns
 from lotan.spill_file import SpillFile
 from lotan.stages import Chunk, EdgeBlock, StageGradients, StageProgram, decode_stage, encode_stage
 from lotan.stages.chunk import Places
@@ -81,7 +81,7 @@ class StageHandler:
         # arrays from the wire are read-only, and `_tensor` copies them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._runs: dict[str, _Run] = {}
-        self._saved = SavedGraphs(memory, None if spill is None else SpillFile(spill))
+        self._saved = SavedRuns(memory, None if spill is None else SpillFile(spill))
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Compile a stage."""
@@ -143,14 +143,14 @@ class StageHandler:
     def _forward(
         self, run: _Run, program: StageProgram, body: Body, key: ChunkKey, chunk: Chunk, into: Places
     ) -> Mapping[str, Tensor]:
-        if key.stage not in run.backward or not self._saved.takes(program.spills):
+        if key.stage not in run.backward or not self._saved.takes(program.terms):
             return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
         if not program.flat:  # an autograd graph holds on to what it was made of
             chunk = _own(chunk)
         with self._saved.measured() as size:
             rows, saved = body.forward(chunk, run.parameters, run.randomness, True, into)
         if saved is not None:
-            self._saved.put(key, saved, size.bytes + saved.bytes, program.spills)
+            self._saved.put(key, saved, size.bytes + saved.bytes, program.terms)
         return rows
 
     def _backward(

@@ -14,15 +14,15 @@ from typing import Literal
 from planner.build import build
 from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
-from planner.keeping import with_overflow
 from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Firing, Rewritten, optimize
-from planner.physical import Column, PipeStep, Plan, Step, makes
+from planner.physical import Column, PipeStep, Plan, Stage, Step, makes
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
+from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
@@ -92,8 +92,12 @@ def compile_plan(
     counts[reuse_evaluation.__name__] = int(reused is not None)
     counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
     counts[drop_dead_gradients.__name__] = _columns_made(naive.steps) - _columns_made(steps)
+    epoch = _marked(naive.stages, steps)
+    if keep_or_recompute.__name__ not in disabled:
+        epoch = _kept(epoch, statistics)
+    counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     firings = {name: counts[name] for name in RULES}
-    plan = _plan(Epoch(naive.stages, steps), inference, (rewritten, evaluation), options, firings)
+    plan = _plan(epoch, inference, (rewritten, evaluation), options, firings)
     plan = _with_columns(plan, once, held)
     validate(plan)
     return Planned(plan, logical, rewritten, evaluation, statistics, options, firings, (train, evaluate, loss))
@@ -134,6 +138,19 @@ def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) 
     )
 
 
+def _marked(stages: tuple[Stage, ...], steps: tuple[Step, ...]) -> Epoch:
+    """The stages that the steps run, with what has a gradient there."""
+    run = {step.stage for step in steps if isinstance(step, PipeStep)}
+    return Epoch(mark_gradients([stage for stage in stages if stage.name in run], steps), steps)
+
+
+def _kept(epoch: Epoch, statistics: Statistics) -> Epoch:
+    """The epoch, its stages that run backward with what is to become of what they keep."""
+    backward = {step.stage for step in epoch.steps if isinstance(step, PipeStep) and step.mode == "backward"}
+    stages = (keep_or_recompute(stage, statistics) if stage.name in backward else stage for stage in epoch.stages)
+    return replace(epoch, stages=tuple(stages))
+
+
 def _operators_joined(forward: Forward) -> int:
     """Operators on vertices that share a stage with one before them."""
     on_vertices = [sum(call.type.rows == "vertex" for call in stage.calls) for stage in forward.stages]
@@ -168,13 +185,11 @@ def _plan(
     options: Options,
     firings: Mapping[str, int],
 ) -> Plan:
-    run = {step.stage for step in epoch.steps if isinstance(step, PipeStep)}
-    stages = mark_gradients([stage for stage in epoch.stages if stage.name in run], epoch.steps)
-    trainable = [parameter.name for stage in stages for parameter in stage.parameters if parameter.trainable]
+    trainable = [parameter.name for stage in epoch.stages for parameter in stage.parameters if parameter.trainable]
     columns = {column.name: column for graph in graphs for column in static_columns(graph.root)}
     labels = (Column("label", (), static=True), Column("split", (), "int8", static=True))
     return Plan(
-        stages=(*map(with_overflow, stages), *inference.stages),
+        stages=(*epoch.stages, *inference.stages),
         train=epoch.steps,
         evaluate=_last_as(inference.steps, "evaluate"),
         predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),

@@ -1,15 +1,14 @@
-"""What a forward run keeps for its backward, and what becomes of it where a worker has no memory left for it.
+"""What a forward run keeps for its backward, and what it costs to do without where a worker has no memory left for it.
 
-It is put in a file, or backward runs forward again: whichever costs less for the stage at hand. The rates of one worker with
-one thread are rough; only their ratios matter. They were not measured one by one.
+The rates of one worker with one thread are rough; only their ratios matter. They were not measured one by one.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
 
-from planner.physical import Overflow, Stage
-from planner.spec import Call, operator_name
+from planner.physical import Stage
+from planner.spec import Call, Statistics, operator_name
 
 DISK_BYTES = 1.2e9  # a second, written and read through the cache of pages: half of it is the write
 SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
@@ -20,43 +19,50 @@ PRODUCTS = ("linear", "mm", "addmm", "matmul")
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
 
 
-def with_overflow(stage: Stage) -> Stage:
-    """A stage that runs backward, with what becomes of what its workers cannot keep in memory."""
-    return replace(stage, overflow=_overflow(stage))
-
-
-def _overflow(stage: Stage) -> Overflow:
-    if stage.edge_sets:  # run by autograd, whose graphs lie in no file
-        return "recompute"
-    return "file" if spill_seconds(saved_row_bytes(stage)) < _seconds_again(stage) else "recompute"
-
-
-def _seconds_again(stage: Stage) -> float:
-    """What backward pays for a row of which nothing was kept: its inputs once more, and what leads to what it reads."""
+def seconds_again(stage: Stage, statistics: Statistics) -> float:
+    """What backward pays for a vertex of which nothing was kept: its inputs once more, and what leads to what it reads."""
     read = _kept(stage)
-    resent = sum(i.width for i in stage.inputs if i.needs_gradient and i.value not in read)
+    sent = [i for i in stage.inputs if i.role == "source" or (i.needs_gradient and i.value not in read)]
     again: list[Call] = []
-    for call in reversed(_on_vertices(stage)):
-        if call.output in read:
+    for call in reversed(stage.calls):
+        if stage.edge_sets or call.output in read:
             again.append(call)
             read |= {ref.name for ref in call.references}
-    widths = {i.value: i.width for i in stage.inputs} | {call.output: call.type.width for call in stage.calls}
-    products = [call for call in again if operator_name(call.op) in PRODUCTS]
-    factors = sum(
-        call.type.width * widths[ref.name] for call in products for ref in call.references if ref.name in widths
-    )
     parameters = {parameter.name for parameter in stage.parameters}
     biases = [c for c in again if operator_name(c.op) == "add" and parameters & {ref.name for ref in c.references}]
-    computed = sum(call.type.width for call in again if call not in biases)  # a bias is added as a product is made
-    return recompute_seconds(resent, computed, factors)
+    return recompute_seconds(
+        resent=sum(i.width for i in sent),
+        # a bias is added as a product is made
+        computed=sum(_rows(call, statistics) * call.type.width for call in again if call not in biases),
+        factors=_factors(stage, again, statistics),
+    )
 
 
-def spill_seconds(kept: int) -> float:
+def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> float:
+    """Multiplications in these calls' matrix products, for a vertex."""
+    widths = {i.value: i.width for i in stage.inputs} | {call.output: call.type.width for call in stage.calls}
+    return sum(
+        _rows(call, statistics) * call.type.width * widths[ref.name]
+        for call in calls
+        if operator_name(call.op) in PRODUCTS
+        for ref in call.references
+        if ref.name in widths
+    )
+
+
+def _rows(call: Call, statistics: Statistics) -> float:
+    """Rows of a value for each vertex: 1, or where they are edges as many as end in one on average."""
+    if call.type.edges is not None:
+        return statistics.edge_count(call.type.edges) / statistics.vertices
+    return float(call.type.rows == "vertex")
+
+
+def spill_seconds(kept: float) -> float:
     """To write and read a row of so many bytes."""
     return 2 * kept / DISK_BYTES
 
 
-def recompute_seconds(resent: int, computed: int, factors: int) -> float:
+def recompute_seconds(resent: float, computed: float, factors: float) -> float:
     """To make a row again.
 
     Args:
@@ -75,6 +81,13 @@ def saved_row_bytes(stage: Stage) -> int:
     """
     kept = _kept(stage)
     return sum(4 * call.type.width for call in _on_vertices(stage) if stage.edge_sets or call.output in kept)
+
+
+def kept_bytes(stage: Stage, statistics: Statistics) -> float:
+    """As `saved_row_bytes`, with what is kept of a vertex's in-edges."""
+    kept = _kept(stage)
+    calls = [call for call in stage.calls if stage.edge_sets or call.output in kept]
+    return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
 
 
 def multiplied(stage: Stage) -> set[str]:

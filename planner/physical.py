@@ -91,6 +91,7 @@ class Stage:
     edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
     overflow: Overflow = "recompute"
     counts: Counts = "train"  # of the last stage: the splits whose loss and metrics its turn counts
+    worth: float = 0.0  # seconds that a byte kept for backward spares: where memory is full, what is worth least goes
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Whether it draws random numbers on these edges."""

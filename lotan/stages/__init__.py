@@ -4,8 +4,8 @@ A `planner.physical.Stage` is data: a list of calls of allow-listed operators. `
 it forward and backward; `encode_stage` and `decode_stage` are its form on the wire.
 """
 
-from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients
+from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients, Terms
 from lotan.stages.codec import decode_stage, encode_stage
 from lotan.stages.program import StageProgram
 
-__all__ = ["Chunk", "EdgeBlock", "Saved", "StageGradients", "StageProgram", "decode_stage", "encode_stage"]
+__all__ = ["Chunk", "EdgeBlock", "Saved", "StageGradients", "StageProgram", "Terms", "decode_stage", "encode_stage"]

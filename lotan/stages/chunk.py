@@ -104,6 +104,14 @@ class Chunk:
         return self.keys.numel()
 
 
+@dataclass(frozen=True)
+class Terms:
+    """What becomes of a stage's kept runs where memory is full."""
+
+    spills: bool  # whether reading one from a file costs less than computing it again
+    worth: float  # seconds that a byte in memory spares: a run makes room for one that is worth more
+
+
 class Saved:
     """What a forward run keeps for its backward. Good for one backward."""
 

@@ -38,6 +38,7 @@ def encode_stage(stage: Stage) -> Plain:
         "edge_sets": list(stage.edge_sets),
         "overflow": stage.overflow,
         "counts": stage.counts,
+        "worth": stage.worth,
     }
 
 
@@ -125,6 +126,7 @@ def decode_stage(data: Plain) -> Stage:
         edge_sets=read.items("edge_sets", _edge_set),
         overflow=one_of(read.text("overflow"), _OVERFLOWS, "overflow"),
         counts=read.choice("counts", _COUNTS),
+        worth=read.of("worth", float),
     )
     validate_stage(stage)
     return stage

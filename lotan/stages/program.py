@@ -12,7 +12,7 @@ from lotan.errors import StageError
 from lotan.metrics import loss_gradient, statistics
 from lotan.randomness import Randomness
 from lotan.stages.autograd import AutogradStage
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
 from planner.physical import Stage
@@ -56,9 +56,9 @@ class StageProgram:
         return self._body.rereads
 
     @property
-    def spills(self) -> bool:
-        """Whether what a forward run keeps goes to a file once memory is full, as the plan says; autograd's graphs cannot."""
-        return self.flat and self.stage.overflow == "file"
+    def terms(self) -> Terms:
+        """On which forward runs are kept, as the plan says; autograd's graphs cannot go to a file."""
+        return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def forward(
         self,

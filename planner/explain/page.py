@@ -47,7 +47,8 @@ def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str
         without: for each rule that fired, the diagrams of the plan that does without it.
     """
     views = [_view(diagram, without) for diagram in shown]
-    rules = "\n".join(_rule(fact, fact["name"] in without) for fact in data["rules"])
+    switched = {picture.less for view in views for picture in view.pictures}
+    rules = "\n".join(_rule(fact, fact["name"] in switched) for fact in data["rules"])
     return document("Plan", _facts(data), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>')
 
 

@@ -116,7 +116,7 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
     if planned.options.engine == "local":
         return [line]
     beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
-    return [f"{line}; beyond a worker's memory: {beyond}"]
+    return [f"{line}, worth {stage.worth * 1e9:.2g} s a GB; beyond a worker's memory: {beyond}"]
 
 
 def step_label(step: Step) -> str:
@@ -217,7 +217,7 @@ def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
 def _stage_data(stage: Stage) -> dict[str, Any]:
     return {"name": stage.name, "inputs": [value.column for value in stage.inputs],
             "parameters": [parameter.name for parameter in stage.parameters],
-            "kept_row_bytes": saved_row_bytes(stage), "overflow": stage.overflow,
+            "kept_row_bytes": saved_row_bytes(stage), "overflow": stage.overflow, "worth": stage.worth,
             "calls": [call_label(call) for call in stage.calls]}  # fmt: skip
 
 

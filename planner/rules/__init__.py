@@ -16,6 +16,7 @@ from planner.rules import (
     drop_unit_weight,
     fuse_apply,
     hoist_invariant,
+    keep_or_recompute,
     lift_message,
     push_down,
     push_down_edges,
@@ -74,8 +75,10 @@ RULES: tuple[str, ...] = (
     reuse_evaluation.reuse_evaluation.__name__,
     # After all rewrites: only then is it known which operators stand between two graph operators.
     fuse_apply.fuse_apply.__name__,
-    # Last, on the whole epoch: what is dead shows once backward has been derived.
+    # On the whole epoch: what is dead shows once backward has been derived.
     drop_dead_gradients.drop_dead_gradients.__name__,
+    # After that: only then is it known which stages run backward, and what these read.
+    keep_or_recompute.keep_or_recompute.__name__,
 )
 
 IDLE = {
@@ -90,6 +93,7 @@ IDLE = {
     "reuse_evaluation": "training computes something else than evaluation, such as random numbers",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "drop_dead_gradients": "every gradient leads to a parameter",
+    "keep_or_recompute": "no stage keeps anything for its backward",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""
 

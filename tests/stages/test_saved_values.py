@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from lotan.saved_graphs import SavedGraphs
+from lotan.saved_runs import SavedRuns
 from lotan.spill_file import PAGE, SpillFile
-from lotan.stages import StageProgram
+from lotan.stages import StageProgram, Terms
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
 from messenger.jobs import ChunkKey
@@ -21,6 +21,7 @@ from planner.keeping import recompute_seconds, spill_seconds
 from tests.stages.test_flat import DRAWS, MODELS, drawn, stages_of
 
 ROWS = 50
+TERMS = Terms(spills=True, worth=1e-9)
 KEY = ChunkKey("run", 1, "stage", "forward", 0, 0, 0, ROWS)
 
 
@@ -32,13 +33,13 @@ def with_values(name: str) -> list[StageProgram]:
 
 def gradients(program: StageProgram, budget: int, file: SpillFile | None) -> dict[str, torch.Tensor]:
     """Of three chunks that are all forward before the first is backward, by a worker that has so many bytes for them."""
-    held, found = SavedGraphs(budget, file), {}
+    held, found = SavedRuns(budget, file), {}
     pieces = Pieces(program, rows=16)
     chunks = [drawn(program.stage, ROWS - number, seed=number) for number in range(3)]
     for number, (chunk, parameters, _) in enumerate(chunks):
-        if held.takes(spills=True):
+        if held.takes(TERMS):
             saved = pieces.forward(chunk, parameters, DRAWS, True, {})[1]
-            held.put(_key(number), saved, saved.bytes, spills=True)
+            held.put(_key(number), saved, saved.bytes, TERMS)
     for number, (chunk, parameters, given) in enumerate(chunks):
         result = pieces.backward(chunk, parameters, DRAWS, given, held.take(_key(number)), {})
         found |= {f"{number}/{name}": value for name, value in {**result.inputs, **result.parameters}.items()}
@@ -113,10 +114,10 @@ def test_what_does_not_fit_beside_the_rest_is_not_kept_in_part(tmp_path: Path, m
 def test_a_second_attempt_and_the_end_of_a_run_free_what_was_written(tmp_path: Path) -> None:
     (program,) = with_values("GCN")[:1]
     file = SpillFile(str(tmp_path))
-    held = SavedGraphs(0, file)
+    held = SavedRuns(0, file)
     chunk, parameters, _ = drawn(program.stage, ROWS)
     for _ in range(2):
-        held.put(KEY, program.forward(chunk, parameters, DRAWS, keep=True)[1], 1, spills=True)
+        held.put(KEY, program.forward(chunk, parameters, DRAWS, keep=True)[1], 1, TERMS)
     assert held.has(KEY)
     held.forget("run")
     assert not held.has(KEY)
@@ -141,8 +142,10 @@ def test_the_plan_weighs_what_kernels_keep_against_what_they_run_again(name: str
             products = [kernel for kernel in body.recomputed if isinstance(kernel, Linear)]
             factors = sum(body.widths[kernel.x] * body.widths[kernel.out] for kernel in products)
             computed = sum(body.widths[kernel.out] for kernel in body.recomputed)
-            wanted = "file" if spill_seconds(kept) < recompute_seconds(resent, computed, factors) else "recompute"
-            found[stage.name] = stage.overflow, wanted
+            spilt, again = spill_seconds(kept), recompute_seconds(resent, computed, factors)
+            wanted = "file" if kept and spilt < again else "recompute"
+            worth = pytest.approx(min(spilt, again) / (kept or 1), rel=0.3)  # kernels fuse what the plan counts apart
+            found[stage.name] = (stage.overflow, stage.worth), (wanted, worth)
     assert found or name == "MLP"
     assert all(ours == wanted for ours, wanted in found.values()), found
 
@@ -155,7 +158,7 @@ def test_plans_know_both() -> None:
 def test_what_autograd_saved_goes_with_its_graph() -> None:
     """A hook that gives back the output of a call as it is ties it to its own graph: neither would ever be freed."""
     x = torch.ones(8, 16, requires_grad=True)
-    with SavedGraphs(0).measured() as size:
+    with SavedRuns(0).measured() as size:
         y = torch.sigmoid(x)  # saves its output
     (gradient,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
     assert torch.equal(gradient, y * (1 - y))

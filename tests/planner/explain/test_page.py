@@ -174,7 +174,7 @@ def test_gradients_are_told_from_values():
 def test_each_rule_that_fired_has_a_switch_between_two_plans():
     found, facts = document("attention"), as_data(plan("attention"))["rules"]
     switches = {switch.attributes["data-rule"] for switch in found.all(role="switch")}
-    assert switches == {fact["name"] for fact in facts if fact["fired"]}
+    assert switches == {fact["name"] for fact in facts if fact["fired"]} - {"keep_or_recompute"}  # which moves no box
     less = plan("attention").options
     for rule in switches:
         other = planned(*plan("attention").given[:2], options=replace(less, disabled=(rule,)))

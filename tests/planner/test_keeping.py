@@ -1,0 +1,73 @@
+"""What a stage keeps for its backward, and what it would pay without: counted by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner import Options
+from planner.keeping import DISK_BYTES, MULTIPLICATIONS, SENT_BYTES, VALUES, kept_bytes, saved_row_bytes, seconds_again
+from planner.physical import Stage
+from planner.rules.keep_or_recompute import keep_or_recompute
+from planner.spec import Call, Ref, ValueType
+from tests.planner.specs import STATISTICS, attention, gcn, planned
+
+
+def stage(name: str, *specs, **options) -> Stage:
+    return planned(*specs, options=Options(**options)).plan.stage(name)
+
+
+def hidden(**options) -> Stage:
+    """Of a GCN 8-16-3, after its first sum: the rows of a sum times a scale, plus a bias, ReLU, dropout, a product."""
+    specs = gcn(), gcn(training=False)
+    plan = planned(*specs, options=Options(disabled=("commute_linear", "hoist_invariant"), **options)).plan
+    backward = [step.stage for step in plan.train if getattr(step, "mode", None) == "backward"]
+    return plan.stage(backward[0])
+
+
+def test_a_stage_on_vertices():
+    found = hidden()
+    assert kept_bytes(found, STATISTICS) == saved_row_bytes(found) == 4 * 16  # what the product reads: ReLU and dropout
+    # sent again: the sum; made again: times scale, which is one number, relu, dropout (the bias: as a product is made)
+    again = 4 * 16 / SENT_BYTES + (3 * 16 + 1) / VALUES
+    assert seconds_again(found, STATISTICS) == pytest.approx(again)
+    assert found.overflow == "file"
+    assert found.worth == pytest.approx(2 / DISK_BYTES)
+
+
+def test_a_stage_on_edges_counts_them():
+    plan = planned(attention(dropout=True), attention(), options=Options()).plan
+    (found,) = (one for one in plan.stages if one.edge_sets and one.name.startswith("train"))
+    edges = [call for call in found.calls if call.type.rows == "edge"]
+    vertices = [call for call in found.calls if call.type.rows == "vertex"]
+    each = STATISTICS.edges / STATISTICS.vertices
+    numbers = each * sum(call.type.width for call in edges) + sum(call.type.width for call in vertices)
+    assert kept_bytes(found, STATISTICS) == pytest.approx(4 * numbers)
+    assert not any("linear" in call.op for call in found.calls)  # lifted
+    sent = sum(i.width for i in found.inputs if i.role == "source" or i.needs_gradient)
+    assert seconds_again(found, STATISTICS) == pytest.approx(4 * sent / SENT_BYTES + numbers / VALUES)
+
+
+def test_products_count_by_their_multiplications():
+    found = hidden()
+    inner = Call("inner", "aten.linear.default", (Ref("dropout_1"), Ref("w")), ValueType("vertex", (32,)))
+    outer = Call("outer", "aten.linear.default", (Ref("inner"), Ref("v")), ValueType("vertex", (2,)))
+    deeper = replace(found, calls=(*found.calls, inner, outer))
+    more = seconds_again(deeper, STATISTICS) - seconds_again(found, STATISTICS)
+    assert more == pytest.approx(32 / VALUES + 32 * 16 / MULTIPLICATIONS)  # the last product is not made again
+
+
+def test_what_keeps_nothing_is_left_as_it_is():
+    last = next(one for one in planned(gcn(), gcn(training=False)).plan.stages if one.loss is not None)
+    bare = keep_or_recompute(Stage("bare", last.inputs, (), (), ()), STATISTICS)
+    assert bare == Stage("bare", last.inputs, (), (), ())
+
+
+def test_without_the_rule_nothing_is_put_in_a_file():
+    found = hidden().overflow, hidden().worth
+    specs = gcn(), gcn(training=False)
+    off = ("commute_linear", "hoist_invariant", "keep_or_recompute")
+    plan = planned(*specs, options=Options(disabled=off)).plan
+    assert found != ("recompute", 0.0)
+    assert all((one.overflow, one.worth) == ("recompute", 0.0) for one in plan.stages)
