@@ -5,12 +5,12 @@
     python benchmarks/scaling.py edges --engine rows    on another engine
 
 Each measurement trains in a process of its own, on `local[2]` and two workers. An epoch is its training pass, the median over
-epochs after the warm-up: Java's compiler takes dozens of epochs to settle where there is little to do in each. "fixed": a GCN
-on a graph of Cora's size, 16 features; what each further layer adds. "edges": a GCN 32-32-8, 14 edges a vertex. "depth": a
-GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line fits. "width": a GIN of two layers, 64 in
-and out, on 5,000 vertices and 5 million edges, whose MLPs have ever wider hidden layers; the graph's part is the processors'
-time of Spark's tasks, by Spark's own count, which should not grow. "hub": a GCN of width 64 on 1 million vertices and 2 million
-edges, half of which end in one vertex, or begin there; against the same graph without it.
+epochs after the warm-up. "fixed": a GCN on a graph of Cora's size, 16 features; what each further layer adds. "edges": a GCN
+32-32-8, 14 edges a vertex. "depth": a GCN of width 32 on 20,000 vertices and 280,000 edges, and how well a straight line
+fits. "width": a GIN of two layers, 64 in and out, on 5,000 vertices and 5 million edges, whose MLPs have ever wider hidden
+layers; the graph's part is the processors' time of Spark's tasks, by Spark's own count, which should not grow. "hub": a GCN
+of width 64 on 1 million vertices and 2 million edges, half of which end in one vertex, or begin there; against the same graph
+without it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ from apart import run_apart, write_table
 from epoch import MEBI, machine
 
 RESULTS = Path(__file__).parent / "results" / "scaling.md"
+WARM_UP = 3
 MEGA = 1_000_000
 
 Case = dict[str, Any]
-"""vertices, edges, width (of features), classes, hub (the end at which one vertex has half of the edges), of the model: kind,
-hidden, layers, and warm_up: epochs that do not count."""
+"""vertices, edges, width (of features), classes, hub (the end at which one vertex has half of the edges), and of the model:
+kind, hidden, layers."""
 
 
 def fixed() -> Iterator[Case]:
@@ -50,14 +51,13 @@ def fixed() -> Iterator[Case]:
             "kind": "gcn",
             "hidden": 16,
             "layers": layers,
-            "warm_up": 60,
         }
 
 
 def edges() -> Iterator[Case]:
     for millions in (1, 3, 10, 30):
         graph = {"vertices": millions * MEGA // 14, "edges": millions * MEGA, "width": 32, "classes": 8}
-        yield {**graph, "kind": "gcn", "hidden": 32, "layers": 2, "warm_up": max(4, 40 // millions)}
+        yield {**graph, "kind": "gcn", "hidden": 32, "layers": 2}
 
 
 def depth() -> Iterator[Case]:
@@ -70,7 +70,6 @@ def depth() -> Iterator[Case]:
             "kind": "gcn",
             "hidden": 32,
             "layers": layers,
-            "warm_up": 15,
         }
 
 
@@ -84,14 +83,13 @@ def width() -> Iterator[Case]:
             "kind": "gin",
             "hidden": hidden,
             "layers": 2,
-            "warm_up": 25,
         }
 
 
 def hub() -> Iterator[Case]:
     for end in ("none", "dst", "src"):
         graph = {"vertices": MEGA, "edges": 2 * MEGA, "width": 64, "classes": 64, "hub": end}
-        yield {**graph, "kind": "gcn", "hidden": 64, "layers": 2, "warm_up": 4}
+        yield {**graph, "kind": "gcn", "hidden": 64, "layers": 2}
 
 
 TABLES = {"fixed": fixed, "edges": edges, "depth": depth, "width": width, "hub": hub}
@@ -125,7 +123,7 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
             lotan.Graph.read(place),
             optimizer=lotan.Adam(lr=0.001),
             engine=engine,
-            epochs=epochs + case["warm_up"],
+            epochs=epochs + WARM_UP,
             eval_every=0,
             master="local[2]",
             workers=2,
@@ -133,8 +131,8 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
         )
         report = job.fit().report
     return {
-        "seconds": [entry["train_seconds"] for entry in report["epochs"]][case["warm_up"] :],
-        "tasks": float(np.mean(np.diff(tasks)[case["warm_up"] :])),  # passes but the last, which evaluates
+        "seconds": [entry["train_seconds"] for entry in report["epochs"]][WARM_UP:],
+        "tasks": float(np.mean(np.diff(tasks)[WARM_UP:])),  # passes but the last, which evaluates
         "memory": sum(report["peak_memory_bytes"].values()),
     }
 
@@ -234,7 +232,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("tables", nargs="*", default=list(TABLES), help=f"of {', '.join(TABLES)} (default: all)")
     parser.add_argument("--engine", default="blocks", choices=("blocks", "rows", "local"))
-    parser.add_argument("--epochs", type=int, default=9, help="measured epochs, after the warm-up (default: 5)")
+    parser.add_argument("--epochs", type=int, default=5, help="measured epochs, after the warm-up (default: 5)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/scaling.md)")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()

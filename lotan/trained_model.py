@@ -27,6 +27,7 @@ from lotan.settings import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
 from planner.rules.hoist_invariant import hoist_invariant
+from planner.rules.prune_vertices import prune_vertices
 from planner.spec import LossSpec, Spec
 
 FORMAT = 1
@@ -80,8 +81,8 @@ class TrainedModel:
         """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
         check_named_router(config.engine, config.router, config.keys)
         check_jar(config.engine, graph)
-        # one pass is all there is: nothing is spared by what could be computed before it
-        config = replace(config, disable=(*config.disable, hoist_invariant.__name__))
+        # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
+        config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
         with ExitStack() as stack:
             needs = foreseen(self.spec, self.spec, graph, config)
             graph = stack.enter_context(placed(graph, config, needs))

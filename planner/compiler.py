@@ -16,13 +16,14 @@ from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
 from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
 from planner.nodes import Node, StaticColumn
-from planner.optimizer import Firing, Rewritten, optimize
+from planner.optimizer import Declined, Firing, Rewritten, optimize
 from planner.physical import Column, PipeStep, Plan, Stage, Step, makes
-from planner.rules import GENERAL_PLAN_WITHOUT, RULES
+from planner.rules import GENERAL_PLAN_WITHOUT, LACKING, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
 from planner.rules.keep_or_recompute import keep_or_recompute
+from planner.rules.prune_vertices import declined, prune_vertices
 from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
@@ -86,11 +87,14 @@ def compile_plan(
     inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
     reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
+    if prune_vertices.__name__ not in disabled:
+        forward, rewritten = _pruned(forward, rewritten, statistics, options, reused is not None)
     naive = differentiate(forward, options.rgb)
     steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
     counts = Counter(firing.rule for firing in rewritten.firings)
     counts[reuse_evaluation.__name__] = int(reused is not None)
     counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
+    counts[prune_vertices.__name__] = sum(step.within is not None for step in forward.steps)
     counts[drop_dead_gradients.__name__] = _columns_made(naive.steps) - _columns_made(steps)
     epoch = _marked(naive.stages, steps)
     if keep_or_recompute.__name__ not in disabled:
@@ -122,6 +126,21 @@ def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward 
     """The forward pass that evaluates too, if one pass does for both."""
     stages = reuse_evaluation(train.root, evaluate.root, forward.stages)
     return None if stages is None else replace(forward, stages=stages)
+
+
+def _pruned(
+    forward: Forward, rewritten: Rewritten, statistics: Statistics, options: Options, evaluates: bool
+) -> tuple[Forward, Rewritten]:
+    """Forward with steps on some vertices alone; or as it was, and why."""
+    reason = declined(statistics)
+    if reason is None and "levels" not in options.abilities:
+        reason = LACKING["levels"]
+    if reason is None and evaluates:
+        reason = "the training pass evaluates as well, on all vertices; disable reuse_evaluation to prune it"
+    if reason is not None:
+        why = Declined(prune_vertices.__name__, reason)
+        return forward, replace(rewritten, declined=(*rewritten.declined, why))
+    return replace(forward, steps=prune_vertices(forward.steps, statistics)), rewritten
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

@@ -30,6 +30,7 @@ from planner.physical import (
     StageOutput,
     Step,
     collection_name,
+    columns_made,
     gradient_name,
 )
 from planner.spec import STATIC_COLUMNS, Call, Ref, ValueType
@@ -50,6 +51,7 @@ class Epoch:
 class _Backward:
     stages: dict[str, Stage]
     rgb: bool
+    levels: dict[str, int | None]  # of the columns that forward makes
     sums: list[Stage] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
@@ -68,9 +70,13 @@ class _Backward:
             return parts[0] if parts else None
         stage = _adding(f"train.sum.{len(self.sums) + 1}", parts, self.fresh(column.name), column.shape)
         self.sums.append(stage)
-        made = tuple(Column(output.column, output.shape) for output in stage.outputs)
-        self.steps.append(PipeStep(stage.name, "forward", tuple(parts), (), (), made))
+        made = tuple(Column(output.column, output.shape, within=column.within) for output in stage.outputs)
+        self.steps.append(PipeStep(stage.name, "forward", tuple(parts), (), (), made, within=column.within))
         return made[0].name
+
+    def gradient_of(self, column: str, shape: tuple[int, ...], name: str | None = None) -> Column:
+        """(A part of) the gradient of a vertex column: it has the rows that the column has."""
+        return Column(name or self.fresh(column), shape, within=self.levels.get(column))
 
 
 def _adding(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...]) -> Stage:
@@ -93,7 +99,8 @@ def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
         rgb: Reverse Graph Backpropagation (section 5.1 of the Lotan report): gradients are summed per vertex before
             they cross a partition boundary. False is the naive way, for comparison.
     """
-    backward = _Backward({stage.name: stage for stage in forward.stages}, rgb)
+    levels = {column.name: column.within for step in forward.steps for column in columns_made(step)}
+    backward = _Backward({stage.name: stage for stage in forward.stages}, rgb, levels)
     for step in reversed(forward.steps):
         match step:
             case PipeStep():
@@ -120,7 +127,7 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
     for value in stage.inputs:
         if value.column in CONSTANTS or not value.dtype.startswith("float"):
             continue
-        column = Column(gradient_name(value.value, stage.name), value.shape)
+        column = backward.gradient_of(value.column, value.shape, gradient_name(value.value, stage.name))
         outputs.append(column)
         if value.edges is not None:  # rows of sources
             contributions.append(column.name)
@@ -137,7 +144,7 @@ def _propagate(step: PropagateStep, backward: _Backward) -> None:
     gradient = None if step.input in CONSTANTS else backward.gradient(step.output)
     if gradient is None:
         return
-    column = Column(backward.fresh(step.input), step.output.shape)
+    column = backward.gradient_of(step.input, step.output.shape)
     backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
     backward.gradients.setdefault(step.input, []).append(column.name)
 
@@ -147,8 +154,8 @@ def _collect(step: CollectStep, backward: _Backward) -> None:
         contributions = backward.contributions.get((step.output, name))
         if contributions is None:
             continue
-        column = Column(backward.fresh(name), contributions.shape)
-        backward.steps.append(GatherStep(contributions.name, column, backward.rgb))
+        column = backward.gradient_of(name, contributions.shape)
+        backward.steps.append(GatherStep(contributions.name, column, backward.rgb, step.within))
         backward.gradients.setdefault(name, []).append(column.name)
 
 
@@ -157,7 +164,7 @@ def _on_edges(step: EdgeStep, backward: _Backward) -> None:
     parts = backward.gradients.get(step.output.name, [])
     if not parts:
         return
-    found = EdgeAdjoint(backward.fresh)
+    found = EdgeAdjoint(backward.fresh, backward.levels)
     on_edges = step.output.edges is not None
     gradient = found.summed(parts, step.output) if on_edges else backward.gradient(step.output)
     assert gradient is not None  # it has parts

@@ -11,7 +11,7 @@ max or min                     ->  shares for the sources that have it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from planner.expressions import Expression, adjoint
@@ -36,6 +36,7 @@ class EdgeAdjoint:
     """What the backward of one step consists of."""
 
     fresh: Callable[[str], str]  # a name for a column that has to do with the given one
+    levels: Mapping[str, int | None]  # of the columns that forward makes
     steps: list[EdgeStep] = field(default_factory=list)
     gradients: list[tuple[str, str]] = field(default_factory=list)  # (column, a part of its gradient)
 
@@ -47,17 +48,20 @@ class EdgeAdjoint:
                 self._expression(step, gradient)
             case SegmentSoftmaxStep():
                 given = self._column(step.input, output.shape, step.edges)
-                self._add(step.input, SegmentSoftmaxGradientStep(given, step.edges, output.name, gradient))
+                names = (output.name, gradient)
+                self._add(step.input, SegmentSoftmaxGradientStep(given, step.edges, *names, within=step.within))
             case EdgeDropoutStep():
                 self._add(step.input, replace(step, output=self._like(step.input, output), input=gradient))
             case EdgeSumStep():
                 given = self._column(step.input, output.shape, step.edges)
-                self._add(step.input, EdgeExpressionStep(given, step.edges, ("destination", gradient)))
+                row = ("destination", gradient)
+                self._add(step.input, EdgeExpressionStep(given, step.edges, row, within=step.within))
             case ScaledPropagateStep():
                 self._scaled(step, gradient)
             case ExtremeStep():
                 parts = (step.input, step.kind, output.name, gradient)
-                self._add(step.input, ExtremeGradientStep(self._like(step.input, output), step.edges, *parts))
+                given = self._column(step.input, output.shape)
+                self._add(step.input, ExtremeGradientStep(given, step.edges, *parts, within=step.within))
             case _:
                 raise TypeError(f"{type(step).__name__} is no step of forward")  # all of those are listed above
         return self
@@ -70,26 +74,27 @@ class EdgeAdjoint:
         for part in parts[1:]:
             total = ("add", total, ("edge", part))
         given = self._like(column.name, column)
-        self.steps.append(EdgeExpressionStep(given, column.edges, total))
+        self.steps.append(EdgeExpressionStep(given, column.edges, total, within=column.within))
         return given.name
 
     def _expression(self, step: EdgeExpressionStep, gradient: str) -> None:
-        held: dict[Expression, str] = {("edge", gradient): gradient}
+        held: dict[tuple[Expression, int | None], str] = {(("edge", gradient), step.within): gradient}
         for (kind, name), derivative in adjoint(step.expression, ("edge", gradient)).items():
-            if derivative not in held:
-                given = self._like(step.output.name, step.output)
-                self.steps.append(EdgeExpressionStep(given, step.edges, derivative))
-                held[derivative] = given.name
+            level = self.levels.get(name) if kind == "edge" else step.within
+            if (derivative, level) not in held:
+                given = replace(self._like(step.output.name, step.output), within=level)
+                self.steps.append(EdgeExpressionStep(given, step.edges, derivative, within=step.within))
+                held[derivative, level] = given.name
             if kind == "edge":
-                self.gradients.append((name, held[derivative]))
+                self.gradients.append((name, held[derivative, level]))
             else:
                 given = self._column(name, step.output.shape)
-                self._add(name, EdgeSumStep(given, step.edges, held[derivative], kind))
+                self._add(name, EdgeSumStep(given, step.edges, held[derivative, level], kind, within=step.within))
 
     def _scaled(self, step: ScaledPropagateStep, gradient: str) -> None:
         self._add(step.input, replace(step, output=self._like(step.input, step.output), input=gradient, reverse=True))
         scales = self._column(step.scales, (step.heads,), step.edges)
-        self._add(step.scales, EdgeDotStep(scales, step.edges, step.input, gradient))
+        self._add(step.scales, EdgeDotStep(scales, step.edges, step.input, gradient, within=step.within))
 
     def _add(self, column: str, step: EdgeStep) -> None:
         self.steps.append(step)
@@ -99,4 +104,4 @@ class EdgeAdjoint:
         return self._column(name, column.shape, column.edges)
 
     def _column(self, name: str, shape: tuple[int, ...], edges: EdgeSet | None = None) -> Column:
-        return Column(self.fresh(name), shape, edges=edges)
+        return Column(self.fresh(name), shape, edges=edges, within=self.levels.get(name))

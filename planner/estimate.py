@@ -26,8 +26,10 @@ CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
 def step_rows(step: Step, statistics: Statistics) -> int:
     """Rows that a step hands on: vertices, or edges where it makes an edge column or neighbourhoods are collected."""
     if isinstance(step, EdgeStep) and step.output.edges is not None:
-        return statistics.edge_count(step.output.edges)
-    return statistics.edge_count(step.edges) if isinstance(step, CollectStep) else statistics.vertices
+        return statistics.edge_count(step.output.edges, step.output.within)
+    if isinstance(step, CollectStep):
+        return statistics.edge_count(step.edges, step.within)
+    return statistics.rows_within(step.within if isinstance(step, PipeStep) else step.output.within)
 
 
 def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
@@ -36,10 +38,10 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
         case PropagateStep() | GatherStep() | EdgeStep():
             return step_rows(step, statistics) * row_bytes(step.output)
         case PipeStep():
-            return statistics.vertices * sum(row_bytes(column) for column in step.outputs)
+            return sum(column_bytes(column, statistics) for column in step.outputs)
         case CollectStep():
             widths = {column.name: row_bytes(column) for column in _columns(plan)}
-            return statistics.edge_count(step.edges) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
+            return step_rows(step, statistics) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
 
 
 def columns_bytes(plan: Plan, statistics: Statistics) -> dict[str, int]:
@@ -61,9 +63,10 @@ def row_bytes(column: Column) -> int:
 
 
 def column_bytes(column: Column, statistics: Statistics) -> int:
-    """Bytes of a column over all vertices, or over all of its edges."""
-    rows = statistics.vertices if column.edges is None else statistics.edge_count(column.edges)
-    return rows * row_bytes(column)
+    """Bytes of a column over all of its vertices, or over all of its edges."""
+    if column.edges is None:
+        return statistics.rows_within(column.within) * row_bytes(column)
+    return statistics.edge_count(column.edges, column.within) * row_bytes(column)
 
 
 def widest_column(plan: Plan, statistics: Statistics) -> tuple[str, int]:

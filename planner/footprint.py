@@ -85,7 +85,7 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
 
 def local_bytes(plan: Plan, statistics: Statistics) -> int:
     """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
-    kept = sum(_local_kept(stage, statistics) for stage in _trained(plan))
+    kept = sum(_local_kept(stage, within, statistics) for stage, within in _trained(plan))
     return reading_bytes(statistics) + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
 
 
@@ -95,24 +95,24 @@ def reading_bytes(statistics: Statistics) -> int:
     return of_vertex * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
 
 
-def _local_kept(stage: Stage, statistics: Statistics) -> int:
+def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:
     """Bytes that a stage keeps for its backward, and what that makes of them."""
     if not stage.edge_sets:
-        return statistics.vertices * saved_row_bytes(stage)
-    rows = {"vertex": statistics.vertices, "none": 0}
+        return statistics.rows_within(within) * saved_row_bytes(stage)
+    rows = {"vertex": statistics.rows_within(within), "none": 0}
     return sum(
         KEPT_PER_CALL
         * 4
         * call.type.width
-        * rows.get(call.type.rows, statistics.edge_count(call.type.edges or "graph"))
+        * rows.get(call.type.rows, statistics.edge_count(call.type.edges or "graph", within))
         for call in stage.calls
     )
 
 
-def _trained(plan: Plan) -> list[Stage]:
-    """The stages that run forward and later backward."""
-    names = {step.stage for step in plan.train if isinstance(step, PipeStep) and step.mode == "backward"}
-    return [stage for stage in plan.stages if stage.name in names]
+def _trained(plan: Plan) -> list[tuple[Stage, int | None]]:
+    """The stages that run forward and later backward, each with the level up to which it does."""
+    levels = {s.stage: s.within for s in plan.train if isinstance(s, PipeStep) and s.mode == "backward"}
+    return [(stage, levels[stage.name]) for stage in plan.stages if stage.name in levels]
 
 
 # --- blocks: in hand --------------------------------------------------------------------------------------------------
@@ -245,7 +245,8 @@ def _workers_hold(plan: Plan, statistics: Statistics) -> int:
     lasting = plan.lasting
     columns = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in lasting]
     static = sum(map(row_bytes, columns)) + KEY_BYTES
-    return statistics.vertices * (static + sum(saved_row_bytes(stage) for stage in _trained(plan)))
+    kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in _trained(plan))
+    return statistics.vertices * static + kept
 
 
 def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:

@@ -3,11 +3,14 @@
 A *column* is one vector per vertex, known by name; an *edge column* one per edge of an edge set. A *step* makes columns out
 of columns. Steps stand in execution order; every column is made once. A *stage* is a piece of the model between two graph
 operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward, by autograd.
+
+What is *within* a level is about the vertices so many hops or fewer, along edges, from a training vertex, and the edges that
+end there. A gradient has the level of the column that it is of; where its step is within a lower one, its last rows are zero.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from typing import ClassVar, Literal
 
@@ -18,7 +21,6 @@ Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 """forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
 outputs to gradients of its inputs. evaluate: the last stage to metrics only. predict: the last stage to its output rows."""
 
-
 Overflow = Literal["file", "recompute"]
 """What becomes of what a forward run keeps for its backward, where a worker's memory for it is full."""
 
@@ -28,16 +30,14 @@ Counts = Literal["train", "all"]
 
 @dataclass(frozen=True)
 class Column:
-    """One vector per vertex, or with `edges` per edge of that set.
-
-    `shape` is that of a row; it travels flat, with `width` = its product.
-    """
+    """One vector per vertex, or with `edges` per edge of that set; of `shape`, flat on its way."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
     static: bool = False  # a column of the graph, the same in every epoch
     edges: EdgeSet | None = None
+    within: int | None = None  # the level up to which it has rows, or edges that end there; None: all
 
     @property
     def width(self) -> int:
@@ -122,6 +122,7 @@ class PipeStep:
     gradients: tuple[Gradients, ...]  # backward only
     outputs: tuple[Column, ...]
     contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
+    within: int | None = None  # the level up to which it runs
 
     @property
     def emits(self) -> bool:
@@ -143,6 +144,7 @@ class PropagateStep:
     weighted: bool = False
     reverse: bool = False
     combine: bool = True
+    within: int | None = None  # the level up to which edges end that it sums over
 
 
 @dataclass(frozen=True)
@@ -152,6 +154,7 @@ class CollectStep:
     columns: tuple[str, ...]
     edges: EdgeSet
     output: str  # name of the collection
+    within: int | None = None  # the level up to which vertices have theirs collected
 
 
 @dataclass(frozen=True)
@@ -161,6 +164,7 @@ class GatherStep:
     contributions: str
     output: Column
     combine: bool = True
+    within: int | None = None  # the level up to which edges end that contributed
 
 
 @dataclass(frozen=True)
@@ -169,6 +173,7 @@ class EdgeStep:
 
     output: Column
     edges: EdgeSet
+    within: int | None = field(default=None, kw_only=True)  # the level up to which edges end that it is about
 
     READS: ClassVar[tuple[str, ...]] = ("input",)  # the fields that name columns
 

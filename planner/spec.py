@@ -19,7 +19,7 @@ A dtype among a call's arguments is a string, "torch.float32".
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Rows = Literal["vertex", "edge", "none"]
@@ -28,8 +28,9 @@ Rows = Literal["vertex", "edge", "none"]
 EdgeSet = Literal["graph", "self_loops"]
 """Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
 
-Ability = Literal["edge_columns", "extremes"]
-"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges."""
+Ability = Literal["edge_columns", "extremes", "levels"]
+"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to
+order vertices by level and compute the first levels alone."""
 
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
@@ -152,7 +153,21 @@ class Statistics:
     width: int  # of the features
     self_loops: int = 0  # edges whose ends are equal
     weighted: bool = False
+    training: int | None = field(default=None, repr=False)  # vertices whose split is "train"; None: not known
 
-    def edge_count(self, edges: EdgeSet) -> int:
-        """Number of edges of an edge set."""
-        return self.edges if edges == "graph" else self.edges - self.self_loops + self.vertices
+    def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
+        """Number of edges of an edge set; estimated of those that end within a level, as of `rows_within`."""
+        count = self.edges if edges == "graph" else self.edges - self.self_loops + self.vertices
+        return count if within is None else round(count * self.rows_within(within) / max(1, self.vertices))
+
+    def rows_within(self, level: int | None) -> int:
+        """Vertices from which edges lead to a training vertex in at most so many hops; None: all vertices.
+
+        Estimated: no more than if every vertex had as many in-edges as the mean, from vertices of their own.
+        """
+        if level is None or self.training is None:
+            return self.vertices
+        rows, hops = float(self.training), 0
+        while hops < level and rows < self.vertices:
+            rows, hops = rows * (1 + self.edges / self.vertices), hops + 1
+        return min(self.vertices, round(rows))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes"),
+    "local": ("edge_columns", "extremes", "levels"),
     "rows": (),
     "blocks": ("edge_columns", "extremes"),
 }

@@ -63,6 +63,7 @@ class GraphArrays:
             width=self.features.shape[1],
             self_loops=int(np.count_nonzero(self.src == self.dst)),
             weighted=self.weight is not None,
+            training=len(self.rows_of("train")),
         )
 
     def rows_of(self, split: str) -> Positions:

@@ -111,9 +111,10 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     """Count with two jobs."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
-    rows = vertices.agg(F.count("*"), F.max(F.size("features"))).collect()[0]
+    trained = F.count_if(F.col("split") == SPLITS[0])
+    rows = vertices.agg(F.count("*"), F.max(F.size("features")), trained).collect()[0]
     ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst"))).collect()[0]
-    return Statistics(rows[0], ends[0], rows[1] or 0, ends[1], names.weight is not None)
+    return Statistics(rows[0], ends[0], rows[1] or 0, ends[1], names.weight is not None, rows[2])
 
 
 def content_hashes(tables: Tables, names: ColumnNames) -> tuple[int, int]:

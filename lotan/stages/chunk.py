@@ -88,6 +88,11 @@ def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | No
         return torch.sparse_csr_tensor(indptr, columns, values, (indptr.numel() - 1, width), check_invariants=False)
 
 
+def padded(rows: Tensor, count: int) -> Tensor:
+    """With zeros for further rows, up to so many."""
+    return torch.cat([rows, rows.new_zeros(count - len(rows), *rows.shape[1:])]) if len(rows) < count else rows
+
+
 @dataclass(eq=False)
 class Chunk:
     """A contiguous run of one partition's vertices with the values a stage reads. May have no rows at all."""

@@ -121,21 +121,23 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
 
 def step_label(step: Step) -> str:
     """One step in words."""
+    within = [] if step.within is None else [f"within={step.within}"]
     match step:
         case PipeStep():
-            return f"Pipe({step.stage}, {step.mode}) -> {_yielded(step)}"
+            return f"Pipe({', '.join([step.stage, step.mode, *within])}) -> {_yielded(step)}"
         case PropagateStep():
             flags = ["reverse"] * step.reverse + ["weighted"] * step.weighted + ["naive"] * (not step.combine)
-            return f"Propagate({', '.join([step.input, step.edges, *flags])}) -> {step.output.name}"
+            return f"Propagate({', '.join([step.input, step.edges, *flags, *within])}) -> {step.output.name}"
         case CollectStep():
-            return f"Collect({', '.join([*step.columns, step.edges])}) -> neighbourhoods"
+            return f"Collect({', '.join([*step.columns, step.edges, *within])}) -> neighbourhoods"
         case GatherStep():
-            return f"Gather({step.contributions}{'' if step.combine else ', naive'}) -> {step.output.name}"
+            naive = [] if step.combine else ["naive"]
+            return f"Gather({', '.join([step.contributions, *naive, *within])}) -> {step.output.name}"
         case EdgeStep():
-            return _edge_step_label(step)
+            return _edge_step_label(step, within)
 
 
-def _edge_step_label(step: EdgeStep) -> str:
+def _edge_step_label(step: EdgeStep, within: Sequence[str]) -> str:
     match step:
         case EdgeExpressionStep():
             what = text(step.expression)
@@ -149,7 +151,8 @@ def _edge_step_label(step: EdgeStep) -> str:
             what = ", ".join([step.kind, *step.columns])
         case _:
             what = ", ".join(step.columns)
-    return f"{type(step).__name__.removesuffix('Step')}({what}, {step.edges}) -> {step.output.name}"
+    name = type(step).__name__.removesuffix("Step")
+    return f"{name}({', '.join([what, step.edges, *within])}) -> {step.output.name}"
 
 
 def _yielded(step: PipeStep) -> str:

@@ -18,6 +18,7 @@ from planner.rules import (
     hoist_invariant,
     keep_or_recompute,
     lift_message,
+    prune_vertices,
     push_down,
     push_down_edges,
     push_down_extremes,
@@ -62,6 +63,7 @@ FORWARD_RULES = (
 LACKING: dict[Ability, str] = {
     "edge_columns": "this engine holds no values of edges",
     "extremes": "this engine takes no max or min",
+    "levels": "this engine computes every layer on all vertices",
 }
 """Why a rule was left out that would have fired."""
 
@@ -75,6 +77,8 @@ RULES: tuple[str, ...] = (
     reuse_evaluation.reuse_evaluation.__name__,
     # After all rewrites: only then is it known which operators stand between two graph operators.
     fuse_apply.fuse_apply.__name__,
+    # On the steps of forward, from which backward then inherits what it leaves out.
+    prune_vertices.prune_vertices.__name__,
     # On the whole epoch: what is dead shows once backward has been derived.
     drop_dead_gradients.drop_dead_gradients.__name__,
     # After that: only then is it known which stages run backward, and what these read.
@@ -92,6 +96,7 @@ IDLE = {
     "hoist_invariant": "every sum over edges depends on parameters or random numbers",
     "reuse_evaluation": "training computes something else than evaluation, such as random numbers",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
+    "prune_vertices": "the model's output is needed on too many vertices",
     "drop_dead_gradients": "every gradient leads to a parameter",
     "keep_or_recompute": "no stage keeps anything for its backward",
 }
@@ -106,5 +111,6 @@ GENERAL_PLAN_WITHOUT = (
     "commute_linear",
     "hoist_invariant",
     "reuse_evaluation",
+    "prune_vertices",
 )
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

@@ -6,9 +6,9 @@ plain torch over an edge list; either is one process, one autograd graph, no pla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -322,6 +322,23 @@ def sample(seed: int, vertices: int = 14, edges: int = 30, weighted: bool = Fals
     ones = np.ones(len(src), dtype=np.float32) if weight is None else weight
     index = torch.from_numpy(np.stack([src, dst]).astype(np.int64))
     return Sample(graph, torch.from_numpy(x), index, torch.from_numpy(ones), weighted, torch.from_numpy(label), split)
+
+
+def trained_on(drawn: Sample, rows: Sequence[int] | np.ndarray) -> Sample:
+    """The same graph with other training vertices."""
+    split = np.where(drawn.split == 0, -1, drawn.split).astype(np.int8)
+    split[rows] = 0
+    given = drawn.graph.arrays()
+    graph = Graph.from_arrays(given.features, given.src, given.dst, given.label, split, given.weight)
+    return replace(drawn, graph=graph, split=split)
+
+
+def named(graph: Graph) -> Graph:
+    """The same graph with strings as ids, which sort as the numbers do."""
+    given = graph.arrays()
+    names = np.array([f"v{number:02d}" for number in given.ids])
+    ends = names[given.src], names[given.dst]
+    return Graph.from_arrays(given.features, *ends, given.label, given.split, given.weight, ids=names)
 
 
 @dataclass

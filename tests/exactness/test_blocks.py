@@ -28,7 +28,7 @@ from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
 from planner.physical import CollectStep
 from planner.spec import LossSpec
-from tests.exactness.cases import EVERY, OUT, Sample, models, sample
+from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
 
@@ -72,14 +72,6 @@ def test_equals_autograd(name, partitions, spark, workers):
     if partitions in (2, EMPTY):
         drawn = replace(drawn, graph=named(drawn.graph))
     check(spark, workers, name, "auto", drawn, partitions, shuffled=partitions > 2)
-
-
-def named(graph: Graph) -> Graph:
-    """The same graph with strings as ids, which sort as the numbers do."""
-    given = graph.arrays()
-    names = np.array([f"v{number:02d}" for number in given.ids])
-    ends = names[given.src], names[given.dst]
-    return Graph.from_arrays(given.features, *ends, given.label, given.split, given.weight, ids=names)
 
 
 @pytest.mark.parametrize(("name", "partitions"), [("GCN", 3), ("GraphSAGE", 2)])

@@ -50,8 +50,8 @@ class SpecWriter:
 FEATURES = Ref("features")
 
 
-def gcn(training: bool = True, layers: int = 2, hidden: int = 16, classes: int = 3) -> Spec:
-    w, x, given = SpecWriter(), FEATURES, 8
+def gcn(training: bool = True, layers: int = 2, hidden: int = 16, classes: int = 3, features: int = 8) -> Spec:
+    w, x, given = SpecWriter(features), FEATURES, features
     for index in range(layers):
         last = index == layers - 1
         width = classes if last else hidden
@@ -99,6 +99,12 @@ IN_PLACE = ("commute_linear", "hoist_invariant")
 """Rules to leave out where a test is about what they would take away."""
 
 
-def planned(spec: Spec, evaluate: Spec | None = None, options: Options | None = None, outputs: int = 3) -> Planned:
+def planned(
+    spec: Spec,
+    evaluate: Spec | None = None,
+    options: Options | None = None,
+    outputs: int = 3,
+    statistics: Statistics = STATISTICS,
+) -> Planned:
     loss = LossSpec("classification", outputs, 10.0)
-    return compile_plan(spec, evaluate or spec, loss, STATISTICS, options or Options())
+    return compile_plan(spec, evaluate or spec, loss, statistics, options or Options())

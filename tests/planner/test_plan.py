@@ -20,7 +20,7 @@ from planner.physical import (
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
 )
-from planner.spec import LossSpec, Ref, ValueType
+from planner.spec import LossSpec, Ref, Statistics, ValueType
 from planner.validate import validate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
@@ -73,6 +73,17 @@ def test_the_plan_names_the_rules_that_explain_says_fired(options):
     facts = json.loads(explain(found, format="json"))["rules"]
     assert list(found.plan.fired) == [fact["name"] for fact in facts if fact["fired"]]
     assert all(fact["fired"] or fact["declined"] or not fact["enabled"] for fact in facts)
+
+
+def test_the_plan_that_an_expert_writes_by_hand_is_found():
+    """The first sum once, the last map before its sum and that sum on the training vertices alone, no gradient of features."""
+    specs = (gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False))
+    arxiv = Statistics(vertices=169_343, edges=2_400_000, width=128, training=90_941)
+    text = explain(planned(*specs, Options(engine_reason="asked for", abilities=("levels",)), 40, arxiv))
+    path = GOLDEN / "arxiv_levels.txt"
+    if os.environ.get("LOTAN_UPDATE_GOLDEN"):
+        path.write_text(text)
+    assert text == path.read_text()
 
 
 def test_explain_shows_one_stage_at_a_time():

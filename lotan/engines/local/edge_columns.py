@@ -15,10 +15,10 @@ from torch import Tensor
 
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
-from lotan.engines.local.topology import Edges
+from lotan.engines.local.topology import Edges, first_rows
 from lotan.errors import EngineError
 from lotan.randomness import Randomness, dropout
-from lotan.stages.chunk import sparse_rows
+from lotan.stages.chunk import padded, sparse_rows
 from lotan.stages.edges import reduce_edges
 from planner.expressions import Expression
 from planner.physical import (
@@ -54,7 +54,10 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Runs the steps over one edge set."""
+    """Runs the steps over one edge set, or those of its edges that end in the first vertices.
+
+    Columns may have more rows than are read, or more edges: the first ones count.
+    """
 
     edges: Edges
     keys: Tensor  # int64 [vertices], row keys
@@ -62,47 +65,55 @@ class EdgeColumns:
     crew: Crew
     columns: Columns  # lends memory
 
-    def run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
-        """What a step makes: [vertices, *shape], or for an edge column [edges, heads].
+    def run(self, step: EdgeStep, columns: Mapping[str, Tensor], rows: int | None = None) -> Tensor:
+        """What a step makes: [rows, *shape], or for an edge column [rows, heads].
 
         Args:
             step: the step.
             columns: what it reads, by name.
+            rows: vertices or edges that its output has; zeros, where the step makes none. None: all there are here.
 
         Raises:
             EngineError: a step that is none of `planner.physical`'s.
         """
         flat = {name: column.flatten(1) if column.dim() > 1 else column[:, None] for name, column in columns.items()}
-        found = self._run(step, flat)
+        if rows is None:
+            rows = self.edges.vertices if step.output.edges is None else self.edges.block.edges
+        found = padded(self._run(step, flat, rows), rows)
         shape = found.shape[1:] if step.output.edges is not None else step.output.shape
         return found if found.shape[1:] == shape else found.view(-1, *shape)  # what `columns` lent is known as itself
 
-    def _run(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
+    def _run(self, step: EdgeStep, columns: Mapping[str, Tensor], rows: int) -> Tensor:
         match step:
             case EdgeExpressionStep():
                 return self._expression(step, columns)
             case SegmentSoftmaxStep():
-                return self._softmax(columns[step.input])
+                return self._softmax(self._first(columns[step.input]))
             case SegmentSoftmaxGradientStep():
-                return self._softmax_gradient(columns[step.softmax], columns[step.gradient])
+                return self._softmax_gradient(self._first(columns[step.softmax]), self._first(columns[step.gradient]))
             case EdgeDropoutStep():
-                return self._dropout(columns[step.input], step)
+                return self._dropout(self._first(columns[step.input]), step)
             case EdgeSumStep():
                 block = self.edges.block
-                by_end = block.by_source(block.rows) if step.end == "source" else block.by_destination
-                return reduce_edges(by_end, columns[step.input])
+                by_end = block.by_source(rows) if step.end == "source" else block.by_destination
+                return reduce_edges(by_end, self._first(columns[step.input]))
             case ScaledPropagateStep():
-                return self._scaled(columns[step.input], columns[step.scales], step.reverse)
+                matrix = first_rows(self.edges.matrix(weighted=False, reverse=step.reverse), rows)
+                return self._scaled(matrix, columns[step.input], self._first(columns[step.scales]), step.reverse)
             case EdgeDotStep():
                 return self._dots(columns[step.source], columns[step.destination], step.output.width)
             case ExtremeStep():
-                matrix = self.edges.matrix(weighted=False, reverse=False)
-                return reduce_edges(matrix, columns[step.input], f"a{step.kind}")
+                matrix, x = self.edges.matrix(weighted=False, reverse=False), columns[step.input]
+                among = sparse_rows(matrix.crow_indices(), matrix.col_indices(), len(x), matrix.values())
+                return reduce_edges(among, x, f"a{step.kind}")
             case ExtremeGradientStep():
-                return self._shares(
-                    columns[step.input], columns[step.extreme], columns[step.gradient], step.output.shape
-                )
+                ends = (columns[name][: self.edges.ends] for name in (step.extreme, step.gradient))
+                return self._shares(columns[step.input], *ends, step.output.shape)
         raise EngineError(f"the local engine has no step {type(step).__name__}")
+
+    def _first(self, column: Tensor) -> Tensor:
+        """Of an edge column, the edges that there are here."""
+        return column[: self.edges.block.edges]
 
     def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
         out = torch.empty(self.edges.block.edges, step.output.width)
@@ -168,18 +179,17 @@ class EdgeColumns:
         self._in_runs(softmax.shape[1], centre)
         return out
 
-    def _scaled(self, x: Tensor, scales: Tensor, reverse: bool) -> Tensor:
-        """One sparse product for each head, whose matrix has that head's scales. [vertices, width]."""
-        matrix = self.edges.matrix(weighted=False, reverse=reverse)
+    def _scaled(self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool) -> Tensor:
+        """One sparse product for each head, whose matrix has that head's scales. [rows of the matrix, width]."""
         scales = scales[self.edges.reverse_order] if reverse else scales
         heads = scales.shape[1]
         rows = x.view(x.shape[0], heads, -1)  # [vertices, heads, channels]
-        out = torch.empty_like(rows)
+        out = rows.new_empty(matrix.shape[0], *rows.shape[1:])
         for head in range(heads):
             values = scales[:, head].contiguous()
-            scaled = sparse_rows(matrix.crow_indices(), matrix.col_indices(), matrix.shape[1], values)
+            scaled = sparse_rows(matrix.crow_indices(), matrix.col_indices(), len(x), values)
             out[:, head] = scaled @ rows[:, head].contiguous()
-        return out.view(x.shape)
+        return out.view(len(out), -1)
 
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
         block = self.edges.block
@@ -194,8 +204,8 @@ class EdgeColumns:
         return out
 
     def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Each gradient in equal shares to the sources that have the extreme. [vertices, *shape]."""
-        share, found = self.columns.new(len(x), x.shape[1:]), self.columns.new(len(x), shape)
+        """Each gradient in equal shares to the sources that have the extreme. [rows of x, *shape]."""
+        share, found = self.columns.new(len(extreme), x.shape[1:]), self.columns.new(len(x), shape)
 
         def winners(extreme: Tensor, sources: Tensor, out: Tensor) -> None:
             torch.index_select(x, 0, sources, out=out).eq_(extreme)
@@ -204,9 +214,9 @@ class EdgeColumns:
             torch.index_select(extreme, 0, destinations, out=out).eq_(x)
             out.mul_(share.index_select(0, destinations))
 
-        self.edges.entry_sums(reverse=False).sum(winners, extreme, share, self.crew)
+        self.edges.entry_sums(reverse=False, rows=len(extreme)).sum(winners, extreme, share, self.crew)
         torch.div(gradient, share.clamp_(min=1), out=share)
-        self.edges.entry_sums(reverse=True).sum(shares, x, found.view_as(x), self.crew)
+        self.edges.entry_sums(reverse=True, rows=len(x)).sum(shares, x, found.view_as(x), self.crew)
         self.columns.release(share)
         return found
 

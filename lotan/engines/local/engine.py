@@ -79,7 +79,8 @@ class LocalEngine(Engine):
 
     def read(self, handle: Tensor) -> pd.DataFrame:
         """A column with the vertices' ids."""
-        rows = handle.reshape(handle.shape[0], -1).numpy()  # [vertices, width]
+        rows, order = handle.reshape(handle.shape[0], -1).numpy(), self._loaded.order  # [vertices, width]
+        rows = rows if order is None else rows[order.places]
         return pd.DataFrame({"id": self._loaded.ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
@@ -123,7 +124,7 @@ class LocalEngine(Engine):
         """A column as a tensor of all rows."""
         if not isinstance(handle, LazySums):
             return handle
-        column, chunks = handle.column, self._loaded.chunks
+        column, chunks = handle.column, handle.product.chunks
         found = self._columns.new(chunks.rows, column.shape[1:])
         self._crew.run(len(chunks), lambda number: found[chunks[number]].copy_(handle.rows(number)))
         return found
@@ -131,8 +132,9 @@ class LocalEngine(Engine):
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:
         """Arithmetic on edges. [vertices, *shape], or for an edge column [edges, heads]."""
         loaded = self._loaded
-        edges = EdgeColumns(loaded.sets[step.edges], loaded.keys, self._running.randomness, self._crew, self._columns)
-        return edges.run(step, columns)
+        edges = loaded.sets.within(step.edges, step.within)
+        runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
+        return runs.run(step, columns, loaded.rows(step.output))
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """The columns as they are, with the edges to read them by."""
@@ -142,8 +144,8 @@ class LocalEngine(Engine):
         """Sum per source vertex what the stage has not summed yet."""
         if not contributions.per_edge:
             return contributions.rows
-        block = self._loaded.sets[contributions.edges].block
-        return reduce_edges(block.by_source(block.rows), contributions.rows)
+        block = self._loaded.sets.within(contributions.edges, step.within).block
+        return reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage."""

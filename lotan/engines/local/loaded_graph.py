@@ -11,11 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, StageProgram
-from planner.physical import Plan, PropagateStep, Stage
+from planner.physical import Column, Plan, PropagateStep, Stage
+from planner.rules.prune_vertices import deepest_level
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -58,22 +60,37 @@ class LoadedGraph:
     """A graph in memory, and the programs of a plan over it."""
 
     def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int) -> None:
-        self.sets = EdgeSets(Edges(len(arrays.ids), arrays.src, arrays.dst, arrays.weight))
+        self.order = order_by_level(arrays, deepest_level(plan))
+        placed = arrays if self.order is None else self.order.placed(arrays)
+        counts = () if self.order is None else self.order.counts
+        self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight), counts)
         self.chunks = Chunks(len(arrays.ids), chunk_rows)
+        self._levels = [Chunks(count, chunk_rows) for count in counts]
         self.ids = arrays.ids
-        self.keys = torch.from_numpy(arrays.keys)
-        self.static = {column.name: self._column(column.name, arrays) for column in plan.static_columns}
+        self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
+        self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
         self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
         self.per_edge = plan.source_gradients == "per_edge"
-        self._products: dict[tuple[EdgeSet, bool, bool], Product] = {}
+        self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
+
+    def chunks_within(self, level: int | None) -> Chunks:
+        """The rows up to a level; None: all."""
+        return self.chunks if level is None else self._levels[level]
+
+    def rows(self, column: Column) -> int:
+        """Of a column of vertices or edges."""
+        if column.edges is not None:
+            return self.sets.within(column.edges, column.within).block.edges
+        return self.chunks_within(column.within).rows
 
     def product(self, step: PropagateStep) -> Product:
         """The matrix of a propagate, in chunks; made on first use."""
-        key = step.edges, step.weighted, step.reverse
+        key = step.edges, step.weighted, step.reverse, step.within, step.output.within
         if key not in self._products:
-            edges = self.sets[step.edges]
-            weighted = step.weighted and edges.weight is not None
-            self._products[key] = Product(edges.matrix(step.weighted, step.reverse), weighted, self.chunks)
+            # forward, the first rows of all are those within the level; in reverse, each row has fewer entries
+            edges = self.sets.within(step.edges, step.within if step.reverse else None)
+            matrix, weighted = edges.matrix(step.weighted, step.reverse), step.weighted and edges.weight is not None
+            self._products[key] = Product(matrix, weighted, self.chunks_within(step.output.within))
         return self._products[key]
 
     def _column(self, name: str, arrays: GraphArrays) -> Tensor:
@@ -86,9 +103,9 @@ class LoadedGraph:
                 return self.sets[cast(EdgeSet, edges)].gcn_scale()
         raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
 
-    def block(self, stage: Stage, name: EdgeSet) -> EdgeBlock:
-        """The in-edges of all vertices, with row keys if the stage draws random numbers on edges."""
-        edges = self.sets[name]
+    def block(self, stage: Stage, name: EdgeSet, level: int | None) -> EdgeBlock:
+        """The in-edges of the vertices up to a level, with row keys if the stage draws random numbers on edges."""
+        edges = self.sets.within(name, level)
         return edges.keyed_block(self.keys.numpy()) if stage.draws_on(name) else edges.block
 
 

@@ -37,10 +37,14 @@ class LocalPass:
 def read_once(steps: Sequence[Step], programs: Mapping[str, StageProgram]) -> frozenset[str]:
     """The outputs of propagates whose rows are computed just once if nobody computes them before they are read.
 
-    All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one.
+    All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one; and
+    it runs on all rows that they have.
     """
     read: Counter[str] = Counter()
+    levels = {step.output.name: step.output.within for step in steps if isinstance(step, PropagateStep)}
     for step in steps:
+        if isinstance(step, PipeStep):
+            read.update({name: 2 for name in reads(step) if levels.get(name, step.within) != step.within})
         if not isinstance(step, PipeStep) or programs[step.stage].stage.edge_sets:
             read.update(dict.fromkeys(reads(step), 2))
         elif step.mode == "backward":
@@ -49,5 +53,4 @@ def read_once(steps: Sequence[Step], programs: Mapping[str, StageProgram]) -> fr
             read.update(i.column for i in programs[step.stage].stage.inputs if i.value in rereads)
         else:
             read.update(reads(step))
-    made = {step.output.name for step in steps if isinstance(step, PropagateStep)}
-    return frozenset(name for name in made if read[name] == 1)
+    return frozenset(name for name in levels if read[name] == 1)

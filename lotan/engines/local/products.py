@@ -44,7 +44,7 @@ class Chunks:
 
 
 class Product:
-    """A sparse matrix [rows, vertices] with its rows in chunks.
+    """A sparse matrix [rows, vertices], or its first rows, in chunks.
 
     torch's `embedding_bag` sums rows of a column by position: with vector instructions and prefetching, several times as
     fast as a product of a CSR tensor, in the order of the edges, and so to the same bits.
@@ -52,10 +52,11 @@ class Product:
     Args:
         matrix: in CSR form.
         weighted: whether its values are not all 1.
-        chunks: of its rows.
+        chunks: of its rows, or of the first of them.
     """
 
     def __init__(self, matrix: Tensor, weighted: bool, chunks: Chunks) -> None:
+        self.chunks = chunks
         ends, positions = matrix.crow_indices(), matrix.col_indices()
         self._bags: list[tuple[Tensor, Tensor, Tensor | None]] = []  # ends, positions and weights of each chunk
         for rows in chunks:

@@ -16,6 +16,7 @@ from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.stages import Chunk, Saved, StageGradients, StageProgram
+from lotan.stages.chunk import padded
 from planner.physical import PipeStep
 from planner.spec import EdgeSet
 
@@ -23,13 +24,14 @@ T = TypeVar("T")
 
 
 class StageRun:
-    """One step's run of a stage over all vertices."""
+    """One step's run of a stage, over all vertices or those within a level."""
 
     def __init__(
         self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: StageProgram, step: PipeStep
     ) -> None:
         self._graph, self._pass, self._crew, self._columns = graph, a_pass, crew, columns
         self._program, self._step = program, step
+        self._chunks = graph.chunks_within(step.within)
 
     def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Threads share the chunks."""
@@ -47,7 +49,7 @@ class StageRun:
 
     def _forward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         program, a_pass, step = self._program, self._pass, self._step
-        outputs = {o.value: self._columns.new(self._graph.chunks.rows, o.shape) for o in program.stage.outputs}
+        outputs = {o.value: self._columns.new(self._chunks.rows, o.shape) for o in program.stage.outputs}
         keep = step.mode == "forward" and step.stage in a_pass.keeping
 
         def work(number: int) -> Saved | None:
@@ -87,11 +89,11 @@ class StageRun:
         return self._named(list(found.values()))
 
     def _each(self, work: Callable[[int], T]) -> list[T]:
-        return self._crew.run(len(self._graph.chunks), work)
+        return self._crew.run(len(self._chunks), work)
 
     def _by_group(self, work: Callable[[int, Mapping[str, Tensor]], T]) -> list[T]:
         """Run chunks, adding up the gradients of parameters: in float32 within a group, then in float64."""
-        groups = self._graph.chunks.groups()
+        groups = self._chunks.groups()
         total = GroupSums({p.name: p.shape for p in self._program.stage.parameters if p.trainable})
 
         def toil(number: int) -> list[T]:
@@ -105,16 +107,21 @@ class StageRun:
         return [result for results in done for result in results]
 
     def _gradient_columns(self) -> dict[str, Tensor]:
-        rows = self._graph.chunks.rows
-        return {i.value: self._columns.new(rows, i.shape) for i in self._program.stage.inputs if i.needs_gradient}
+        """For each input that has one: zero where the stage does not run."""
+        inputs = [i for i in self._program.stage.inputs if i.needs_gradient]
+        found = {}
+        for i, column in zip(inputs, self._step.outputs, strict=True):
+            found[i.value] = self._columns.new(self._graph.rows(column), i.shape)
+            found[i.value][self._chunks.rows :] = 0.0
+        return found
 
     def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        rows = self._graph.chunks[number]
+        rows = self._chunks[number]
         return {name: column[rows] for name, column in columns.items()}
 
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
         """A chunk with all inputs, or `only` those."""
-        rows = self._graph.chunks[number]
+        rows = self._chunks[number]
         given = {
             i.value: self._rows(values[i.column], number).reshape(-1, *i.shape)
             for i in self._program.stage.inputs
@@ -129,7 +136,7 @@ class StageRun:
         )
 
     def _rows(self, handle: Handle, number: int) -> Tensor:
-        return handle.rows(number) if isinstance(handle, LazySums) else handle[self._graph.chunks[number]]
+        return handle.rows(number) if isinstance(handle, LazySums) else handle[self._chunks[number]]
 
     def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
         return sum_columns([self._rows(handle, number) for handle in handles])
@@ -165,20 +172,24 @@ class StageRun:
         return self._named(list(program.predict(chunk, parameters).values()))
 
     def _all(self, values: Mapping[str, Handle]) -> Chunk:
-        stage = self._program.stage
+        stage, first = self._program.stage, slice(self._chunks.rows)
         collected = {values[name].edges: values[name].columns for name in self._step.collections}
         rows = {}
         for i in stage.inputs:
-            columns = values if i.role == "vertex" else collected[cast(EdgeSet, i.edges)]
-            rows[i.value] = columns[i.column].view(-1, *i.shape)
-        edges = {name: self._graph.block(stage, name) for name in stage.edge_sets}
-        return Chunk(self._graph.keys, rows, edges, values.get("label"), values.get("split"))
+            column = values[i.column][first] if i.role == "vertex" else collected[cast(EdgeSet, i.edges)][i.column]
+            rows[i.value] = column.view(-1, *i.shape)
+        edges = {name: self._graph.block(stage, name, self._step.within) for name in stage.edge_sets}
+        label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
+        return Chunk(self._graph.keys[first], rows, edges, label, split)
 
     def _commit(self, found: StageGradients) -> Mapping[str, Handle]:
         """Add up the gradients of parameters, and name those of inputs."""
         self._pass.commit(found.parameters)
         edges = {i.value: i.edges for i in self._program.stage.inputs}
         named = self._named(list(found.inputs.values()))
+        for column in self._step.outputs:
+            if column.name not in self._step.contributions:
+                named[column.name] = padded(named[column.name], self._graph.rows(column))
         for name, value in zip(list(named), found.inputs, strict=True):
             if name in self._step.contributions:
                 named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,17 +23,26 @@ Positions = NDArray[np.int64]
 
 @dataclass(eq=False)
 class Edges:
-    """Edges among all vertices of a graph, sorted by destination, then source, then weight."""
+    """Edges among all vertices of a graph, or those that end in the first vertices.
+
+    Sorted by destination, then source, then weight.
+    """
 
     vertices: int
     src: Positions  # int64 [edges]
     dst: Positions  # int64 [edges]
     weight: NDArray[np.float32] | None  # [edges]; None = 1 each
+    first_ends: int | None = None  # the first so many vertices are those that edges may end in; None: all
+
+    @property
+    def ends(self) -> int:
+        """Vertices that edges may end in."""
+        return self.vertices if self.first_ends is None else self.first_ends
 
     @cached_property
     def block(self) -> EdgeBlock:
         """All edges as one block, for stages: the sources are all vertices."""
-        counts = np.bincount(self.dst, minlength=self.vertices)
+        counts = np.bincount(self.dst, minlength=self.ends)
         weight = None if self.weight is None else torch.from_numpy(self.weight)
         return EdgeBlock(prefix_sum(torch.from_numpy(counts)), torch.from_numpy(self.src), weight)
 
@@ -43,30 +53,34 @@ class Edges:
             self.block.keys = torch.from_numpy(found)
         return self.block
 
+    def first(self, ends: int) -> Edges:
+        """Those that end in the first so many vertices: nothing is copied."""
+        edges = slice(0, int(np.searchsorted(self.dst, ends)))
+        weight = None if self.weight is None else self.weight[edges]
+        return Edges(self.vertices, self.src[edges], self.dst[edges], weight, ends)
+
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
-        """A [vertices, vertices]: A @ x sums x over in-edges, or with `reverse` over out-edges. Built once, on first use."""
+        """A [ends, vertices]: A @ x sums x over in-edges, or its transpose with `reverse`. Built once, on first use."""
         return self._reverse[weighted] if reverse else self._forward[weighted]
 
-    def entry_sums(self, reverse: bool) -> EntrySums:
-        """Over the in-edges of each vertex, or with `reverse` its out-edges. Made once, on first use."""
-        return self._reverse_sums if reverse else self._forward_sums
+    def entry_sums(self, reverse: bool, rows: int) -> EntrySums:
+        """Over the in-edges of each vertex, or with `reverse` its out-edges, of the first so many. Made once, on first use."""
+        if (reverse, rows) not in self._entry_sums:
+            self._entry_sums[reverse, rows] = EntrySums(first_rows(self.matrix(False, reverse), rows))
+        return self._entry_sums[reverse, rows]
 
     @cached_property
-    def _forward_sums(self) -> EntrySums:
-        return EntrySums(self.matrix(weighted=False, reverse=False))
-
-    @cached_property
-    def _reverse_sums(self) -> EntrySums:
-        return EntrySums(self.matrix(weighted=False, reverse=True))
+    def _entry_sums(self) -> dict[tuple[bool, int], EntrySums]:
+        return {}
 
     @cached_property
     def _forward(self) -> tuple[Tensor, Tensor]:
-        return self._matrices(self.dst, self.src, slice(None))
+        return self._matrices(self.dst, self.src, (self.ends, self.vertices), slice(None))
 
     @cached_property
     def _reverse(self) -> tuple[Tensor, Tensor]:
         order = self.reverse_order.numpy()
-        return self._matrices(self.src[order], self.dst[order], order)
+        return self._matrices(self.src[order], self.dst[order], (self.vertices, self.ends), order)
 
     @cached_property
     def reverse_order(self) -> Tensor:
@@ -74,15 +88,17 @@ class Edges:
         # A stable sort keeps destinations in order: sums run in one order at every run.
         return torch.from_numpy(np.argsort(self.src, kind="stable"))
 
-    def _matrices(self, rows: Positions, columns: Positions, order: Positions | slice) -> tuple[Tensor, Tensor]:
+    def _matrices(
+        self, rows: Positions, columns: Positions, shape: tuple[int, int], order: Positions | slice
+    ) -> tuple[Tensor, Tensor]:
         """Unweighted and weighted, in CSR form."""
         index = torch.int32 if max(self.vertices, len(rows)) < 2**31 else torch.int64
-        indptr = prefix_sum(torch.from_numpy(np.bincount(rows, minlength=self.vertices))).to(index)
+        indptr = prefix_sum(torch.from_numpy(np.bincount(rows, minlength=shape[0]))).to(index)
         positions = torch.from_numpy(columns).to(index)
-        plain = sparse_rows(indptr, positions, self.vertices)
+        plain = sparse_rows(indptr, positions, shape[1])
         if self.weight is None:
             return plain, plain
-        return plain, sparse_rows(indptr, positions, self.vertices, torch.from_numpy(self.weight[order]))
+        return plain, sparse_rows(indptr, positions, shape[1], torch.from_numpy(self.weight[order]))
 
     def with_self_loops(self) -> Edges:
         """Every self-loop replaced by exactly one per vertex: of the last (heaviest) one's weight, or 1 if none."""
@@ -102,11 +118,26 @@ class Edges:
         return gcn_scale(torch.from_numpy(self.dst), weight, self.vertices).float()
 
 
-class EdgeSets:
-    """A graph's edge sets by name; that with self-loops is made when it is first asked for."""
+def first_rows(matrix: Tensor, rows: int) -> Tensor:
+    """The first rows of a CSR matrix, with ones for values; the matrix itself, if it has no more."""
+    if matrix.shape[0] == rows:
+        return matrix
+    ends = matrix.crow_indices()[: rows + 1]
+    return sparse_rows(ends, matrix.col_indices()[: int(ends[-1])], matrix.shape[1])
 
-    def __init__(self, graph: Edges) -> None:
+
+class EdgeSets:
+    """A graph's edge sets by name; that with self-loops is made when it is first asked for.
+
+    Args:
+        graph: its own edges.
+        counts: the vertices within each level, where a plan has levels.
+    """
+
+    def __init__(self, graph: Edges, counts: Sequence[int] = ()) -> None:
         self.graph = graph
+        self._counts = counts
+        self._first: dict[tuple[EdgeSet, int], Edges] = {}
 
     @cached_property
     def self_loops(self) -> Edges:
@@ -115,3 +146,11 @@ class EdgeSets:
 
     def __getitem__(self, name: EdgeSet) -> Edges:
         return self.graph if name == "graph" else self.self_loops
+
+    def within(self, name: EdgeSet, level: int | None) -> Edges:
+        """The edges that end within a level; None: all. Made once, on first use."""
+        if level is None:
+            return self[name]
+        if (name, level) not in self._first:
+            self._first[name, level] = self[name].first(self._counts[level])
+        return self._first[name, level]

@@ -1,0 +1,58 @@
+"""Vertices in the order of their levels: those that a pruned step needs come first, so it takes the first rows of all there is.
+
+The level of a vertex is the fewest hops along edges from it to a training vertex: see `planner.rules.prune_vertices`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lotan.graph.arrays import GraphArrays
+from planner.spec import SPLITS
+
+
+@dataclass(frozen=True)
+class LevelOrder:
+    """An order of a graph's vertices."""
+
+    rows: NDArray[np.int64]  # [vertices], as the graph has them, by level, then in its own order
+    counts: tuple[int, ...]  # vertices within each level, from 0 to the deepest that is asked for
+
+    @cached_property
+    def places(self) -> NDArray[np.int64]:
+        """Where in this order each of the graph's rows is. [vertices]."""
+        places = np.empty_like(self.rows)
+        places[self.rows] = np.arange(len(self.rows))
+        return places
+
+    def placed(self, arrays: GraphArrays) -> GraphArrays:
+        """The graph in this order."""
+        src, dst = self.places[arrays.src], self.places[arrays.dst]
+        edges = np.lexsort((src, dst))  # stable: parallel edges stay in the order of their weights
+        return GraphArrays(
+            ids=arrays.ids[self.rows],
+            features=torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy(),  # aligned
+            label=arrays.label[self.rows],
+            split=arrays.split[self.rows],
+            src=src[edges],
+            dst=dst[edges],
+            weight=None if arrays.weight is None else arrays.weight[edges],
+        )
+
+
+def order_by_level(arrays: GraphArrays, deepest: int | None) -> LevelOrder | None:
+    """The order for a plan whose deepest level is given; None: the graph's own will do."""
+    if deepest is None:
+        return None
+    level = np.full(len(arrays.ids), deepest + 1)
+    level[arrays.split == SPLITS.index("train")] = 0
+    for hops in range(1, deepest + 1):
+        sources = arrays.src[level[arrays.dst] == hops - 1]
+        level[sources[level[sources] > hops]] = hops
+    counts = np.bincount(level, minlength=deepest + 1).cumsum()[: deepest + 1]
+    return LevelOrder(np.argsort(level, kind="stable"), tuple(counts.tolist()))

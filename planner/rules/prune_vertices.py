@@ -1,0 +1,99 @@
+"""Rule: a layer of training computes only the vertices on which the loss depends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from planner.expressions import leaves
+from planner.physical import (
+    CollectStep,
+    EdgeExpressionStep,
+    ExtremeStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    ScaledPropagateStep,
+    Step,
+    makes,
+    reads,
+)
+from planner.spec import Statistics
+
+PRUNED_SHARE = 0.75
+"""Of all vertices: a level that is estimated to hold more is not pruned, for little would be left out."""
+
+
+def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step, ...]:
+    """The loss reads training vertices alone: the last layer is needed there, the one before also at their in-neighbours.
+
+    The *level* of a vertex is the fewest hops along edges from it to a training vertex. What the loss reads is needed
+    within level 0; where a sum over in-edges is needed within level k, what it sums is needed within k + 1; what several
+    read, within the deepest level of theirs. Gradients inherit the levels: beyond, they are zero. A level is pruned where
+    it is estimated to hold few enough of all vertices. Evaluation, prediction and what is computed once are left as they
+    are: they have rows for all vertices.
+
+    >>> from planner.physical import Column
+    >>> layer = PropagateStep("h", Column("sums", (4,)), "graph")
+    >>> turn = PipeStep("train.1", "turn", ("sums", "label", "split"), (), (), ())
+    >>> few = Statistics(vertices=1000, edges=4000, width=8, training=100)
+    >>> [step.within for step in prune_vertices([layer, turn], few)]
+    [0, 0]
+    >>> deep = PropagateStep("x", Column("h", (4,)), "graph"), layer, turn  # 100, then 500, then all vertices
+    >>> [step.within for step in prune_vertices([PropagateStep("features", Column("x", (4,)), "graph"), *deep], few)]
+    [None, 1, 0, 0]
+
+    Args:
+        steps: of a forward pass; the last is the turn.
+        statistics: of the graph.
+    """
+    needed: dict[str, int] = {}
+    pruned: list[Step] = []
+    for step in reversed(steps):
+        level = max((needed.get(name, 0) for name in makes(step)), default=0)
+        for name, hops in _hops(step).items():
+            needed[name] = max(needed.get(name, 0), level + hops)
+        pruned.append(_within(step, level) if _pays(level, statistics) else step)
+    return tuple(reversed(pruned))
+
+
+def deepest_level(plan: Plan) -> int | None:
+    """Up to which a plan tells vertices apart by their levels; None where nothing is pruned."""
+    return max((step.within for step in plan.train if step.within is not None), default=None)
+
+
+def declined(statistics: Statistics) -> str | None:
+    """Why nothing is pruned, or None where the last layer is."""
+    if not statistics.training:
+        return "how many vertices are trained on is not known"
+    if not _pays(0, statistics):
+        share = f"{statistics.training:,} of {statistics.vertices:,} vertices"
+        return f"{share} are trained on; it pays below {PRUNED_SHARE:.0%}"
+    return None
+
+
+def _pays(level: int, statistics: Statistics) -> bool:
+    return bool(statistics.training) and statistics.rows_within(level) < PRUNED_SHARE * statistics.vertices
+
+
+def _hops(step: Step) -> dict[str, int]:
+    """What a step reads, with how much farther off the rows may be than those that it makes."""
+    far: set[str] = set()
+    match step:
+        case PropagateStep() | ExtremeStep() | ScaledPropagateStep():
+            far = {step.input}
+        case CollectStep():
+            far = set(step.columns)
+        case EdgeExpressionStep():
+            far = {leaf[1] for leaf in leaves(step.expression) if leaf[0] == "source"}
+    return {name: int(name in far) for name in reads(step)}
+
+
+def _within(step: Step, level: int) -> Step:
+    match step:
+        case CollectStep():
+            return replace(step, within=level)
+        case PipeStep():
+            outputs = tuple(replace(column, within=level) for column in step.outputs)
+            return replace(step, within=level, outputs=outputs)
+    return replace(step, within=level, output=replace(step.output, within=level))

@@ -1,0 +1,107 @@
+"""Few training vertices: what is computed on the vertices that they depend on alone equals plain autograd's on all."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lotan.engines.base import Pass, run
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from planner import Options, compile_plan
+from planner.rules.prune_vertices import deepest_level
+from planner.spec import LossSpec
+from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
+from tests.exactness.dropping import DROPPING, dropping
+from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
+
+KEPT = ("reuse_evaluation",)  # off: a training pass that evaluates needs all vertices
+LOCAL = ABILITIES["local"]
+PRUNED = {
+    "auto": Options(abilities=LOCAL, disabled=KEPT),
+    "collecting": Options(abilities=("levels",), disabled=KEPT),
+    "naive backward": Options(abilities=("levels",), rgb=False, disabled=("push_down", *KEPT)),
+    "every gradient": Options(abilities=LOCAL, disabled=("drop_dead_gradients", "hoist_invariant", *KEPT)),
+    "every operator by itself": Options(abilities=LOCAL, disabled=("fuse_apply", "commute_linear", *KEPT)),
+}
+
+
+def sparse(seed: int, weighted: bool, rows: list[int]) -> Sample:
+    """24 vertices, less than an edge each: several levels hold few enough of them."""
+    return trained_on(sample(seed, vertices=24, edges=20, weighted=weighted), rows)
+
+
+def check(name: str, options: str, drawn: Sample, seed: int) -> None:
+    ours, truth = models(name, seed)
+    planned = plan_of(name, drawn, PRUNED[options])
+    assert deepest_level(planned.plan) is not None
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
+
+
+@pytest.mark.parametrize("options", PRUNED)
+@pytest.mark.parametrize("name", EVERY)
+def test_equals_autograd(name, options):
+    drawn = sparse(3, EVERY[name].weights, [0, 9])  # a hub, and one of others
+    check(name, options, drawn, seed=3)
+
+
+@pytest.mark.parametrize("name", EVERY)
+@settings(max_examples=4, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.sets(st.integers(0, 23), min_size=1, max_size=3),
+    options=st.sampled_from(sorted(PRUNED)),
+)
+def test_equals_autograd_wherever_training_vertices_are(name, seed, rows, options):
+    check(name, options, sparse(seed, EVERY[name].weights, sorted(rows)), seed)
+
+
+@pytest.mark.parametrize("name", ["GCN, three layers, jumping", "GAT", "GraphSAGE, max", "own layer"])
+def test_training_vertices_that_depend_on_no_others(name):
+    """Isolated, or with edges that lead away from them: every level has the same vertices."""
+    drawn = sparse(4, EVERY[name].weights, [22, 23])
+    assert not np.isin(drawn.graph.arrays().dst, [22, 23]).any()
+    check(name, "auto", drawn, seed=4)
+
+
+def test_strings_as_ids():
+    drawn = sparse(5, True, [3])
+    check("GCN", "auto", replace(drawn, graph=named(drawn.graph)), seed=5)
+
+
+@pytest.mark.parametrize("name", DROPPING)
+def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name):
+    drawn, results = sparse(6, False, [0, 7]), []
+    loss = LossSpec("classification", OUT, 2.0)
+    for disabled in ((), ("prune_vertices",), ()):
+        options = Options(disabled=disabled, abilities=LOCAL)
+        planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
+        torch.manual_seed(0)
+        with closing(LocalEngine(chunk_rows=5)) as engine:
+            results.append(train(engine, planned, DROPPING[name](), drawn))
+    assert_equal(results[0], results[1])
+    assert len(set(results[0].losses)) == 3
+    again = tensors(results[2])
+    assert all(torch.equal(one, again[key]) for key, one in tensors(results[0]).items())
+
+
+def test_predictions_have_the_graphs_own_order():
+    """A pruned plan's layout has vertices by level; who reads a column sees none of it."""
+    drawn, found = sparse(7, True, [11]), []
+    for options in (PRUNED["auto"], OPTIONS["auto"]):
+        plan = plan_of("GCN", drawn, options).plan
+        parameters = {name: value.detach() for name, value in models("GCN", 7)[0].state_dict().items()}
+        with closing(LocalEngine()) as engine:
+            engine.load(drawn.graph, plan)
+            columns = run(engine, plan, plan.predict, Pass(0, parameters), keep=("output",)).columns
+            found.append(engine.read(columns["output"]))
+    pruned, whole = found
+    assert list(pruned["id"]) == list(whole["id"])
+    np.testing.assert_allclose(np.stack(pruned["values"]), np.stack(whole["values"]), rtol=1e-5, atol=1e-6)

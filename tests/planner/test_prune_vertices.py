@@ -1,0 +1,157 @@
+"""Which rows of which columns a pruned epoch has; that answers stay equal is shown in tests/exactness."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner import Options, Planned
+from planner.expressions import leaves
+from planner.physical import (
+    CollectStep,
+    EdgeDotStep,
+    EdgeExpressionStep,
+    ExtremeGradientStep,
+    ExtremeStep,
+    PipeStep,
+    PropagateStep,
+    ScaledPropagateStep,
+    Step,
+    columns_made,
+    makes,
+    reads,
+)
+from planner.spec import Spec, Statistics
+from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
+
+FEW = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=10)
+EVERYTHING = ("edge_columns", "extremes", "levels")
+
+
+def pruned(spec: Spec, *disabled: str, statistics: Statistics = FEW, abilities=EVERYTHING) -> Planned:
+    options = Options(disabled=(*IN_PLACE, "reuse_evaluation", *disabled), abilities=abilities)
+    return planned(spec, options=options, statistics=statistics)
+
+
+def greatest() -> Spec:
+    """The greatest of the neighbours' rows, twice."""
+    w = SpecWriter()
+    h = w.linear(FEATURES, "lin0", 8, 4)
+    for _ in range(2):
+        h = w.vertex("relu.default", w.aggregate(w.scatter(h, "source", 4), 4, "max"), width=4)
+    return w.spec(w.linear(h, "lin1", 4, 3))
+
+
+MODELS = {"gcn": gcn(layers=4), "jumping": jumping(), "attention": attention(), "dropping": attention(dropout=True),
+          "greatest": greatest()}  # fmt: skip
+
+
+def test_a_layer_is_needed_one_hop_farther_than_the_next():
+    steps = pruned(gcn(layers=3)).plan.train
+    turn = next(at for at, step in enumerate(steps) if isinstance(step, PipeStep) and step.mode == "turn")
+    forward = [(type(step).__name__, step.within) for step in steps[:turn]]
+    pipe, propagate = "PipeStep", "PropagateStep"
+    assert forward == [(pipe, 3), (propagate, 2), (pipe, 2), (propagate, 1), (pipe, 1), (propagate, 0)]
+    assert steps[turn].within == 0
+    backward = [(type(step).__name__, step.within, columns_made(step)[0].within) for step in steps[turn + 1 : -1]]
+    assert backward == [(propagate, 0, 1), (pipe, 1, 1), (propagate, 1, 2), (pipe, 2, 2), (propagate, 2, 3)]
+
+
+def test_what_several_read_has_the_rows_of_the_deepest():
+    """The transformed input is read by the last stage, and by sums one and two hops away."""
+    plan = pruned(jumping()).plan
+    made = {column.name: column.within for step in plan.train for column in columns_made(step)}
+    assert made["relu_1"] == 1  # the last stage needs it within 0, the second sum within 1
+    gradients = [column for step in plan.train for column in columns_made(step) if column.name.startswith("d_relu_1")]
+    assert [column.within for column in gradients] == [1, 1]
+
+
+def test_evaluation_prediction_and_what_is_computed_once_have_all_rows():
+    plan = planned(gcn(), gcn(training=False), Options(abilities=EVERYTHING), statistics=FEW).plan
+    assert plan.prepare
+    assert any(step.within is not None for step in plan.train)
+    others = [step for steps in (plan.prepare, plan.evaluate, plan.predict) for step in steps]
+    assert all(step.within is None for step in others)
+    assert all(column.within is None for step in others for column in columns_made(step))
+
+
+@pytest.mark.parametrize(
+    ("statistics", "abilities", "reason"),
+    [
+        (Statistics(1000, 2000, 8, training=750), EVERYTHING, "750 of 1,000 vertices are trained on"),
+        (Statistics(1000, 2000, 8), EVERYTHING, "not known"),
+        (FEW, ("edge_columns", "extremes"), "on all vertices"),
+    ],
+)
+def test_it_must_not_fire_where_it_does_not_pay_or_cannot_be_run(statistics, abilities, reason):
+    found = pruned(gcn(), statistics=statistics, abilities=abilities)
+    assert all(step.within is None for step in found.plan.train)
+    assert found.firings["prune_vertices"] == 0
+    assert [
+        entry.reason for entry in found.rewritten.declined if entry.rule == "prune_vertices" and reason in entry.reason
+    ]
+
+
+def test_a_training_pass_that_evaluates_has_all_rows():
+    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=FEW)
+    assert found.firings["reuse_evaluation"]
+    assert all(step.within is None for step in found.plan.train)
+    assert [entry.reason for entry in found.rewritten.declined if "disable reuse_evaluation" in entry.reason]
+
+
+def test_levels_that_hold_most_vertices_are_left_whole():
+    """A graph like arxiv: 54 % are trained on, and nearly all are at most one hop away."""
+    arxiv = Statistics(vertices=169_343, edges=2_400_000, width=8, training=90_941)
+    assert {step.within for step in pruned(gcn(layers=3), statistics=arxiv).plan.train} == {0, None}
+
+
+def test_disabled_the_plan_is_what_it_would_be_without_it():
+    assert pruned(gcn(), "prune_vertices").plan == pruned(gcn(), abilities=("edge_columns", "extremes")).plan
+
+
+# --- every column has the rows that are read of it --------------------------------------------------------------------
+
+
+def need(step: Step) -> dict[str, float]:
+    """Of each column that a step reads, the level up to which it needs rows, by what the step does."""
+    level = depth(step.within)
+    away: dict[str, float] = dict.fromkeys(reads(step), level)
+    match step:
+        case PropagateStep(reverse=False) | ScaledPropagateStep(reverse=False) | ExtremeStep() | ExtremeGradientStep():
+            away[step.input] = level + 1
+        case CollectStep():
+            away = dict.fromkeys(step.columns, level + 1)
+        case EdgeDotStep():
+            away[step.source] = level + 1
+        case EdgeExpressionStep():
+            away |= {leaf[1]: level + 1 for leaf in leaves(step.expression) if leaf[0] == "source"}
+    return away
+
+
+def depth(level: int | None) -> float:
+    return float("inf") if level is None else level
+
+
+@pytest.mark.parametrize("training", [10, 100_000, 500_000])
+@pytest.mark.parametrize(
+    "disabled", [(), ("drop_dead_gradients",), ("fuse_apply",), ("push_down",), ("push_down_edges",)]
+)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_column_has_the_rows_that_are_read_of_it(model, disabled, training):
+    statistics = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=training)
+    plan = pruned(MODELS[model], *disabled, statistics=statistics).plan
+    rows = {column.name: depth(column.within) for column in plan.static_columns}
+    for step in plan.train:
+        for name, level in need(step).items():
+            assert rows[name] >= level, f"{step} reads {name}"
+        rows |= {column.name: depth(column.within) for column in columns_made(step)}
+        rows |= {name: depth(step.within) for name in makes(step) if isinstance(step, CollectStep)}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_parts_of_a_gradient_have_the_rows_of_its_column(model):
+    """So that they can be added, and a stage that runs backward has as many as it had forward."""
+    plan = pruned(MODELS[model], "drop_dead_gradients").plan
+    made = {column.name: column for step in plan.train for column in columns_made(step)}
+    for step in plan.train:
+        for gradient in step.gradients if isinstance(step, PipeStep) else ():
+            assert {made[name].within for name in gradient.columns} == {step.within}
