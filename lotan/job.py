@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from lotan import cost_cache
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
 from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes
@@ -15,10 +16,12 @@ from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory_limit import MemoryLimit, check_fits
+from lotan.pricing import priced
 from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
+from planner.cost import Pricing, epoch_seconds
 from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec, Statistics
@@ -97,7 +100,9 @@ def plan_for(
         PlanError: a model that cannot be planned, or an unknown rule.
         ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
-    statistics = statistics or graph.statistics
+    known, master = cost_cache.load(), _master(graph)
+    prices = {name: priced(name, config, known, master) for name in ABILITIES}
+    statistics = statistics or _statistics(graph, prices["blocks"])
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
     plans = {
         abilities: compile_plan(train, evaluate, loss, statistics, replace(options, abilities=abilities))
@@ -108,14 +113,29 @@ def plan_for(
         name: limit.needs(name, plans[abilities].plan, statistics, config.partitions)
         for name, abilities in ABILITIES.items()
     }
-    engine = choose_engine(config, graph, needs)
+    seconds = {
+        name: epoch_seconds(plans[abilities].plan, statistics, prices[name]).seconds
+        for name, abilities in ABILITIES.items()
+    }
+    engine = choose_engine(config, graph, needs, seconds)
     check_fits(limit, engine.name, needs)
     found, memory = plans[ABILITIES[engine.name]], limit.described(needs[engine.name])
     said = replace(found.options, engine=engine.name, engine_reason=engine.reason, memory=memory)
-    planned = replace(found, options=said)
+    planned = replace(found, options=replace(said, pricing=prices[engine.name]))
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned
+
+
+def _master(graph: Graph) -> str | None:
+    """Where Spark runs what it has of a graph."""
+    return graph.tables()[0].sparkSession.sparkContext.master if graph.origin == "spark" else None
+
+
+def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
+    """Of a graph; with its profile where degrees decide how much a shuffle moves, or nobody has to be asked for it."""
+    found = graph.statistics
+    return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
 
 
 def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:

@@ -53,8 +53,12 @@ class MemoryLimit:
 
     def needs(self, engine: str, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
         """What an engine is estimated to need for a plan of its own."""
+        return footprint(engine, plan, statistics, self.layout(engine, partitions))
+
+    def layout(self, engine: str, partitions: int | None) -> Layout:
+        """How an engine would spread a job."""
         crew = replace(self.crew, spark_python=engine == "rows")
-        return footprint(engine, plan, statistics, Layout(crew, partitions or crew.tasks, self.saved))
+        return Layout(crew, partitions or crew.tasks, self.saved)
 
     def peak(self, needs: Footprint) -> int:
         """Bytes that a job comes to: within the limit, if there is one."""

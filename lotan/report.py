@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from lotan.job import Job
 
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
+WARM_UP = 2  # epochs that do not count for how long one takes, where there are more
 BYTES_KEYS = ("messenger_sent", "messenger_received", "shuffle_written")
 
 
@@ -81,6 +83,8 @@ def make_report(
             "rules_fired": list(job.plan.fired),
             "physical_operators": operators,
             "estimated_peak_bytes": estimated_peak,
+            "estimated_epoch_seconds": job.planned.cost(job.plan.train).seconds,
+            "measured_epoch_seconds": epoch_seconds(epochs),
         },
         "epochs": epochs,
         "best_epoch": best_epoch,
@@ -92,6 +96,12 @@ def make_report(
         "seed": seed,
         "versions": versions(),
     }
+
+
+def epoch_seconds(epochs: Sequence[Mapping[str, Any]]) -> float:
+    """What a training pass took, at the median over all epochs but those in which memory is fresh and code is compiled."""
+    warm = epochs[WARM_UP:] or epochs[-1:]
+    return statistics.median(float(epoch["train_seconds"]) for epoch in warm)
 
 
 def transport(bytes_moved: Mapping[str, int]) -> dict[str, int]:

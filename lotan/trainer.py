@@ -6,6 +6,7 @@ tour of an epoch, and the file to read for each of its stations.
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import time
@@ -18,20 +19,23 @@ from typing import Any
 
 import torch
 
+from lotan.alternatives import alternative_data, alternative_lines, alternatives
+from lotan.analysis import Measure, analysis_data, analysis_lines, analyze
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import Checkpoint, claimed, keep_as_best, load_checkpoint, put_aside, save_checkpoint
+from lotan.cost_cache import PastRun, remember_run
 from lotan.early_stopping import EarlyStopping, make_stopping
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.engines.opening import check_jar, check_named_router, open_engine
-from lotan.errors import EngineError, PassLostError
+from lotan.errors import ConfigurationError, EngineError, PassLostError
 from lotan.graph import Graph
 from lotan.job import Job, identity, prepare
 from lotan.memory_limit import MemoryLimit
 from lotan.memory_watch import MemoryWatch
 from lotan.metrics import metrics
 from lotan.progress import Progress
-from lotan.report import make_report
+from lotan.report import WARM_UP, epoch_seconds, make_report
 from lotan.run import Run
 from lotan.settings import make_config
 from lotan.trained_model import TrainedModel
@@ -83,14 +87,42 @@ class Trainer:
         """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
         return prepare(self.model, self.graph, self.config, self._opened)
 
-    def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
-        """What would run and why, without running it, see `planner.explain.explain`.
+    def explain(
+        self, format: Format = "text", stage: PlanStage = "all", analyze: bool = False, alternatives: bool = False
+    ) -> str:
+        """What would run and why, see `planner.explain.explain`.
+
+        Args:
+            format: see there; with what follows, text or JSON.
+            stage: see there.
+            analyze: also run some epochs, which change no weight, and set what they cost beside the estimates.
+            alternatives: also list the plans that could have been, by their estimated seconds.
 
         Raises:
             GraphError, ModelError, PlanError: for what cannot be trained, and an unknown format or stage.
+            ConfigurationError: a picture was asked for with `analyze` or `alternatives`.
+            EngineError: with `analyze`, for a failure while running.
         """
         with translated():
-            return explain(self.job.planned, format, stage)
+            shown = explain(self.job.planned, format, stage)
+        return self._with_more(shown, format, analyze, alternatives) if analyze or alternatives else shown
+
+    @spark_translated()
+    def _with_more(self, shown: str, format: Format, analyzed: bool, compared: bool) -> str:
+        if format not in ("text", "json"):
+            raise ConfigurationError(f"analyze and alternatives go with format 'text' or 'json', not {format!r}")
+        others = alternatives(self.job, self.config) if compared else []
+        measured = self._analyzed() if analyzed else []
+        if format == "json":
+            more = {"alternatives": alternative_data(others), "measured": analysis_data(measured)}
+            return json.dumps(json.loads(shown) | {name: value for name, value in more.items() if value}, indent=2)
+        sections = [*([alternative_lines(others)] if others else []), *([analysis_lines(measured)] if measured else [])]
+        return "\n".join([shown, *("\n".join([*lines, ""]) for lines in sections)])
+
+    def _analyzed(self) -> list[Measure]:
+        check_named_router(self.config.engine, self.config.router, self.config.keys)
+        check_jar(self.config.engine, self.graph)
+        return analyze(self.job, self.config, self._weights())
 
     @property
     def plan(self) -> PlanView:
@@ -124,9 +156,11 @@ class Trainer:
             engine = stack.enter_context(closing(open_engine(job.needs(self.config), job.graph, self.config)))
             engine.load(job.graph, job.plan)
             setup_seconds = time.perf_counter() - started
+            earlier = state.epoch
             self._train(job, engine, state)
             bytes_moved = engine.bytes_moved()
         self._restore(state.best_weights)
+        _remember(job, state.history[earlier:])
         return self._finish(job, state, setup_seconds, memory, bytes_moved)
 
     def _forget_job(self) -> None:
@@ -310,6 +344,13 @@ class Trainer:
         )
         trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in self._weights().items()})
         return Run(state.history, best["metrics"], best["epoch"], report, trained, self.graph, self.config)
+
+
+def _remember(job: Job, epochs: list[dict[str, Any]]) -> None:
+    """Keep what the epochs of a run took beside what was estimated, for the estimates of the next ones."""
+    if len(epochs) > WARM_UP:
+        estimated = job.planned.cost(job.plan.train).groups
+        remember_run(job.engine.name, PastRun(estimated, epoch_seconds(epochs)))
 
 
 def _check_finite(epoch: int, loss: float, where: str = "") -> None:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.build import build
+from planner.cost import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
 from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
@@ -40,6 +41,7 @@ class Options:
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
     memory: str = ""  # what it is estimated to take, in words
+    pricing: Pricing = field(default_factory=Pricing)  # of seconds
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,10 @@ class Planned:
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
     given: tuple[Spec, Spec, LossSpec]  # what was planned: the model in training and in evaluation, and its loss
+
+    def cost(self, steps: Sequence[Step]) -> PassCost:
+        """What a walk over steps of the plan is estimated to take."""
+        return pass_seconds(self.plan, steps, self.statistics, self.options.pricing)
 
 
 def compile_plan(

@@ -1,6 +1,6 @@
-"""What the steps of a plan hand on, in rows and bytes. What a plan keeps in memory: planner.footprint.
+"""What the steps of a plan hand on, in rows and bytes: upper estimates from sizes alone.
 
-Upper estimates from sizes alone; seconds are not estimated.
+What a plan keeps in memory: planner.footprint. What its steps take in seconds: planner.cost.
 """
 
 from __future__ import annotations

@@ -51,6 +51,9 @@ class Layout:
     crew: Crew
     partitions: int
     saved: int | None = None  # bytes that each worker may keep, where that is settled
+    cores: int = 2
+    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: as engines do
+    shuffled: bool = False  # whether partitions lie in several JVMs
 
     @property
     def at_once(self) -> float:

@@ -31,7 +31,7 @@ from planner.nodes import (
 from planner.spec import operator_name
 
 WIDTH = 100  # of a line
-RIGHT = 34  # of those, the column of engine, shape and size
+RIGHT = 34  # of those, the column of engine and shape, or size
 
 
 def tree(root: Node) -> list[str]:
@@ -141,9 +141,9 @@ def shape(node: Node) -> str:
     return "[" + ", ".join([rows, *map(str, node.output.shape)]) + "]"
 
 
-def aligned(left: str, engine_name: str, *right: str) -> list[str]:
+def aligned(left: str, engine_name: str, *right: str, beside: int = RIGHT) -> list[str]:
     """A line with engine and estimates in the right-hand column; what does not fit beside them goes on below."""
-    room = WIDTH - RIGHT
+    room = WIDTH - beside
     first, *rest = wrapped(left, room - 1)
     return [f"{first:<{room}}{engine_name:<6}{'  '.join(right)}".rstrip(), *rest]
 

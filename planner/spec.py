@@ -22,6 +22,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from planner.degrees import Degrees
+
 Rows = Literal["vertex", "edge", "none"]
 """What the first dimension of a value counts; "none" for values computed from parameters and constants alone."""
 
@@ -145,6 +147,15 @@ class LossSpec:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """What costs depend on beside sizes."""
+
+    out_degrees: Degrees
+    in_degrees: Degrees
+    density: float  # of the features: the share that is not zero
+
+
+@dataclass(frozen=True)
 class Statistics:
     """What is known of a graph before planning."""
 
@@ -154,6 +165,7 @@ class Statistics:
     self_loops: int = 0  # edges whose ends are equal
     weighted: bool = False
     training: int | None = field(default=None, repr=False)  # vertices whose split is "train"; None: not known
+    profile: Profile | None = field(default=None, compare=False, repr=False)  # where it was looked for
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
         """Number of edges of an edge set; estimated of those that end within a level, as of `rows_within`."""
@@ -171,3 +183,9 @@ class Statistics:
         while hops < level and rows < self.vertices:
             rows, hops = rows * (1 + self.edges / self.vertices), hops + 1
         return min(self.vertices, round(rows))
+
+    def degrees(self, reverse: bool = False) -> Degrees:
+        """How many edges begin, or with `reverse` end, at vertices; evenly spread where nobody has counted."""
+        if self.profile is None:
+            return Degrees.even(self.vertices, self.edges)
+        return self.profile.in_degrees if reverse else self.profile.out_degrees

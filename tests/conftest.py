@@ -33,6 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Spark's Python workers and the processes that tests start run this interpreter on this checkout.
 os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+os.environ["LOTAN_COSTS"] = "off"  # no test reads what this machine has shown, or adds to it, unless it names a folder
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 

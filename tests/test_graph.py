@@ -52,6 +52,15 @@ def test_statistics_count_edges_and_self_loops():
     assert statistics.edge_count("self_loops") == 8
 
 
+@pytest.mark.spark
+@pytest.mark.parametrize("undirected", [False, True])
+def test_the_profile_is_the_same_wherever_the_graph_is(spark, undirected):
+    found = Graph(VERTICES, EDGES, undirected=undirected).profile
+    assert from_spark(spark, undirected=undirected).profile == found
+    assert found.density == 1.0
+    assert found.out_degrees.vertices == ((0, 3, 1) if undirected else (1, 2, 1))
+
+
 def test_undirected_adds_each_missing_reverse_once():
     arrays = Graph(VERTICES, EDGES, weight="w", undirected=True).arrays()
     edges = sorted(zip(arrays.src.tolist(), arrays.dst.tolist(), arrays.weight.tolist(), strict=True))

@@ -15,7 +15,7 @@ from lotan.errors import ConfigurationError
 from planner.explain import FORMATS, STAGES
 
 if TYPE_CHECKING:
-    from planner.explain import DiffView, PlanView
+    from lotan.trainer import Trainer
 
 PAGE = "plan.html"  # where a page goes
 
@@ -43,18 +43,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="set the plan with these options added, of model, plan and engine, beside it:\n"
         '--diff="--disable push_down", --diff="--model gat --heads 4" (default: none)',
     )
+    group.add_argument(
+        "--analyze", action="store_true", help="run some epochs, and set what they cost beside the estimates"
+    )
+    group.add_argument(
+        "--alternatives",
+        action="store_true",
+        help="list other engines' plans, and those with a rule less, by their estimated seconds",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan, or write it to a file."""
     out = options.out or (PAGE if options.format == "html" else None)
     check_file("--out", out)
+    if options.diff is not None and (options.analyze or options.alternatives):
+        raise ConfigurationError("--analyze and --alternatives are of one plan, and --diff shows two")
     other = _with_options(options, options.diff) if options.diff is not None else None
     with ExitStack() as stack:
-        view: PlanView | DiffView = _view(options, stack)
-        if other is not None:
-            view = view.diff(_view(other, stack), ("as given", options.diff or "the same"))
-        shown = view.explain(options.format, options.stage)
+        trainer = _trainer(options, stack)
+        if other is None:
+            shown = trainer.explain(options.format, options.stage, options.analyze, options.alternatives)
+        else:
+            view = trainer.plan.diff(_trainer(other, stack).plan, ("as given", options.diff or "the same"))
+            shown = view.explain(options.format, options.stage)
     if out is None:
         print(shown)
         return 0
@@ -75,7 +87,7 @@ def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
         raise ConfigurationError(f"--diff {words}: {error}; write it as words of a shell") from error
 
 
-def _view(options: argparse.Namespace, stack: ExitStack) -> PlanView:
+def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.cli.models import make_model, needs_of
     from lotan.engines.opening import placed
     from lotan.settings import make_config
@@ -85,4 +97,4 @@ def _view(options: argparse.Namespace, stack: ExitStack) -> PlanView:
     given, config = read_graph(options), make_config(settings)
     graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
     model = make_model(options, graph.statistics.width, graph.labels.outputs)
-    return Trainer(model, graph, **settings).plan
+    return Trainer(model, graph, **settings)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from lotan.memory_limit import MemoryLimit, heap_notes
-from planner.explain import size
+from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.shares import DRIVER_BYTES
 from planner.spec import Ability, Statistics
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from lotan.settings import TrainerConfig
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
+SPARK_SECONDS = (
+    15.0  # that Spark and workers take to start, and a graph to be laid out there: epochs have to make up for it
+)
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
     "local": ("edge_columns", "extremes", "levels"),
@@ -67,42 +70,60 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
     return reading_bytes(statistics) <= (free if limit is None else min(free, limit - DRIVER_BYTES))
 
 
-def choose_engine(config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint]) -> EngineChoice:
-    """What "auto" means for this graph: local if it is not in Spark and its memory fits, else blocks if they can, else rows.
+def choose_engine(
+    config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint], seconds: Mapping[str, float]
+) -> EngineChoice:
+    """What "auto" means for this graph: the engine of least seconds among those that fit and can run it.
+
+    A graph that is in Spark stays there. Rows are for what blocks cannot do.
 
     Args:
         config: asks for an engine, and for what not every engine has.
         graph: to train on.
         needs: estimated memory of each engine.
+        seconds: estimated for an epoch on each.
     """
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
     limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
-        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, limit)
+        return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds)
     local, free = needs["local"], psutil.virtual_memory().available
     if limit is not None and local.least > limit:
         reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
-        return _on_spark(reason, config, None, needs, limit)
+        return _on_spark(reason, config, None, needs, seconds)
     needed = local.peak - DRIVER_BYTES  # this process runs already
     comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
-    if needed <= MEMORY_SHARE * free:
-        return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}")
-    return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, limit)
+    if needed > MEMORY_SHARE * free:
+        return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, seconds)
+    faster = config.epochs * (seconds["local"] - seconds["blocks"]) > SPARK_SECONDS
+    estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
+    if faster and _obstacle(config, None, needs) is None:
+        return EngineChoice("blocks", f"on local, {estimates}")
+    return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}; {estimates}")
 
 
 def _on_spark(
-    reason: str, config: TrainerConfig, spark: SparkSession | None, needs: Mapping[str, Footprint], limit: int | None
+    reason: str,
+    config: TrainerConfig,
+    spark: SparkSession | None,
+    needs: Mapping[str, Footprint],
+    seconds: Mapping[str, float],
 ) -> EngineChoice:
     """Blocks, else rows and what keeps blocks from it; without a session, as one of our own would have it."""
+    found = _obstacle(config, spark, needs)
+    name = "blocks" if found is None else "rows"
+    because = reason if found is None else f"{reason}; not blocks, for {found}"
+    return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
+
+
+def _obstacle(config: TrainerConfig, spark: SparkSession | None, needs: Mapping[str, Footprint]) -> str | None:
     from lotan.engines.blocks.obstacles import obstacle
 
-    found = obstacle(config, spark)
+    found, limit = obstacle(config, spark), MemoryLimit.of(config).bytes
     if found is None and limit is not None and needs["rows"].least <= limit < needs["blocks"].least:
-        found = f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
-    if found is None:
-        return EngineChoice("blocks", reason)
-    return EngineChoice("rows", f"{reason}; not blocks, for {found}")
+        return f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
+    return found
 
 
 def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:

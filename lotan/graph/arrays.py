@@ -11,7 +11,8 @@ import pandas as pd
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.row_keys import vertex_keys
-from planner.spec import SPLITS, Statistics
+from planner.degrees import Degrees
+from planner.spec import SPLITS, Profile, Statistics
 
 Ids = npt.NDArray[np.generic]
 Positions = npt.NDArray[np.int64]
@@ -64,11 +65,29 @@ class GraphArrays:
             self_loops=int(np.count_nonzero(self.src == self.dst)),
             weighted=self.weight is not None,
             training=len(self.rows_of("train")),
+            profile=self._profile(),
+        )
+
+    def _profile(self) -> Profile:
+        vertices = len(self.ids)
+        return Profile(
+            out_degrees=degrees(self.src, vertices),
+            in_degrees=degrees(self.dst, vertices),
+            density=np.count_nonzero(self.features) / max(1, self.features.size),
         )
 
     def rows_of(self, split: str) -> Positions:
         """Rows of the vertices of a split, by its name."""
         return np.flatnonzero(self.split == SPLITS.index(split))
+
+
+def degrees(ends: Positions, vertices: int) -> Degrees:
+    """Counts of the edges' ends. `ends`: rows of vertices, [edges]."""
+    counts = np.bincount(ends, minlength=vertices)
+    classes = np.frexp(counts)[1]  # bits of a number, 0 of 0
+    of_class = np.bincount(classes), np.bincount(classes, weights=counts)
+    rows = ((number, int(of_class[0][number]), int(of_class[1][number])) for number in range(1, len(of_class[0])))
+    return Degrees.of_classes(rows, vertices)
 
 
 def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False) -> GraphArrays:

@@ -14,7 +14,8 @@ from lotan.graph.columns import ColumnNames, edge_columns, require_columns, vert
 from lotan.graph.faults import wrong_id_type, wrong_label_type, wrong_split_type, wrong_type
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.labels import LabelStatistics
-from planner.spec import SPLITS, Statistics, Task
+from planner.degrees import Degrees
+from planner.spec import SPLITS, Profile, Statistics, Task
 
 Tables = tuple[DataFrame, DataFrame]
 
@@ -115,6 +116,24 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     rows = vertices.agg(F.count("*"), F.max(F.size("features")), trained).collect()[0]
     ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst"))).collect()[0]
     return Statistics(rows[0], ends[0], rows[1] or 0, ends[1], names.weight is not None, rows[2])
+
+
+def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
+    """Count degrees with one job for each end of edges, and the rest with one; what comes back is a few dozen rows."""
+    vertices = standard_vertices(tables[0], names)
+    edges = standard_edges(tables[1], names, vertices, undirected)
+    features = F.col("features")
+    filled = F.sum(F.size(F.filter(features, lambda value: value != 0)))
+    count, of_these, numbers = vertices.agg(F.count("*"), filled, F.sum(F.size(features))).collect()[0]
+    out, into = (_degrees(edges, end, count) for end in ("src", "dst"))
+    return Profile(out, into, (of_these or 0) / max(1, numbers or 0))
+
+
+def _degrees(edges: DataFrame, end: str, vertices: int) -> Degrees:
+    counts = edges.groupBy(end).count()
+    digits = F.length(F.bin("count")).alias("class")
+    classes = counts.groupBy(digits).agg(F.count("*"), F.sum("count")).collect()
+    return Degrees.of_classes(((row[0], row[1], row[2]) for row in classes), vertices)
 
 
 def content_hashes(tables: Tables, names: ColumnNames) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from lotan.graph.labels import (
     require_training_labels,
     training_weight,
 )
-from planner.spec import LossSpec, Statistics, Task
+from planner.spec import LossSpec, Profile, Statistics, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -192,6 +192,17 @@ class Graph:
         from lotan.graph import frames
 
         return frames.statistics(self._tables, self.names, self.undirected)
+
+    @cached_property
+    def profile(self) -> Profile:
+        """What costs depend on beside sizes; three Spark jobs for a Spark graph, of which a few dozen rows come back."""
+        if self._tables is None:
+            found = self.arrays().statistics.profile
+            assert found is not None  # arrays count at once
+            return found
+        from lotan.graph import frames
+
+        return frames.profile(self._tables, self.names, self.undirected)
 
     def estimate(self) -> Statistics:
         """What is known without reading rows: as `statistics`, but for files an upper bound, from their footers."""

@@ -5,7 +5,7 @@ down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two p
 """
 
 from planner.explain.formats import FORMATS, STAGES, Format, compare, explain
-from planner.explain.sizes import size
+from planner.explain.sizes import duration, size
 from planner.explain.text import PlanStage, as_data, step_label
 from planner.explain.view import DiffView, PlanView
 
@@ -18,6 +18,7 @@ __all__ = [
     "PlanView",
     "as_data",
     "compare",
+    "duration",
     "explain",
     "size",
     "step_label",

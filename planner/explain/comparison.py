@@ -15,7 +15,7 @@ from planner.explain.diagram import Box, Diagram, diagrams
 from planner.explain.mermaid import mermaid
 from planner.explain.page import Picture, View, document
 from planner.explain.rules import epoch_bytes, rule_state
-from planner.explain.sizes import size
+from planner.explain.sizes import duration, size
 from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
 from planner.footprint import local_bytes
 from planner.printer import WIDTH
@@ -108,6 +108,7 @@ def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
     measures: list[tuple[str, Callable[[Planned], str]]] = [
         ("steps of an epoch", lambda planned: str(len(planned.plan.train))),
         ("bytes they hand on", lambda planned: size(epoch_bytes(planned))),
+        ("seconds of an epoch", lambda planned: duration(planned.cost(planned.plan.train).seconds)),
         ("memory on local", lambda planned: size(local_bytes(planned.plan, planned.statistics))),
         ("engine", lambda planned: planned.options.engine),
     ]

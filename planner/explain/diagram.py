@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from planner.explain.sizes import size
+from planner.explain.sizes import duration, size
 
 ROWS = {"vertex": "V", "edge": "E", "none": "-"}
 
@@ -133,6 +133,7 @@ def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -
         "direction": "backward" if step["backward"] else "forward, and at once back" if step["turn"] else "forward",
         "rows": f"{step['rows']:,}",
         "bytes": size(step["bytes"]),
+        "seconds": duration(step["seconds"]),
         "reads": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["reads"].items()),
         "makes": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["makes"].items()),
         "calls": "\n".join(calls),

@@ -1,4 +1,4 @@
-"""Bytes in words."""
+"""Bytes and seconds in words."""
 
 from __future__ import annotations
 
@@ -13,3 +13,16 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(0), duration(0.00042), duration(0.0123), duration(4.26), duration(1234.5)
+    ('0 us', '420 us', '12.3 ms', '4.3 s', '1,234 s')
+    """
+    if seconds < 9.995e-4:
+        return f"{seconds * 1e6:.0f} us"
+    if seconds < 0.9995:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.1f} s" if seconds < 999.5 else f"{seconds:,.0f} s"

@@ -9,9 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from planner.compiler import Planned
+from planner.cost import StepCost
 from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
 from planner.explain.rules import rule_facts, rule_lines
-from planner.explain.sizes import size
+from planner.explain.sizes import duration, size
 from planner.expressions import text
 from planner.footprint import local_bytes
 from planner.keeping import saved_row_bytes
@@ -38,6 +39,7 @@ from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs,
 from planner.spec import Call, Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
+BESIDE = 42  # columns of a line that the estimates of a step take
 PASSES = {"once": "once, before the first epoch", "epoch": "one epoch", "evaluation": "evaluation"}
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
 
@@ -83,6 +85,8 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
         "Engine": f"{data['engine']}{reason}",
         "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
+        "Time": f"{duration(data['estimated_epoch_seconds'])} estimated for an epoch's training pass, "
+        f"{duration(data['estimated_evaluation_seconds'])} for an evaluation",
     }
 
 
@@ -90,12 +94,13 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
-    """The steps in order, each with its engine, rows and bytes; below a pipe, the calls of its stage."""
-    lines = []
+    """The steps in order, each with its engine, rows, bytes and seconds; below a pipe, the calls of its stage."""
+    lines, costs = [], planned.cost(steps).steps
     for number, step in enumerate(steps):
         rows, moved = step_rows(step, planned.statistics), step_bytes(step, planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
-        lines += aligned(f"{number:>2} {step_label(step)}", where, f"{rows:>11,} rows", f"{size(moved):>8}")
+        said = f"{rows:>11,} rows", f"{size(moved):>8}", f"{duration(costs[number].seconds):>8}"
+        lines += aligned(f"{number:>2} {step_label(step)}", where, *said, beside=BESIDE)
         if isinstance(step, PipeStep) and step.mode != "backward":
             lines += [
                 line
@@ -183,6 +188,8 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "engine_reason": options.engine_reason,
         "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
         "memory": options.memory,
+        "estimated_epoch_seconds": _rounded(planned.cost(planned.plan.train).seconds),
+        "estimated_evaluation_seconds": _rounded(planned.cost(planned.plan.evaluate).seconds),
     }
 
 
@@ -200,7 +207,8 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         data["passes"] = titles(plan)
         for name, steps in passes(plan).items():
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
-            data[name] = [_step_data(planned, step, sizes) | {"turn": turn[at], "backward": any(turn[:at])}
+            costs = planned.cost(steps).steps
+            data[name] = [_step_data(planned, step, costs[at], sizes) | {"turn": turn[at], "backward": any(turn[:at])}
                           for at, step in enumerate(steps)]  # fmt: skip
     return data
 
@@ -224,10 +232,17 @@ def _stage_data(stage: Stage) -> dict[str, Any]:
             "calls": [call_label(call) for call in stage.calls]}  # fmt: skip
 
 
-def _step_data(planned: Planned, step: Step, sizes: Mapping[str, int]) -> dict[str, Any]:
+def _step_data(planned: Planned, step: Step, cost: StepCost, sizes: Mapping[str, int]) -> dict[str, Any]:
     return {"operator": step_label(step), "engine": "dl" if isinstance(step, PipeStep) else "graph",
             "stage": step.stage if isinstance(step, PipeStep) else None,
             "rows": step_rows(step, planned.statistics),
             "bytes": step_bytes(step, planned.statistics, planned.plan),
+            "seconds": _rounded(cost.seconds), "shuffled_bytes": round(cost.shuffled_bytes),
+            "piped_bytes": round(cost.piped_bytes), "spilled_bytes": round(cost.spilled_bytes),
             "reads": {name: sizes[name] for name in reads(step)},
             "makes": {name: sizes[name] for name in makes(step)}}  # fmt: skip
+
+
+def _rounded(seconds: float) -> float:
+    """As far as an estimate can be trusted at all."""
+    return float(f"{seconds:.3g}")

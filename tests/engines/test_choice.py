@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import namedtuple
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import pytest
 
 import lotan
-from lotan import jar
+from lotan import cost_cache, jar
 from lotan.engines import choice
 from lotan.engines.blocks import obstacles
 from lotan.errors import ConfigurationError
 from lotan.job import plan_for
 from lotan.tracing import trace
+from planner.cost import Rates
 from planner.explain import explain
 from planner.spec import LossSpec, Statistics
 
@@ -23,7 +25,8 @@ class Session:
     """Of a Spark session, what the choice looks at: `version` is that of its jar."""
 
     def __init__(self, version: object) -> None:
-        self._jvm = self.lotan = self.Facade = self.sparkSession = self
+        self._jvm = self.lotan = self.Facade = self.sparkSession = self.sparkContext = self
+        self.master = "local[2]"
         self.version = version
 
 
@@ -76,7 +79,28 @@ def test_a_graph_in_memory_is_trained_there_if_it_fits(monkeypatch):
 
 
 def test_blocks_where_the_session_has_the_jar():
-    assert chosen(WITH_JAR) == choice.EngineChoice("blocks", "the graph is in Spark")
+    engine = chosen(WITH_JAR)
+    assert engine.name == "blocks"
+    assert re.fullmatch(r"the graph is in Spark; [\d.]+ m?s estimated for an epoch", engine.reason)
+
+
+def rates(**seconds: float) -> cost_cache.Known:
+    """A machine on which every engine takes the same for all but what is named: an edge, by engine."""
+    return cost_cache.Known(
+        {name: Rates(passes=1e-3, edges=seconds.get(name, 0.0)) for name in ("local", "blocks", "rows")}
+    )
+
+
+def test_the_engine_of_least_seconds_among_those_that_can(monkeypatch):
+    """Two edges, or four with self-loops: local would take four seconds more, for each of two sums and their backward."""
+    monkeypatch.setattr(cost_cache, "load", lambda: rates(local=1.0))
+    engine = chosen(epochs=100)
+    assert engine.name == "blocks"
+    assert re.fullmatch(r"on local, [\d.]+ s estimated for an epoch, on blocks 1 ms", engine.reason)
+    assert chosen(epochs=1).name == "local"  # Spark would take longer to start
+    assert chosen(epochs=100, rgb=False).name == "local"  # which blocks cannot
+    monkeypatch.setattr(cost_cache, "load", lambda: rates(blocks=1.0))
+    assert chosen(epochs=100).name == "local"
 
 
 @pytest.mark.parametrize(("session", "words"), [(WITHOUT_JAR, "has no lotan jar"), (OTHER_JAR, "version 0.0.1")])

@@ -1,0 +1,173 @@
+"""What this machine has shown to take how long: rates of a probe, and estimates and seconds of past runs.
+
+One JSON file for each machine and version, in `lotan` below `$XDG_CACHE_HOME` (else `~/.cache`), or in `$LOTAN_COSTS` where
+that names a folder; with `LOTAN_COSTS=off` nothing is read or written. A file that is damaged or none of ours is left out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import platform
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
+
+log = logging.getLogger(__name__)
+
+FORMAT = 1
+RUNS = 32  # of an engine that are remembered, the last ones
+TRUST = 1.0  # in the estimate, as so many runs that bear it out
+LEAST, MOST = 0.25, 4.0  # a correction
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """An epoch: what its groups of work were estimated to take, uncorrected, and what all took. Seconds."""
+
+    estimated: Mapping[str, float]  # by group of planner.cost.GROUPS
+    measured: float
+
+
+@dataclass(frozen=True)
+class Known:
+    """All that is known of this machine."""
+
+    rates: Mapping[str, Rates] = field(default_factory=dict)  # by engine; without one, DEFAULT_RATES count
+    runs: Mapping[str, Sequence[PastRun]] = field(default_factory=dict)  # by engine, the last ones last
+
+    def rates_of(self, engine: str) -> Rates:
+        """Measured here, or else elsewhere."""
+        return self.rates.get(engine, DEFAULT_RATES[engine])
+
+    def corrections(self, engine: str) -> Corrections:
+        """What past runs say of an engine's estimates."""
+        return corrections(self.runs.get(engine, ()))
+
+
+def corrections(runs: Sequence[PastRun]) -> Corrections:
+    """Factors of the groups that make the relative errors of past runs least; the fewer runs, the nearer to 1."""
+    parts = np.array([[run.estimated[name] / run.measured for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
+    square = parts.T @ parts + TRUST * np.eye(len(GROUPS))
+    found = np.linalg.solve(square, parts.T @ np.ones(len(parts)) + TRUST)
+    return Corrections(*np.clip(found, LEAST, MOST).tolist())
+
+
+def load() -> Known:
+    """What there is; nothing, with a warning, of a file that cannot be used."""
+    place = _file()
+    if place is None or not place.exists():
+        return Known()
+    try:
+        return _known(json.loads(place.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        _warn(place, str(error))
+        return Known()
+
+
+@cache
+def _warn(place: Path, error: str) -> None:
+    """Once."""
+    log.warning("%s is left out, for it holds no costs of this version and machine: %s", place, error)
+
+
+def remember_rates(found: Mapping[str, Rates]) -> Path | None:
+    """Write rates of some engines; what their past runs said of the rates before is forgotten. Where to."""
+    known = load()
+    runs = {name: of for name, of in known.runs.items() if name not in found}
+    return _write(Known({**known.rates, **found}, runs))
+
+
+def remember_run(engine: str, run: PastRun) -> None:
+    """Add a run to those of its engine. What has no use in a fit is not remembered."""
+    if not _usable(run):
+        return
+    known = load()
+    runs = (*known.runs.get(engine, ()), run)[-RUNS:]
+    _write(Known(known.rates, {**known.runs, engine: runs}))
+
+
+def _usable(run: PastRun) -> bool:
+    return all(isfinite(value) and value >= 0 for value in run.estimated.values()) and 0 < run.measured < float("inf")
+
+
+def _known(data: Any) -> Known:
+    if data["format"] != FORMAT or data["machine"] != machine():
+        raise ValueError("it is of another form or machine")
+    rates = {name: Rates(**{unit: float(value) for unit, value in of.items()}) for name, of in data["rates"].items()}
+    runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
+    sound = all(isfinite(value) and value >= 0 for of in rates.values() for value in asdict(of).values())
+    if (
+        not sound
+        or not all(_usable(run) for of in runs.values() for run in of)
+        or not {*rates, *runs} <= {*DEFAULT_RATES}
+    ):
+        raise ValueError("it holds numbers that cannot be")
+    return Known(rates, runs)
+
+
+def _groups(run: Mapping[str, Any]) -> dict[str, float]:
+    return {name: float(run["estimated"][name]) for name in GROUPS}
+
+
+def _write(known: Known) -> Path | None:
+    """Put a whole file in the old one's place. A folder that cannot be written costs no run."""
+    place = _file()
+    if place is None:
+        return None
+    data = {
+        "format": FORMAT,
+        "machine": machine(),
+        "rates": {name: asdict(rates) for name, rates in known.rates.items()},
+        "runs": {name: [asdict(run) for run in runs] for name, runs in known.runs.items()},
+    }
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, unfinished = tempfile.mkstemp(dir=place.parent, prefix=place.name)
+    except OSError as error:
+        log.debug("costs are not remembered: %s", error)
+        return None
+    try:
+        with open(descriptor, "w", encoding="utf-8") as stream:
+            json.dump(data, stream, indent=1)
+        os.replace(unfinished, place)
+    except OSError as error:
+        Path(unfinished).unlink(missing_ok=True)
+        log.debug("costs are not remembered: %s", error)
+        return None
+    return place
+
+
+def machine() -> dict[str, Any]:
+    """What rates depend on, and a file is named after."""
+    from lotan import __version__
+
+    return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": len(UNITS)}
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def _file() -> Path | None:
+    named = os.environ.get("LOTAN_COSTS")
+    if named == "off":
+        return None
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(named) if named else Path(cache) / "lotan"
+    digest = hashlib.sha256(json.dumps(machine(), sort_keys=True).encode()).hexdigest()[:12]
+    return folder / f"costs-{digest}.json"

@@ -1,0 +1,135 @@
+"""Counts the work of a plan's steps: that of graph operators here, that of stages in `planner.cost.stages`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil
+
+from planner.cost.stages import chunk_count, pipe_work
+from planner.cost.work import Work
+from planner.estimate import row_bytes
+from planner.expressions import operations
+from planner.footprint import Layout
+from planner.physical import (
+    CollectStep,
+    Column,
+    EdgeDotStep,
+    EdgeDropoutStep,
+    EdgeExpressionStep,
+    EdgeStep,
+    EdgeSumStep,
+    ExtremeGradientStep,
+    ExtremeStep,
+    GatherStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    ScaledPropagateStep,
+    SegmentSoftmaxGradientStep,
+    SegmentSoftmaxStep,
+    Step,
+    columns_made,
+)
+from planner.spec import Statistics
+
+CACHE_BYTES = 24 << 20
+"""What processors keep at hand of the rows that edges begin at: a column of half as much costs less a number, one of ten
+times as much is read from memory."""
+
+EXTREME_GRADIENT = 3  # comparisons over edges, where an extreme takes one
+SOFTMAX, SOFTMAX_GRADIENT = 5, 4  # operations on edge columns
+
+
+def step_work(step: Step, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
+    """The work of one step.
+
+    Args:
+        step: of `plan`.
+        plan: see there.
+        statistics: of the graph.
+        engine: that runs it.
+        layout: how its work is spread.
+    """
+    waves = 1 if engine == "local" else ceil(layout.partitions / max(1, layout.crew.tasks))
+    match step:
+        case PipeStep():
+            return pipe_work(step, plan, statistics, engine, layout) + Work(pipes=waves)
+        case PropagateStep():
+            found = _sums(step.output, statistics.edge_count(step.edges, step.within), statistics)
+            crossing = _shuffled(step.output, step.reverse, statistics, layout)
+            return found + Work(steps=waves, shuffled_bytes=crossing)
+        case CollectStep():
+            return Work(steps=waves, collected_numbers=_collected(step, plan, statistics, engine, layout))
+        case GatherStep():
+            rows = statistics.vertices * _reach(
+                statistics, chunk_count(statistics.rows_within(step.within), engine, layout)
+            )
+            return Work(steps=waves, collected_numbers=rows * step.output.width)
+    return _edge_work(step, plan, statistics) + Work(steps=waves)
+
+
+def _sums(column: Column, edges: int, statistics: Statistics) -> Work:
+    """A sum of rows over edges."""
+    numbers = edges * column.width
+    far = numbers * _far(statistics.vertices * row_bytes(column))
+    return Work(edges=edges, near_numbers=numbers - far, far_numbers=far)
+
+
+def _far(size: int) -> float:
+    """The share of a column of so many bytes that is in no cache.
+
+    >>> _far(1000), _far(96 << 20)
+    (0.0, 0.75)
+    """
+    return max(0.0, 1 - CACHE_BYTES / max(1, size))
+
+
+def _shuffled(column: Column, reverse: bool, statistics: Statistics, layout: Layout) -> float:
+    """Bytes that cross between executors: none inside one JVM, else each row once to every partition that reads it."""
+    if not layout.shuffled:
+        return 0.0
+    copies = min(statistics.degrees(reverse).replication(layout.partitions), layout.partitions - 1)
+    return statistics.vertices * copies * row_bytes(column)
+
+
+def _collected(step: CollectStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> float:
+    rows = statistics.vertices * _reach(statistics, chunk_count(statistics.rows_within(step.within), engine, layout))
+    return rows * _width(plan, step.columns)
+
+
+def _width(plan: Plan, names: Iterable[str]) -> int:
+    """Numbers of a row of some columns together."""
+    made = [column for steps in plan.passes for step in steps for column in columns_made(step)]
+    widths = {column.name: column.width for column in (*plan.static_columns, *made)}
+    return sum(widths[name] for name in names)
+
+
+def _reach(statistics: Statistics, chunks: int) -> float:
+    """In how many chunks a vertex is a source: chunks are runs of vertices that a hash has put in order."""
+    return statistics.degrees().replication(chunks)
+
+
+def _edge_work(step: EdgeStep, plan: Plan, statistics: Statistics) -> Work:
+    edges = statistics.edge_count(step.edges, step.within)
+    width = step.output.width
+    match step:
+        case EdgeExpressionStep():
+            return Work(edge_values=edges * width * max(1, operations(step.expression)))
+        case SegmentSoftmaxStep():
+            return Work(edge_values=edges * width * SOFTMAX)
+        case SegmentSoftmaxGradientStep():
+            return Work(edge_values=edges * width * SOFTMAX_GRADIENT)
+        case EdgeDropoutStep():
+            return Work(edge_values=edges * width, draws=edges * width)
+        case EdgeSumStep():
+            return Work(edges=edges, edge_values=edges * width)
+        case ScaledPropagateStep():
+            scales = edges * step.heads  # engines go over the edges once for each head, or nearly so
+            return Work(edges=scales, scaled_numbers=edges * width, edge_values=scales)
+        case EdgeDotStep():
+            return Work(edges=edges, scaled_numbers=edges * _width(plan, [step.source]))
+        case ExtremeStep():
+            return Work(edges=edges, extreme_numbers=edges * width)
+        case ExtremeGradientStep():
+            return Work(edges=edges, extreme_numbers=EXTREME_GRADIENT * edges * width)
+    return Work(edges=edges, edge_values=edges * width)

@@ -1,0 +1,124 @@
+"""Adds up the seconds of a pass: what is fixed, and the Graph Engine's beside the DL Engine's work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from planner.cost.counting import step_work
+from planner.cost.rates import DEFAULT_RATES, Rates
+from planner.cost.work import GROUPS, Work
+from planner.footprint import Layout
+from planner.physical import Plan, Step
+from planner.shares import Crew
+from planner.spec import Statistics
+
+
+@dataclass(frozen=True)
+class Corrections:
+    """What runs on a machine have taken by what was estimated, by group of `planner.cost.work.GROUPS`."""
+
+    fixed: float = 1.0
+    graph: float = 1.0
+    neural: float = 1.0
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """All that turns a plan into seconds."""
+
+    engine: str = "local"
+    layout: Layout = field(default_factory=lambda: Layout(Crew(2, 2), 2, cores=2))
+    rates: Rates = DEFAULT_RATES["local"]
+    corrections: Corrections = Corrections()
+
+
+@dataclass(frozen=True)
+class StepCost:
+    """Of one step of a pass. Seconds: its part of the pass's."""
+
+    work: Work
+    seconds: float
+
+    @property
+    def shuffled_bytes(self) -> float:
+        """That cross between executors."""
+        return self.work.shuffled_bytes
+
+    @property
+    def piped_bytes(self) -> float:
+        """Of rows between Graph Engine and DL Engine, both ways."""
+        return self.work.piped_bytes
+
+    @property
+    def spilled_bytes(self) -> float:
+        """That workers put in files."""
+        return self.work.spilled_bytes
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """Of a walk over steps."""
+
+    steps: tuple[StepCost, ...]
+    groups: dict[str, float]  # seconds before corrections, by group, as if each ran by itself
+    seconds: float
+
+
+def epoch_seconds(plan: Plan, statistics: Statistics, pricing: Pricing) -> PassCost:
+    """What the training pass of an epoch is estimated to take."""
+    return pass_seconds(plan, plan.train, statistics, pricing)
+
+
+def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pricing: Pricing) -> PassCost:
+    """What a walk over `steps` is estimated to take.
+
+    Args:
+        plan: see there.
+        steps: one of plan.passes.
+        statistics: of the graph.
+        pricing: engine, layout and rates.
+    """
+    if not steps:
+        return PassCost((), dict.fromkeys(GROUPS, 0.0), 0.0)
+    works = [step_work(step, plan, statistics, pricing.engine, pricing.layout) for step in steps]
+    works[0] += Work(passes=1)
+    each = [{name: group_seconds(work, pricing.rates, name) for name in GROUPS} for work in works]
+    total = {name: sum(one[name] for one in each) for name in GROUPS}
+    share = _shares(total, pricing)
+    costs = tuple(
+        StepCost(work, sum(share[name] * one[name] for name in GROUPS)) for work, one in zip(works, each, strict=True)
+    )
+    return PassCost(costs, _alone(total, pricing), sum(cost.seconds for cost in costs))
+
+
+def group_seconds(work: Work, rates: Rates, group: str) -> float:
+    """Processor seconds of one group's work; of the fixed one, seconds."""
+    return float(sum(getattr(work, name) * getattr(rates, name) for name in GROUPS[group]))
+
+
+def hands(pricing: Pricing) -> dict[str, float]:
+    """Processors that the work of each group may keep busy by itself."""
+    layout = pricing.layout
+    if pricing.engine == "local":
+        return {"fixed": 1.0, "graph": layout.cores, "neural": layout.cores}
+    tasks, workers = min(layout.crew.tasks, layout.partitions), layout.crew.workers or layout.cores
+    return {"fixed": 1.0, "graph": max(1, min(tasks, layout.cores)), "neural": max(1, min(workers, layout.cores))}
+
+
+def _alone(total: dict[str, float], pricing: Pricing) -> dict[str, float]:
+    """Of each group, divided among all processors."""
+    return {name: value / (1 if name == "fixed" else pricing.layout.cores) for name, value in total.items()}
+
+
+def _shares(total: dict[str, float], pricing: Pricing) -> dict[str, float]:
+    """Seconds of the pass for each processor second of a group.
+
+    Tasks and workers run side by side: what lasts longest counts, the tasks, the workers, or all work on all processors.
+    """
+    corrected = {name: value * getattr(pricing.corrections, name) for name, value in total.items()}
+    both = corrected["graph"] + corrected["neural"]
+    busy = hands(pricing)
+    longest = max(both / pricing.layout.cores, corrected["graph"] / busy["graph"], corrected["neural"] / busy["neural"])
+    share = longest / both if both else 0.0
+    return {name: getattr(pricing.corrections, name) * (1.0 if name == "fixed" else share) for name in total}

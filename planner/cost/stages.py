@@ -1,0 +1,157 @@
+"""Counts the work of a stage's run: products, elementwise numbers, random draws, and the rows that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import ceil, prod
+
+from planner.cost.work import Work
+from planner.estimate import row_bytes
+from planner.footprint import Layout
+from planner.keeping import PRODUCTS, saved_row_bytes
+from planner.physical import PipeStep, Plan, Stage
+from planner.spec import Call, Statistics, operator_name
+
+VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
+CHUNK_ROWS = 1024  # vertices of a chunk
+ONE_CHUNK = 8 * CHUNK_ROWS  # vertices up to which "local" has but one
+GROUP_CHUNKS = 8  # of "local", whose parameters' gradients are summed together, at the most
+LEAST_GROUPS = 16  # of those
+WORKER_BYTES = 1 << 30  # that a worker keeps, where nothing else is said
+LOSS = 4  # operations on an output, of a loss and its gradient
+
+
+def chunk_count(rows: int, engine: str, layout: Layout) -> int:
+    """In how many chunks a stage runs over so many vertices."""
+    if layout.chunk_rows is not None or engine != "local":
+        each = ceil(rows / (1 if engine == "local" else layout.partitions))
+        chunks = ceil(each / (layout.chunk_rows or CHUNK_ROWS))
+        return max(1, chunks) * (1 if engine == "local" else layout.partitions)
+    return 1 if rows <= ONE_CHUNK else ceil(rows / CHUNK_ROWS)
+
+
+def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
+    """The work of one run of a stage."""
+    stage, vertices = plan.stage(step.stage), statistics.rows_within(step.within)
+    forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
+    rows = _columns_bytes(step, plan, vertices)
+    chunks = chunk_count(vertices, engine, layout)
+    found = Work(piped_bytes=rows, parameter_numbers=_handed_in(stage, engine, layout, chunks) if backward else 0.0)
+    if stage.edge_sets:
+        return found + _on_edges(stage, step.within, statistics) * (forward + 2 * backward)
+    each = Work()
+    if forward:
+        each += _forward(stage)
+    if backward:
+        each += _backward(stage)
+    if stage.loss is not None and step.mode in ("turn", "evaluate"):
+        each += Work(numbers=LOSS * stage.loss.outputs)
+    hands = layout.cores if engine == "local" else layout.crew.workers or 1
+    calls = len(_computing(stage)) * (forward + backward) * max(1.0, chunks / max(1, hands))
+    return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, plan, statistics, engine, layout)
+
+
+def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
+    """Of the rows that a run reads and makes. What workers have from an earlier epoch is not sent again."""
+    stage = plan.stage(step.stage)
+    if step.mode == "backward":
+        widths = {output.value: prod(output.shape) for output in stage.outputs}
+        given = sum(widths[gradient.value] * len(gradient.columns) for gradient in step.gradients)
+    else:
+        columns = {i.column: i.width for i in stage.inputs if i.role == "vertex" and not i.static}
+        given = sum(columns.values())
+    return vertices * (4.0 * given + sum(map(row_bytes, step.outputs)))
+
+
+def _computing(stage: Stage) -> list[Call]:
+    return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
+
+
+def _forward(stage: Stage) -> Work:
+    """Of a row."""
+    total = Work()
+    for call in _computing(stage):
+        width = call.type.width
+        if operator_name(call.op) in PRODUCTS:
+            taken = _taken(stage, call)
+            total += Work(multiply_adds=width * taken, product_numbers=width + taken)
+        else:
+            drawn = width if operator_name(call.op) == "dropout" else 0
+            total += Work(numbers=width, draws=drawn)
+    return total
+
+
+def _backward(stage: Stage) -> Work:
+    """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
+    wanted = _wanted(stage)
+    trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
+    total = Work()
+    for call in _computing(stage):
+        if call.output not in wanted:
+            continue
+        width, read = call.type.width, {ref.name for ref in call.references}
+        if operator_name(call.op) in PRODUCTS:
+            taken = _taken(stage, call)
+            times = bool(read & trained) + bool(read & (wanted - trained))
+            total += Work(multiply_adds=width * taken, product_numbers=width + taken) * times
+        else:
+            total += Work(numbers=width)
+    return total
+
+
+def _wanted(stage: Stage) -> set[str]:
+    """The values whose gradients backward computes, and the parameters that are trained."""
+    wanted = {i.value for i in stage.inputs if i.needs_gradient}
+    wanted |= {parameter.name for parameter in stage.parameters if parameter.trainable}
+    for call in stage.calls:
+        if any(ref.name in wanted for ref in call.references):
+            wanted.add(call.output)
+    return wanted
+
+
+def _taken(stage: Stage, call: Call) -> int:
+    """Numbers of a row that a product takes: what its matrix has more than the product has numbers."""
+    shapes = {parameter.name: parameter.shape for parameter in stage.parameters}
+    matrices = [shapes[ref.name] for ref in call.references if len(shapes.get(ref.name, ())) >= 2]
+    return max(1, prod(matrices[0]) // max(1, call.type.width)) if matrices else call.type.width
+
+
+def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
+    """A stage that reads edges, once: every operator runs over all rows, by autograd."""
+    total = Work()
+    for call in stage.calls:
+        if call.type.rows == "none" or operator_name(call.op) in VIEWS:
+            continue
+        edges = call.type.edges
+        rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
+        factors = _taken(stage, call) if operator_name(call.op) in PRODUCTS else 0
+        made = rows * call.type.width
+        total += Work(calls=1, autograd_numbers=made, multiply_adds=made * factors)
+        total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()
+    return total
+
+
+def _handed_in(stage: Stage, engine: str, layout: Layout, chunks: int) -> float:
+    """Numbers of parameters' gradients, each as often as it is handed in."""
+    group = max(1, min(GROUP_CHUNKS, chunks // LEAST_GROUPS))
+    parts = ceil(chunks / group) if engine == "local" else layout.partitions
+    return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
+
+
+def _kept_elsewhere(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
+    """What a backward pays where workers had no room for what its forward run left."""
+    if engine == "local" or step.mode != "backward":
+        return Work()
+    stages = _run_backward(plan)
+    kept = statistics.vertices * sum(saved_row_bytes(stage) for stage in stages)
+    room = layout.crew.workers * (WORKER_BYTES if layout.saved is None else layout.saved)
+    beyond = max(0.0, 1 - room / kept) if kept else 0.0
+    stage = plan.stage(step.stage)
+    if stage.overflow == "file":
+        return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
+    return _forward(stage) * (beyond * statistics.vertices)
+
+
+def _run_backward(plan: Plan) -> Iterable[Stage]:
+    names = {step.stage for step in plan.train if isinstance(step, PipeStep) and step.mode == "backward"}
+    return [stage for stage in plan.stages if stage.name in names]

@@ -1,0 +1,74 @@
+"""How many edges begin, or end, at the vertices of a graph: in classes of degrees, as few as the largest one has bits.
+
+What the Planner asks of them: quantiles, and in how many of P partitions a vertex is read (references: the paper's R of
+equations 4-6), which for vertices that a hash places follows from their degrees.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from math import expm1, log1p
+
+
+@dataclass(frozen=True)
+class Degrees:
+    """Counts of vertices by degree.
+
+    Class 0 has the vertices without any edge, class k those with 2^(k-1) to 2^k - 1 of them.
+    """
+
+    vertices: tuple[int, ...]  # of each class
+    edges: tuple[int, ...]  # of those vertices together
+
+    @classmethod
+    def of_classes(cls, classes: Iterable[tuple[int, int, int]], vertices: int) -> Degrees:
+        """Of counts by class, added up where a class comes several times.
+
+        Args:
+            classes: number of a class above 0, its vertices and its edges; in any order.
+            vertices: of the graph; those in no class have no edges.
+        """
+        counts, ends = Counter[int](), Counter[int]()
+        for number, count, edges in classes:
+            counts[number] += count
+            ends[number] += edges
+        numbers = range(1, max(counts, default=0) + 1)
+        without = vertices - counts.total()
+        return cls((without, *(counts[number] for number in numbers)), (0, *(ends[number] for number in numbers)))
+
+    @classmethod
+    def even(cls, vertices: int, edges: int) -> Degrees:
+        """Where nothing is known but the means: equally many for each vertex, as far as that goes."""
+        low, more = divmod(edges, max(1, vertices))
+        groups = ((low, vertices - more), (low + 1, more))
+        return cls.of_classes(((d.bit_length(), n, d * n) for d, n in groups if d and n), vertices)
+
+    def quantile(self, share: float) -> float:
+        """The mean degree of the class in which the vertex lies that so large a share of all has no higher degree than.
+
+        >>> Degrees((5, 3, 0, 2), (0, 3, 0, 14)).quantile(0.5), Degrees((5, 3, 0, 2), (0, 3, 0, 14)).quantile(0.9)
+        (0.0, 7.0)
+        """
+        wanted, seen = share * sum(self.vertices), 0
+        for count, edges in zip(self.vertices, self.edges, strict=True):
+            seen += count
+            if count and seen >= wanted:
+                return edges / count
+        return 0.0
+
+    def replication(self, partitions: int) -> float:
+        """The mean number of partitions in which a vertex is expected to have an edge's other end.
+
+        With the ends placed by a hash, a vertex of degree d is in P (1 - (1 - 1/P)^d) of P partitions.
+
+        >>> Degrees((0, 4), (0, 4)).replication(8), round(Degrees((2, 0, 0, 2), (0, 0, 0, 12)).replication(2), 3)
+        (1.0, 0.984)
+        """
+        if partitions <= 1:
+            return sum(self.vertices[1:]) / max(1, sum(self.vertices))
+        none = log1p(-1 / partitions)  # of the chance that a given edge ends elsewhere
+        rows = zip(self.vertices, self.edges, strict=True)
+        reached = (count * -expm1(none * edges / count) for count, edges in rows if count)
+        return partitions * sum(reached) / max(1, sum(self.vertices))

@@ -1,0 +1,135 @@
+"""Work against a count by hand; seconds add up, overlap, and grow with what there is to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from planner.compiler import Options
+from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Pricing, Rates, Work, epoch_seconds, step_work
+from planner.footprint import Layout
+from planner.physical import PipeStep, Plan, PropagateStep
+from planner.shares import Crew
+from planner.spec import Statistics
+from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
+
+LAYOUT = Layout(Crew(2, 2), 2, cores=2)
+LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=8)
+
+
+def gcn_plan(**options: int) -> Plan:
+    """Two layers 8-16-3, transformed first: with no rule that moves or hoists."""
+    return planned(gcn(**options), gcn(training=False, **options), Options(disabled=IN_PLACE)).plan
+
+
+def work_of(kind: type, plan: Plan, number: int, engine: str = "local", layout: Layout = LAYOUT) -> Work:
+    steps = [step for step in plan.train if isinstance(step, kind)]
+    return step_work(steps[number], plan, STATISTICS, engine, layout)
+
+
+def test_a_sum_over_edges_is_counted():
+    """600 edges with self-loops (500 + 100); 100 vertices; a column of 16 numbers."""
+    found = work_of(PropagateStep, gcn_plan(), 0)
+    assert found == Work(steps=1, edges=600, near_numbers=600 * 16)
+
+
+def test_a_column_larger_than_a_cache_is_read_from_memory():
+    plan = gcn_plan()
+    step = next(step for step in plan.train if isinstance(step, PropagateStep))
+    found = step_work(step, plan, LARGE, "local", LAYOUT)
+    assert found.near_numbers + found.far_numbers == 11_000_000 * 16
+    assert found.far_numbers / (11_000_000 * 16) == pytest.approx(1 - (24 << 20) / (1_000_000 * 16 * 4))
+
+
+def test_forward_of_a_stage_is_counted():
+    """linear 8 -> 16 and a scaling by a number a row, on 100 vertices; it makes a column of 16."""
+    found = work_of(PipeStep, gcn_plan(), 0)
+    assert found == Work(
+        pipes=1, calls=2, piped_bytes=100 * 16 * 4, multiply_adds=100 * 8 * 16, product_numbers=100 * 24, numbers=1600
+    )
+
+
+def test_forward_draws_random_numbers_and_backward_computes_two_products():
+    """The stage between the sums: scale, bias, relu, dropout at 16; linear 16 -> 3, scale at 3."""
+    plan = gcn_plan()
+    forward, backward = work_of(PipeStep, plan, 1), work_of(PipeStep, plan, 3)
+    assert (forward.draws, forward.numbers, forward.multiply_adds) == (1600, 100 * (4 * 16 + 3), 100 * 48)
+    assert (backward.draws, backward.numbers) == (0, 100 * (4 * 16 + 3))
+    assert backward.multiply_adds == 2 * 100 * 48  # of its input and of its weight
+    assert backward.parameter_numbers == 16 + 48
+    assert backward.piped_bytes == 4 * 100 * (3 + 16)
+
+
+def test_the_first_layers_backward_wants_no_gradient_of_the_features():
+    assert work_of(PipeStep, gcn_plan(), -1).multiply_adds == 100 * 8 * 16
+
+
+def test_each_partition_of_blocks_hands_in_gradients():
+    many = replace(LAYOUT, partitions=8)
+    assert work_of(PipeStep, gcn_plan(), 3, "blocks", many).parameter_numbers == 8 * 64
+    assert work_of(PipeStep, gcn_plan(), 3, "blocks", many).pipes == 4  # two at a time
+
+
+def test_rows_are_shuffled_between_jvms_alone():
+    alone, spread = (
+        work_of(PropagateStep, gcn_plan(), 0, "blocks", replace(LAYOUT, shuffled=s)) for s in (False, True)
+    )
+    assert alone.shuffled_bytes == 0
+    assert 0 < spread.shuffled_bytes <= 100 * 16 * 4  # each row to one other partition, at the most
+
+
+def test_what_workers_cannot_keep_is_spilled_or_computed_again():
+    room, none = (work_of(PipeStep, gcn_plan(), 3, "blocks", replace(LAYOUT, saved=s)) for s in (1 << 30, 0))
+    assert none.spilled_bytes > room.spilled_bytes == 0 or none.multiply_adds > room.multiply_adds
+
+
+def test_attention_counts_edges():
+    options = Options(abilities=("edge_columns", "extremes"))
+    plan = planned(attention(), options=options).plan
+    total = sum((step_work(step, plan, STATISTICS, "local", LAYOUT) for step in plan.train), Work())
+    assert total.edge_values > 0
+    assert total.scaled_numbers >= 2 * 500 * 3  # forward and backward, over 500 edges of 3 numbers
+
+
+@pytest.mark.parametrize("engine", DEFAULT_RATES)
+def test_steps_add_up_to_the_epoch(engine):
+    found = epoch_seconds(gcn_plan(), STATISTICS, Pricing(engine, LAYOUT, DEFAULT_RATES[engine]))
+    assert sum(step.seconds for step in found.steps) == pytest.approx(found.seconds)
+    assert sum(found.groups.values()) == pytest.approx(found.seconds)
+
+
+@pytest.mark.parametrize("engine", DEFAULT_RATES)
+def test_more_edges_wider_layers_and_more_of_them_take_longer(engine):
+    pricing = Pricing(engine, LAYOUT, DEFAULT_RATES[engine])
+    base = epoch_seconds(gcn_plan(), LARGE, pricing).seconds
+    assert epoch_seconds(gcn_plan(), replace(LARGE, edges=20_000_000), pricing).seconds > base
+    assert epoch_seconds(gcn_plan(hidden=32), LARGE, pricing).seconds > base
+    assert epoch_seconds(gcn_plan(layers=3), LARGE, pricing).seconds > base
+
+
+def test_tasks_and_workers_overlap():
+    """Of 4 cores, the slower side sets the pace; of 1, all takes its turn."""
+    rates = Rates(edges=1e-6, numbers=1e-6)
+    plan = gcn_plan()
+    found = {
+        cores: epoch_seconds(plan, STATISTICS, Pricing("blocks", replace(LAYOUT, cores=cores), rates))
+        for cores in (1, 4)
+    }
+    total = sum((step.work for step in found[1].steps), Work())
+    graph, neural = total.edges * 1e-6, total.numbers * 1e-6
+    assert found[1].seconds == pytest.approx(graph + neural)
+    assert found[4].seconds == pytest.approx(max(graph, neural) / 2)
+
+
+def test_corrections_scale_their_groups():
+    pricing = Pricing("local", LAYOUT, DEFAULT_RATES["local"])
+    plain = epoch_seconds(gcn_plan(), LARGE, pricing)
+    doubled = epoch_seconds(gcn_plan(), LARGE, replace(pricing, corrections=Corrections(graph=2.0)))
+    assert doubled.seconds == pytest.approx(plain.seconds + plain.groups["graph"])
+    assert doubled.groups == plain.groups  # what is compared with measurements is not corrected yet
+
+
+def test_every_unit_has_a_group_and_a_rate():
+    assert [unit for units in GROUPS.values() for unit in units] == list(UNITS)
+    assert [*Rates.__dataclass_fields__] == list(UNITS)

@@ -1,0 +1,65 @@
+"""The plans that could have been, in order, each as its options would have it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+import lotan
+from lotan.cli import main
+from lotan.errors import ConfigurationError
+
+
+def trainer(**options) -> lotan.Trainer:
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    return lotan.Trainer(lotan.nn.GCN(8, 4, 2, 3, dropout=0.5), graph, epochs=2, progress=False, **options)
+
+
+def found(**options) -> list[dict]:
+    return json.loads(trainer(**options).explain("json", alternatives=True))["alternatives"]
+
+
+def test_plans_are_sorted_and_one_is_chosen():
+    listed = found()
+    assert [one["seconds"] for one in listed] == sorted(one["seconds"] for one in listed)
+    assert [one["options"] for one in listed if one["chosen"]] == ["--engine local"]
+    assert {one["options"].split()[1] for one in listed} == {"local", "blocks", "rows"}
+    assert len({one["options"] for one in listed}) == len(listed)
+
+
+@pytest.mark.parametrize(
+    "words", ["--engine local", "--engine local --disable push_down", "--engine local --plan general"]
+)
+def test_the_options_ask_for_the_plan(words):
+    (listed,) = [one for one in found() if one["options"] == words]
+    given = dict(zip(*[iter(word.lstrip("-") for word in shlex.split(words))] * 2, strict=True))
+    given |= {"disable": [given["disable"]]} if "disable" in given else {}
+    asked = json.loads(trainer(**given).explain("json"))
+    assert len(asked["epoch"]) == listed["steps"]
+    assert asked["estimated_epoch_seconds"] == pytest.approx(listed["seconds"], rel=0.01)
+
+
+def test_what_a_limit_rules_out_is_marked():
+    listed = {one["options"]: one["fits"] for one in found(memory_limit="1g")}
+    assert listed["--engine local"]
+    assert not listed["--engine rows"]
+
+
+def test_blocks_are_left_out_where_they_cannot_run():
+    assert not any("blocks" in one["options"] for one in found(rgb=False))
+
+
+def test_text_and_command(capsys):
+    assert main(["explain", "--graph", "digits", "--alternatives", "--stage", "logical"]) == 0
+    lines = capsys.readouterr().out.split("== alternatives ==")[1].splitlines()
+    assert [line.split()[2] for line in lines if line.startswith(">")] == ["local"]
+    assert max(map(len, lines)) <= 100
+
+
+def test_not_beside_another_plan(capsys):
+    assert main(["explain", "--graph", "digits", "--alternatives", "--diff", "--disable push_down"]) == 2
+    assert "--diff shows two" in capsys.readouterr().err
+    with pytest.raises(ConfigurationError, match="not 'mermaid'"):
+        trainer().explain("mermaid", alternatives=True)

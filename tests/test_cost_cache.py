@@ -1,0 +1,147 @@
+"""What a machine has shown: it comes back as it was written, corrects estimates, and damage costs a warning."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import lotan
+from lotan import calibration, cost_cache
+from lotan.cli import main
+from lotan.cost_cache import RUNS, Known, PastRun, corrections, load, remember_rates, remember_run
+from planner.cost import DEFAULT_RATES, Corrections, Rates
+
+SLOW = PastRun({"fixed": 0.0, "graph": 1.0, "neural": 0.0}, 2.0)  # took twice as long as estimated
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("LOTAN_COSTS", str(tmp_path / "costs"))
+    return tmp_path / "costs"
+
+
+def test_nothing_is_known_of_a_new_machine():
+    assert load() == Known()
+    assert load().rates_of("blocks") == DEFAULT_RATES["blocks"]
+    assert load().corrections("blocks") == Corrections()
+
+
+def test_rates_and_runs_come_back(folder):
+    remember_run("blocks", SLOW)
+    assert remember_rates({"local": Rates(edges=1.5)}) == next(folder.iterdir())
+    known = load()
+    assert known.rates_of("local") == Rates(edges=1.5)
+    assert known.rates_of("rows") == DEFAULT_RATES["rows"]
+    assert list(known.runs["blocks"]) == [SLOW]
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_new_rates_forget_the_runs_before_them():
+    remember_run("local", SLOW)
+    remember_rates({"local": Rates(edges=1.5)})
+    assert "local" not in load().runs
+
+
+def test_only_the_last_runs_are_kept():
+    for number in range(RUNS + 5):
+        remember_run("rows", PastRun(SLOW.estimated, 1.0 + number))
+    assert [run.measured for run in load().runs["rows"]] == [1.0 + number for number in range(5, RUNS + 5)]
+
+
+@pytest.mark.parametrize("measured", [0.0, float("nan"), float("inf")])
+def test_what_is_no_measurement_is_not_remembered(folder, measured):
+    remember_run("local", PastRun(SLOW.estimated, measured))
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "[]",
+        lambda text: json.dumps({**json.loads(text), "format": 0}),
+        lambda text: json.dumps({**json.loads(text), "machine": {"cores": 1}}),
+        lambda text: text.replace("1.5", "-1.5"),
+        lambda text: text.replace("1.5", '"fast"'),
+        lambda text: text.replace('"edges"', '"hedges"'),
+    ],
+)
+def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, caplog):
+    place = remember_rates({"local": Rates(edges=1.5)})
+    place.write_text(damage(place.read_text()))
+    assert load() == load() == Known()
+    assert caplog.text.count(str(place)) == 1
+    remember_rates({"local": Rates(edges=1.5)})
+    assert load().rates_of("local") == Rates(edges=1.5)
+
+
+def test_a_folder_that_cannot_be_written_costs_no_run(folder):
+    folder.write_text("no folder")
+    remember_run("local", SLOW)
+    assert remember_rates({"local": Rates()}) is None
+
+
+def test_off_means_neither_read_nor_written(folder, monkeypatch):
+    remember_rates({"local": Rates(edges=1.5)})
+    monkeypatch.setenv("LOTAN_COSTS", "off")
+    assert load() == Known()
+    assert remember_rates({"local": Rates()}) is None
+
+
+def test_the_users_cache_is_the_default_place(tmp_path, monkeypatch):
+    monkeypatch.delenv("LOTAN_COSTS")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    place = remember_rates({"local": Rates()})
+    assert place.parent == tmp_path / "lotan"
+
+
+def test_a_run_is_remembered_and_corrects_the_next_estimate():
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+
+    def trainer() -> lotan.Trainer:
+        return lotan.Trainer(lotan.nn.GCN(8, 4, 2, 3), graph, engine="local", epochs=4, progress=False)
+
+    report = trainer().fit().report["plan"]
+    (run,) = load().runs["local"]
+    assert run.measured == report["measured_epoch_seconds"] > 0
+    assert sum(run.estimated.values()) == pytest.approx(report["estimated_epoch_seconds"])
+    again = json.loads(trainer().explain("json"))["estimated_epoch_seconds"]
+    before, after = (abs(value - run.measured) for value in (report["estimated_epoch_seconds"], again))
+    assert after <= before
+
+
+def test_a_run_of_few_epochs_says_nothing_of_the_next():
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    lotan.Trainer(lotan.nn.GCN(8, 4, 2, 3), graph, engine="local", epochs=2, progress=False).fit()
+    assert load() == Known()
+
+
+def test_the_probe_is_run_when_asked_for_and_its_rates_are_used(monkeypatch, capsys):
+    monkeypatch.setitem(calibration.PROBES, "local", [calibration.Case(200, 800, 8, "gcn", 4, 2)])
+    assert main(["doctor", "--calibrate", "local"]) == 0
+    assert "seconds a unit of" in capsys.readouterr().out
+    assert load().rates_of("local") != DEFAULT_RATES["local"]
+
+
+def test_a_probe_that_cannot_be_remembered_says_so(monkeypatch, capsys):
+    monkeypatch.setenv("LOTAN_COSTS", "off")
+    monkeypatch.setattr(calibration, "calibrate", DEFAULT_RATES.__getitem__)
+    assert main(["doctor", "--calibrate", "rows"]) == 1
+    assert "not remembered" in capsys.readouterr().out
+
+
+def test_corrections_approach_what_runs_have_shown():
+    one, many = corrections([SLOW]), corrections([SLOW] * 30)
+    assert 1 < one.graph < many.graph < 2.05
+    assert many.graph == pytest.approx(2, rel=0.1)
+    assert (many.fixed, many.neural) == (1, 1)  # of which these runs say nothing
+
+
+def test_corrections_tell_groups_apart_and_stay_within_bounds():
+    fixed, graph = ({"fixed": 1.0, "graph": 0.0, "neural": 0.0}, {"fixed": 0.5, "graph": 0.5, "neural": 0.0})
+    found = corrections([PastRun(fixed, 1.0), PastRun(graph, 1.0)] * 20)
+    assert found.fixed == pytest.approx(1, abs=0.05)
+    assert found.graph == pytest.approx(1, abs=0.1)
+    wild = corrections([PastRun({"fixed": 0.0, "graph": 1.0, "neural": 0.0}, 1e9)] * 30)
+    assert wild.graph <= cost_cache.MOST
