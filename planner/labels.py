@@ -33,13 +33,14 @@ class Alike:
         return self._first[root]
 
     def _key(self, node: Node) -> Any:
-        return type(node), *(self._part(getattr(node, name)) for name in _fields_but_layer(type(node)))
+        return type(node), *[self._part(getattr(node, name)) for name in _fields_but_layer(type(node))]
 
     def _part(self, value: Any) -> Any:
         """A field's value as part of a key, in which 1, 1.0 and True are different."""
-        if isinstance(value, tuple):
+        kind = type(value)
+        if kind is tuple:
             return tuple(map(self._part, value))
-        return self._first[value] if isinstance(value, Node) else (type(value), value)
+        return value if kind is str else self._first[value] if isinstance(value, Node) else (kind, value)
 
 
 @cache

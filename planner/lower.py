@@ -37,10 +37,9 @@ from planner.physical import (
     StageOutput,
     Step,
     collection_name,
-    makes,
-    reads,
 )
 from planner.rules.fuse_apply import fuse_apply
+from planner.schedule import in_turn
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 
 OUTPUT = "output"
@@ -315,14 +314,8 @@ def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: i
         collects = _collects(stages[index])
         waiting += collects
         waiting.append(_pipe(stages[index], collects, "turn" if index == last else "forward"))
-    made = {node.name for node in order if isinstance(node, StaticColumn)} | {"label", "split"}
-    steps: list[Step] = []
-    while waiting:
-        ready = next(step for step in waiting if made.issuperset(reads(step)))
-        waiting.remove(ready)
-        steps.append(ready)
-        made.update(makes(ready))
-    return tuple(steps)
+    there = {node.name for node in order if isinstance(node, StaticColumn)} | {"label", "split"}
+    return in_turn(waiting, there)
 
 
 def _collects(stage: Stage) -> list[CollectStep]:

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache, cached_property
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, ClassVar
 
 from planner.spec import EdgeSet, ValueType
@@ -58,7 +58,8 @@ class Node(metaclass=Interned):
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """The same operator over other inputs; `self` where nothing changes."""
-        if all(new.get(child, child) is child for child in self.children):
+        children = self.children
+        if all(map(is_, map(new.get, children, children), children)):
             return self
         return type(self)(*(_replaced(value, new) for value in _values(self)))
 

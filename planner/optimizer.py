@@ -89,9 +89,8 @@ class _Recorded:
 
     def __init__(self, rule: ForwardRule, firings: list[Firing]) -> None:
         self.rule, self.firings = rule, firings
-        self._idle: set[Node] = (
-            set()
-        )  # nodes on which it did not fire, and never will: rules are pure, and nodes immutable
+        # Nodes on which it did not fire, and never will: rules are pure, and nodes immutable.
+        self._idle: set[Node] = set()
         self._readers: Readers | None = None  # of the graph at hand, once asked for
         self._root: Node | None = None
 
