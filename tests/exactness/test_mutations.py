@@ -1,0 +1,226 @@
+"""Rules that are broken on purpose: random models, compared with plain autograd or with plans of no rules, show each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lotan.engines.base import Pass, run
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from lotan.errors import LotanError
+from lotan.nn import EdgeIndex
+from lotan.tracing import trace
+from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps
+from planner.edge_nodes import Extreme
+from planner.errors import PlanError
+from planner.nodes import Elementwise, Node, Scatter, tensor_arguments
+from planner.physical import PropagateStep, ScaledPropagateStep, Stage
+from planner.rules import (
+    drop_dead_gradients,
+    drop_unit_weight,
+    hoist_invariant,
+    lift_message,
+    push_down,
+    push_down_extremes,
+)
+from planner.spec import LossSpec, ValueType
+from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample
+from tests.exactness.random_models import Hop
+from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, train
+from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
+
+CAUGHT = (AssertionError, PlanError, LotanError)
+
+
+def graph_of(seed: int) -> Sample:
+    return sample(seed, vertices=8 + seed % 13, edges=seed % 60, weighted=seed % 3 == 0)
+
+
+@cache
+def truth(seed: int, dropping: bool) -> tuple[Trained, Trained]:
+    """What a model comes to, and with weights a little off; with random numbers, by plans without any rule."""
+    drawn = graph_of(seed)
+    if dropping:
+        plain, stirred = (planned_run(seed, True, drawn, RULES, stirred=stirred) for stirred in (False, True))
+    else:
+        plain, stirred = (by_autograd(seed, drawn, stirred) for stirred in (False, True))
+    return plain, stirred
+
+
+def check_training(seed: int, dropping: bool) -> None:
+    plain, stirred = truth(seed, dropping)
+    assert_equal(planned_run(seed, dropping, graph_of(seed), ()), plain, TOLERANCE, rounded=[stirred])
+
+
+def check_metrics(seed: int, dropping: bool) -> None:
+    """Where a training pass says that it evaluates, it counts what evaluation counts."""
+    model, drawn = drawn_model(seed, dropping, False), graph_of(seed)
+    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    plan = compile_plan(*specs, loss, drawn.graph.statistics, Options(abilities=ABILITIES["local"])).plan
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        engine.load(drawn.graph, plan)
+        a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
+        turn, evaluation = (run(engine, plan, steps, a_pass).statistics for steps in (plan.train, plan.evaluate))
+    assert not plan.reuses_evaluation or np.allclose(turn, evaluation)
+
+
+class Alikes(torch.nn.Module):
+    """Values that differ in one thing each: the random numbers that drop some, or the weights of the edges summed over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.enter, self.leave = torch.nn.Linear(WIDTH, 4), torch.nn.Linear(16, OUT)
+        self.plain, self.weighted = Hop("sum", weighted=False), Hop("sum", weighted=True)
+        self.once, self.again = torch.nn.Dropout(0.5), torch.nn.Dropout(0.5)
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        h = torch.tanh(self.enter(x))
+        sums = self.plain(h, graph), self.weighted(h, graph)
+        return self.leave(torch.cat([*sums, self.once(h), self.again(h)], dim=-1))
+
+
+def check_alikes(seed: int, _: bool) -> None:
+    drawn = sample(seed, weighted=True)
+    results = []
+    for off in ((), RULES):
+        torch.manual_seed(seed)
+        model = Alikes()
+        specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
+        loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+        with closing(LocalEngine()) as engine:
+            planned = compile_plan(*specs, loss, drawn.graph.statistics, Options(disabled=tuple(off)))
+            results.append(train(engine, planned, model, drawn))
+    assert_equal(results[0], results[1], TOLERANCE)
+
+
+def check_hops(seed: int, _: bool) -> None:
+    """A model that reads a sum of hidden rows, and the sum of that."""
+    drawn, (ours, other) = sample(seed, weighted=True), models("hops", seed)
+    with closing(LocalEngine()) as engine:
+        found = train(engine, plan_of("hops", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+    assert_equals_truth(found, "hops", other, drawn)
+
+
+class Nothing:
+    """A type that no node is of."""
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """What to put in place of a part of the planner, and the check that has to fail then.
+
+    `seed` is of a model and graph that show it: with those drawn at random, one in three to seventy does.
+    """
+
+    place: Any
+    name: str
+    broken: Any
+    seed: int
+    dropping: bool = False
+    check: Callable[[int, bool], None] = check_training
+
+
+def reversed_too_seldom(kind: type[PropagateStep | ScaledPropagateStep]) -> Callable[..., Any]:
+    """Backward along the edges as forward goes."""
+    original = differentiate.differentiate
+
+    def broken(*arguments: Any) -> differentiate.Epoch:
+        epoch = original(*arguments)
+        steps = [replace(step, reverse=False) if isinstance(step, kind) else step for step in epoch.steps]
+        return replace(epoch, steps=tuple(steps))
+
+    return broken
+
+
+def adding_too_few(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...]) -> Stage:
+    stage = ORIGINAL_ADDING(name, parts, total, shape)
+    last = stage.calls[-1]
+    return replace(stage, calls=(*stage.calls[:-1], replace(last, arguments=(last.arguments[0], last.arguments[0]))))
+
+
+ORIGINAL_ADDING = differentiate._adding
+ORIGINAL_AGGREGATE = linear_maps._aggregate
+ORIGINAL_FIELDS = labels._fields_but_layer
+
+
+def passing_what_is_not_linear(node: Node) -> Any:
+    """A map moves also across tanh and elu."""
+    if isinstance(node, Elementwise) and node.op in ("aten.tanh.default", "aten.elu.default"):
+        rest = node.arguments[1:]
+        vectors = lambda x: ValueType("vertex", x.output.shape, x.output.dtype)  # noqa: E731
+        return node.arguments[0], lambda x: replace(node, arguments=(x, *rest), type=vectors(x))
+    return ORIGINAL_AGGREGATE(node)
+
+
+def but(*names: str) -> Callable[[type[Node]], tuple[str, ...]]:
+    """The fields by which nodes are told apart, without some of them."""
+    return lambda kind: tuple(name for name in ORIGINAL_FIELDS(kind) if name not in names)
+
+
+def lifting_from_the_wrong_end(node: Node) -> tuple[Node, ...]:
+    """Every end of an edge is taken for its source."""
+    found = tensor_arguments(node)  # type: ignore[arg-type]
+    return tuple(replace(x, end="source") if isinstance(x, Scatter) else x for x in found)
+
+
+def opposite(x: Node, kind: str, edges: Any, layer: str) -> Node:
+    return Extreme(x, "min" if kind == "max" else "max", edges, layer)
+
+
+MUTATIONS = {
+    "a mean is not divided": Mutation(push_down, "divided_by_degree", lambda total, layer: total, 14),
+    "weights of edges are forgotten": Mutation(
+        push_down, "copied_source", lambda message: found and (found[0], False) if (found := COPIED(message)) else None, 15
+    ),
+    "a weight counts as 1": Mutation(
+        drop_unit_weight, "weighted",
+        lambda node: (found[0], replace(found[1], unit=True)) if (found := WEIGHTED(node)) else None, 15,
+    ),
+    "a maximum is taken for a minimum": Mutation(push_down_extremes, "Extreme", opposite, 7),
+    "a message is lifted from the wrong end": Mutation(lift_message, "tensor_arguments", lifting_from_the_wrong_end, 2),
+    "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
+    "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
+    "what has parameters is computed once": Mutation(hoist_invariant, "Parameter", Nothing, 0),
+    "what is random is computed once": Mutation(hoist_invariant, "Dropout", Nothing, 7, dropping=True),
+    "dropouts of one value are one": Mutation(labels, "_fields_but_layer", but("layer", "key"), 0, check=check_alikes),
+    "sums over other weights are one": Mutation(
+        labels, "_fields_but_layer", but("layer", "weighted"), 0, check=check_alikes
+    ),
+    "layers with different parameters are one": Mutation(labels, "_fields_but_layer", but("layer", "name"), 1),
+    "evaluation is reused in spite of dropout": Mutation(
+        compiler, "reuse_evaluation", lambda _, __, stages: (*stages[:-1], replace(stages[-1], counts="all")), 1,
+        dropping=True, check=check_metrics,
+    ),
+    "a live gradient is dropped": Mutation(
+        drop_dead_gradients, "_gradients_read", lambda step: set() if isinstance(step, PropagateStep) else READ(step), 3
+    ),
+    "backward goes along the edges": Mutation(compiler, "differentiate", reversed_too_seldom(PropagateStep), 3),
+    "attention's backward goes along the edges": Mutation(
+        compiler, "differentiate", reversed_too_seldom(ScaledPropagateStep), 10
+    ),
+    "a contribution to a gradient is left out": Mutation(differentiate, "_adding", adding_too_few, 0, check=check_hops),
+    "scores have the gradient of others": Mutation(
+        edge_adjoints, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
+    ),
+}  # fmt: skip
+
+COPIED, WEIGHTED = push_down.copied_source, drop_unit_weight.weighted
+READ, DOT = drop_dead_gradients._gradients_read, edge_adjoints.EdgeDotStep
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)
+def test_a_broken_rule_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    mutation.check(mutation.seed, mutation.dropping)  # nothing else is wrong with that model
+    monkeypatch.setattr(mutation.place, mutation.name, mutation.broken)
+    with pytest.raises(CAUGHT):
+        mutation.check(mutation.seed, mutation.dropping)
