@@ -100,7 +100,7 @@ def plan_for(
         PlanError: a model that cannot be planned, or an unknown rule.
         ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
-    known, master = cost_cache.load(), _master(graph)
+    known, master = cost_cache.load(), _master(graph, config)
     prices = {name: priced(name, config, known, master) for name in ABILITIES}
     statistics = statistics or _statistics(graph, prices["blocks"])
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
@@ -127,9 +127,11 @@ def plan_for(
     return engine, planned
 
 
-def _master(graph: Graph) -> str | None:
-    """Where Spark runs what it has of a graph."""
-    return graph.tables()[0].sparkSession.sparkContext.master if graph.origin == "spark" else None
+def _master(graph: Graph, config: TrainerConfig) -> str | None:
+    """Where Spark runs what it has of a graph; nobody asks where the graph is collected, which any Spark session can do."""
+    if graph.origin != "spark" or config.engine == "local":
+        return None
+    return graph.tables()[0].sparkSession.sparkContext.master
 
 
 def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
