@@ -41,7 +41,8 @@ STEPS: dict[
         {"engine": "blocks", "disable": ["hoist_invariant", "prune_vertices"]},
         False,
     ),
-    "+ what no epoch changes computed once": ({"engine": "blocks"}, False),
+    "+ what no epoch changes computed once": ({"engine": "blocks", "disable": ["prune_vertices"]}, False),
+    "+ the vertices that the loss depends on alone": ({"engine": "blocks"}, False),
     "the engine that auto takes for files that fit": ({}, False),
 }
 

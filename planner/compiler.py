@@ -24,7 +24,7 @@ from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
 from planner.rules.keep_or_recompute import keep_or_recompute
-from planner.rules.prune_vertices import declined, prune_vertices
+from planner.rules.prune_vertices import declined, prune_vertices, reads_edges
 from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
@@ -137,16 +137,19 @@ def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward 
 def _pruned(
     forward: Forward, rewritten: Rewritten, statistics: Statistics, options: Options, evaluates: bool
 ) -> tuple[Forward, Rewritten]:
-    """Forward with steps on some vertices alone; or as it was, and why."""
-    reason = declined(statistics)
+    """Forward with steps on some vertices alone, or as it was, and what stopped it."""
+    reason, on_edges = declined(statistics), "edge_levels" in options.abilities
     if reason is None and "levels" not in options.abilities:
         reason = LACKING["levels"]
     if reason is None and evaluates:
         reason = "the training pass evaluates as well, on all vertices; disable reuse_evaluation to prune it"
-    if reason is not None:
-        why = Declined(prune_vertices.__name__, reason)
-        return forward, replace(rewritten, declined=(*rewritten.declined, why))
-    return replace(forward, steps=prune_vertices(forward.steps, statistics)), rewritten
+    if reason is None:
+        forward = replace(forward, steps=prune_vertices(forward.steps, statistics, on_edges))
+        if on_edges or not any(map(reads_edges, forward.steps)):
+            return forward, rewritten
+        reason = LACKING["edge_levels"]
+    why = Declined(prune_vertices.__name__, reason)
+    return forward, replace(rewritten, declined=(*rewritten.declined, why))
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

@@ -30,9 +30,9 @@ Rows = Literal["vertex", "edge", "none"]
 EdgeSet = Literal["graph", "self_loops"]
 """Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
 
-Ability = Literal["edge_columns", "extremes", "levels"]
+Ability = Literal["edge_columns", "extremes", "levels", "edge_levels"]
 """What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to
-order vertices by level and compute the first levels alone."""
+order vertices by level and compute the first levels alone, of sums of rows and of stages; of all steps that read edges."""
 
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")

@@ -26,9 +26,9 @@ SPARK_SECONDS = (
 )
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes", "levels"),
+    "local": ("edge_columns", "extremes", "levels", "edge_levels"),
     "rows": (),
-    "blocks": ("edge_columns", "extremes"),
+    "blocks": ("edge_columns", "extremes", "levels"),
 }
 """What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
 

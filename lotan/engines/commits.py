@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from uuid import uuid4
 
 import numpy as np
@@ -33,7 +33,7 @@ class Commits:
         self.sent = self.received = 0  # bytes, of all passes
         self.shared = 0  # of both, those that went through shared memory
         self._link = link
-        self._jobs: list[tuple[str, str]] = []
+        self._jobs: list[tuple[str, str, Sequence[int]]] = []
         with translated():
             for stage in plan.stages:
                 link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients, chunk_rows))
@@ -48,24 +48,20 @@ class Commits:
         settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
         self._link.begin(self.run, self.number, parameters, settings)
 
-    def expect(self, step: PipeStep) -> None:
-        """Note a pipe, in the order in which its sums are to be added."""
-        self._jobs.append((step.stage, step.mode))
+    def expect(self, step: PipeStep, partitions: Sequence[int]) -> None:
+        """Note a pipe, in the order in which its sums are to be added, and the partitions that it runs on."""
+        self._jobs.append((step.stage, step.mode, partitions))
 
     def __str__(self) -> str:
-        return f"pass {self.number}: {', '.join(f'{stage} ({mode})' for stage, mode in self._jobs)}"
+        return f"pass {self.number}: {', '.join(f'{stage} ({mode})' for stage, mode, _ in self._jobs)}"
 
-    def take(self, partitions: Iterable[int]) -> Outcome:
+    def take(self) -> Outcome:
         """What all pipes have come to, each partition once, in their order.
-
-        Args:
-            partitions: those that have vertices.
 
         Raises:
             EngineError: one did not commit, or two attempts of it differ.
         """
-        parts = list(partitions)
-        jobs = [PipeJob(self.run, self.number, stage, mode, part) for stage, mode in self._jobs for part in parts]
+        jobs = [PipeJob(self.run, self.number, *job, part) for *job, parts in self._jobs for part in parts]
         try:
             totals = self._link.wait(jobs)
         except MessengerError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,8 +28,9 @@ from lotan.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
 from planner.physical import CollectStep
+from planner.rules.prune_vertices import deepest_level
 from planner.spec import LossSpec
-from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample
+from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
 
@@ -40,6 +42,9 @@ BLOCKS = {
        for rule in ("push_down_edges", "push_down_extremes")},
 }  # fmt: skip
 """A gradient per edge is for the rows engine."""
+
+PRUNING = replace(BLOCKS["auto"], disabled=("reuse_evaluation",))
+"""A training pass that evaluates needs all vertices."""
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +62,7 @@ def check(spark, workers: Session, name: str, options: str, drawn: Sample, parti
     ours, truth = models(name, seed=partitions)
     with blocks(spark, workers, partitions, shuffled) as engine:
         found = train(engine, plan_of(name, drawn, BLOCKS[options]), ours, drawn)
-        assert (len(engine._graph.partitions) < partitions) == (partitions == EMPTY)
+        assert (len(engine._graph.occupied[None]) < partitions) == (partitions == EMPTY)
     assert_equals_truth(found, name, truth, drawn)
 
 
@@ -74,13 +79,37 @@ def test_equals_autograd(name, partitions, spark, workers):
     check(spark, workers, name, "auto", drawn, partitions, shuffled=partitions > 2)
 
 
+PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("residual", 3), ("hops", 2), ("MLP", 3),
+          ("GAT", 3), ("GraphSAGE, max", 2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "partitions"), PRUNED)
+def test_few_training_vertices_whose_dependencies_alone_are_computed(name, partitions, spark, workers):
+    """24 vertices with less than an edge each: several levels are pruned, and some partitions have no vertex of a level."""
+    drawn = trained_on(sample(partitions, 24, 20, weighted=EVERY[name].weights), [0, 9])
+    drawn = replace(drawn, graph=named(drawn.graph)) if partitions == 2 else drawn
+    ours, truth = models(name, seed=partitions)
+    planned, results = plan_of(name, drawn, PRUNING), []
+    assert deepest_level(planned.plan) is not None
+    for shuffled in (False, True):
+        torch.manual_seed(0)
+        with blocks(spark, workers, partitions, shuffled) as engine:
+            results.append(train(engine, planned, deepcopy(ours), drawn))
+            occupied = engine._graph.occupied
+            assert partitions < 3 or len(occupied[0]) < len(occupied[None])
+    for found in results:
+        assert_equals_truth(found, name, truth, drawn)
+    heap, shuffles = map(tensors, results)
+    assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
+
+
 @pytest.mark.parametrize(("name", "partitions"), [("GCN", 3), ("GraphSAGE", 2)])
 def test_a_hub_whose_edges_are_spread(name, partitions, spark, workers):
     """Half of the edges end in one vertex, and half begin there."""
     drawn = sample(6, 40, 8000, weighted=EVERY[name].weights, directed=False)
     ours, truth = models(name, seed=6)
     with blocks(spark, workers, partitions, shuffled=partitions > 2) as engine:
-        found = train(engine, plan_of(name, drawn, BLOCKS["auto"]), ours, drawn)
+        found = train(engine, plan_of(name, drawn, PRUNING), ours, drawn)
         assert engine._graph.blocks.hubs(), "no edges were spread"
     assert_equals_truth(found, name, truth, drawn)
 

@@ -65,7 +65,7 @@ def planned_run(
     model = drawn_model(seed, dropping, stirred)
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(disabled=tuple(off), abilities=("levels",) if general else ABILITIES["local"])
+    options = Options(disabled=tuple(off), abilities=("levels", "edge_levels") if general else ABILITIES["local"])
     with closing(LocalEngine(chunk_rows=5)) as engine:
         return train(engine, compile_plan(*specs, loss, drawn.graph.statistics, options), model, drawn)
 

@@ -24,7 +24,7 @@ from planner.spec import Spec, Statistics
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 FEW = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=10)
-EVERYTHING = ("edge_columns", "extremes", "levels")
+EVERYTHING = ("edge_columns", "extremes", "levels", "edge_levels")
 
 
 def pruned(spec: Spec, *disabled: str, statistics: Statistics = FEW, abilities=EVERYTHING) -> Planned:
@@ -96,6 +96,21 @@ def test_a_training_pass_that_evaluates_has_all_rows():
     assert found.firings["reuse_evaluation"]
     assert all(step.within is None for step in found.plan.train)
     assert [entry.reason for entry in found.rewritten.declined if "disable reuse_evaluation" in entry.reason]
+
+
+def test_an_engine_that_cannot_prune_what_reads_edges_prunes_what_is_above():
+    """The stage behind attention runs on training vertices; attention has all rows, and so has its gradient."""
+    w = SpecWriter()
+    h = w.linear(FEATURES, "lin0", 8, 4)
+    h = w.aggregate(w.scatter(h, "source", 4), 4, "max")
+    h = w.aggregate(w.scatter(w.linear(h, "lin1", 4, 3), "source", 3), 3)
+    found = pruned(w.spec(h), abilities=("edge_columns", "extremes", "levels"))
+    made = {type(step).__name__: (step.within, columns_made(step)[0].within) for step in found.plan.train[:-1]}
+    assert made["ExtremeStep"] == made["ExtremeGradientStep"] == (None, None)
+    assert made["PropagateStep"] == (0, 1)  # the reverse one, the last
+    gradient = next(step for step in found.plan.train if isinstance(step, PipeStep) and step.mode == "backward")
+    assert (gradient.within, gradient.outputs[0].within) == (1, None)  # zero beyond the first level
+    assert [entry.reason for entry in found.rewritten.declined if "attention, maxima" in entry.reason]
 
 
 def test_levels_that_hold_most_vertices_are_left_whole():

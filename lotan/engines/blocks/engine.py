@@ -15,7 +15,7 @@ from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
-from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, pipe_step
+from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
@@ -171,7 +171,8 @@ class BlocksEngine(Engine):
     def propagate(self, step: PropagateStep, column: Column) -> Column:
         """Sum along edges."""
         weighted = step.weighted and self._graph.weighted
-        given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse
+        levels = numbered(step.within), numbered(step.output.within)
+        given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, *levels
         rows = self._facade.propagate(*given, self.settings.shuffled)
         if self._in_one_heap and step.output.name in self._now.reading.as_read:
             sums = self._facade.sums(*given)
@@ -214,7 +215,7 @@ class BlocksEngine(Engine):
         near = [self._graph.chunks[edges] for edges in stage.edge_sets]
         rows = [column.rows if column.sums is None else column.sums for column in columns]
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
-        self._run.expect(step)
+        self._run.expect(step, self._graph.occupied[step.within])
         self._keep(piped, [column.name for column in step.outputs])
         return self._outputs(piped, step, stage)
 
@@ -277,7 +278,7 @@ class BlocksEngine(Engine):
                 self.settings.attempts,
                 self.settings.stall_seconds,
             )
-            outcome = self._run.take(self._graph.partitions)
+            outcome = self._run.take()
         except BaseException:
             for handle in kept.values():
                 self._facade.release(handle.rows)

@@ -33,6 +33,7 @@ NAMES = frozenset(
         "load",
         "messengerSettings",
         "occupied",
+        "orderByLevel",
         "output",
         "persist",
         "pipe",

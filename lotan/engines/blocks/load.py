@@ -12,8 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lotan.engines.blocks.pipe import Column
+from lotan.engines.blocks.pipe import Column, numbered
 from planner.physical import EdgeDropoutStep, Plan
+from planner.rules.prune_vertices import deepest_level
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ class Loaded:
     columns: Mapping[str, Column]  # static ones
     chunks: Mapping[EdgeSet, Any]  # RDD of each partition's neighbourhoods, for stages that collect
     edge_keys: Mapping[EdgeSet, Any]  # RDD of each partition's row keys of edges, for dropout of edge columns
-    partitions: tuple[int, ...]  # those that have vertices
+    occupied: Mapping[
+        int | None, tuple[int, ...]
+    ]  # by level, None for all: the partitions that have vertices within it
     weighted: bool
 
     def close(self) -> None:
@@ -63,7 +66,13 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     with ExitStack() as undo:
         blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
         undo.callback(facade.close, blocks)
-        occupied = tuple(facade.occupied(blocks))  # the last job: what is persisted below waits for its first use
+        deepest = deepest_level(plan)
+        if deepest is not None:
+            blocks = facade.orderByLevel(blocks, deepest)
+            undo.callback(facade.close, blocks)
+        levels = (None, *range(0 if deepest is None else deepest + 1))
+        # the last jobs: what is persisted below waits for its first use
+        occupied = {level: tuple(facade.occupied(blocks, numbered(level))) for level in levels}
         rows = {name: facade.column(blocks, name) for name in given}
         for name in columns:
             if _follows_from_edges(name):
@@ -78,7 +87,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
             },
             chunks=_chunks(facade, blocks, plan, chunk_rows),
             edge_keys=_edge_keys(facade, blocks, plan),
-            partitions=occupied,
+            occupied=occupied,
             weighted=weighted,
         )
         undo.pop_all()

@@ -83,6 +83,7 @@ def pipe_step(
         "mode": step.mode,
         "accumulates": not step.emits,
         "chunk_rows": site.chunk_rows,
+        "within": numbered(step.within),
         "fields": [*map(fields.column, step.inputs), *map(fields.gradient, step.gradients)],
         "edges": [
             {
@@ -142,10 +143,20 @@ class _Fields:
         return len(self.columns) - 1
 
 
+def numbered(level: int | None) -> int:
+    """A level as Scala has it: -1 for all vertices."""
+    return -1 if level is None else level
+
+
 def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
     """What comes back, each with the place of the edges to whose sources it belongs; -1 for the chunk's vertices."""
     places = {edges: place for place, edges in enumerate(stage.edge_sets)}
     return [
-        {"tensor": one.name, "width": column.width, "edges": -1 if one.edges is None else places[one.edges]}
+        {
+            "tensor": one.name,
+            "width": column.width,
+            "edges": -1 if one.edges is None else places[one.edges],
+            "within": numbered(column.within),
+        }
         for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
     ]

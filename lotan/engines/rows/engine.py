@@ -23,7 +23,7 @@ from lotan.engines.rows.pipe_task import VERTEX
 from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_over, open_session, pin
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
-from lotan.engines.rows.tables import Needs, Tables, expected_sizes, load_tables
+from lotan.engines.rows.tables import Needs, Tables, expected_partitions, load_tables
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
@@ -225,7 +225,7 @@ class RowsEngine(Engine):
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
-        self._loaded.commits.expect(step)
+        self._loaded.commits.expect(step, expected_partitions(self._loaded.tables))
         rows, returned = builder.rows(), builder.returned()
         names = [column.name for column in step.outputs]
         if not step.outputs or all(item.kind == VERTEX for item in returned):
@@ -258,7 +258,7 @@ class RowsEngine(Engine):
             ends = [made.frame for made in self._state.made if not made.read]
             ends += [handle.pinned.frame for handle in columns.values()]
             self._force(ends, str(self._loaded.commits))
-            outcome = self._loaded.commits.take(expected_sizes(self._loaded.tables))
+            outcome = self._loaded.commits.take()
         except BaseException:
             for handle in columns.values():
                 handle.pinned.release()

@@ -6,7 +6,6 @@ in the same order.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import uuid4
 
@@ -212,6 +211,6 @@ def _inverse_root(total: Column) -> Column:
     return F.when(total > 0, F.lit(1.0) / F.sqrt(total)).otherwise(F.lit(0.0))
 
 
-def expected_sizes(tables: Tables) -> Mapping[int, int]:
-    """Rows of each partition that has any: those a pipe must commit."""
-    return {part: size for part, size in enumerate(tables.sizes) if size}
+def expected_partitions(tables: Tables) -> tuple[int, ...]:
+    """The partitions that have any rows: those a pipe must commit."""
+    return tuple(part for part, size in enumerate(tables.sizes) if size)

@@ -25,6 +25,8 @@ import lotan.messenger.{Digest, Longs}
   *   the edges without self-loops, and one per vertex beside them
   * @param hubs
   *   how Propagate spreads the edges of hubs; they are among `graph` all the same
+  * @param levels
+  *   its vertices within each level, the first rows: see `LevelOrder`; empty where vertices are in the order of their ids
   */
 final class Block(
     val partition: Int,
@@ -34,19 +36,24 @@ final class Block(
     val send: Array[Array[Int]],
     val graph: Edges,
     val selfLoops: Edges,
-    val hubs: Hubs
+    val hubs: Hubs,
+    val levels: Array[Int] = Array.emptyIntArray
 ) extends Serializable {
   def count: Int = ids.size
+
+  /** Its vertices within a level; `Block.All`: all. They are its first rows. */
+  def rows(within: Int): Int = if (within == Block.All) count else levels(within)
 
   def partitions: Int = send.length
 
   /** Distinct sources: own vertices and halo. */
   def sources: Int = haloStart.last
 
-  @transient private lazy val chunked = new ConcurrentHashMap[Int, BlockChunks]
+  @transient private lazy val chunked = new ConcurrentHashMap[(Int, Int), BlockChunks]
 
-  /** The block's chunks of so many rows: the same each time. */
-  private[lotan] def chunks(rows: Int): BlockChunks = chunked.computeIfAbsent(rows, new BlockChunks(this, _))
+  /** The chunks of so many rows that the first `count` rows of the block are cut into: the same each time. */
+  private[lotan] def chunks(rows: Int, count: Int): BlockChunks =
+    chunked.computeIfAbsent((rows, count), _ => new BlockChunks(this, rows, count))
 
   def edges(set: EdgeSet): Edges = set match {
     case EdgeSet.Graph => graph
@@ -63,14 +70,20 @@ final class Block(
   }
 }
 
+object Block {
+
+  /** In place of a level: all vertices. */
+  val All: Int = -1
+}
+
 /** What every pipe says of a block's chunks: computed once.
   *
   * Their keys as tensors, and digests of their ids.
   */
-final private[lotan] class BlockChunks(block: Block, rows: Int) {
-  private val firsts = (0 until block.count by rows).toArray
+final private[lotan] class BlockChunks(block: Block, rows: Int, count: Int) {
+  private val firsts = (0 until count by rows).toArray
 
-  private def length(first: Int) = math.min(rows, block.count - first)
+  private def length(first: Int) = math.min(rows, count - first)
 
   val keys: Array[Longs] = firsts.map(first => new Longs(block.sourceKeys, first, length(first)))
   val digests: Array[Long] =
@@ -93,6 +106,12 @@ final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val lo
 
   /** `[sources x count]`: the transpose of `forward`. */
   @transient lazy val reverse: Csr = transpose.getOrElse(forward.transpose(sources))
+
+  @transient private lazy val partial = new ConcurrentHashMap[Int, Csr]
+
+  /** `reverse` with those edges alone that end in the first so many rows. Built once for each number. */
+  def reverseUpTo(ends: Int): Csr =
+    if (ends == forward.rows) reverse else partial.computeIfAbsent(ends, forward.first(_).transpose(sources))
 
   /** Without the memory of the transpose. */
   def asRows: Edges = new Edges(forward, sources, None, loops)

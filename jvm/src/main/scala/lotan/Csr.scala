@@ -40,6 +40,12 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     new Csr(starts, rowOf, moved)
   }
 
+  /** The first rows. */
+  def first(count: Int): Csr = {
+    val kept = indptr(count)
+    new Csr(indptr.take(count + 1), columns.take(kept), weights.map(_.take(kept)))
+  }
+
   /** Without the edges on the diagonal; this very matrix if it has none. */
   def withoutDiagonal: Csr = {
     val rowOf = rowOfEach

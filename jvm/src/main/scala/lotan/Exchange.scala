@@ -35,20 +35,27 @@ object Exchange {
   /** The rows of `column` that each block's halo needs: `[partitions]` arrays of rows, by owner, empty where none are needed.
     *
     * The column is read here and, usually, by whoever uses the halo: persist it, or it is computed twice.
+    *
+    * @param within
+    *   level up to which they are needed: those of the halo that come first
     */
-  def halo(blocks: RDD[Block], column: RDD[Rows]): RDD[Array[Array[Float]]] = {
+  def halo(blocks: RDD[Block], column: RDD[Rows], within: Int = Block.All): RDD[Array[Array[Float]]] = {
     val packed = blocks.zipPartitions(column) { (ofBlock, ofColumn) =>
       val block = ofBlock.next()
       val rows = ofColumn.next()
-      Propagate.check(block, rows)
-      Iterator.range(0, block.partitions).filter(block.send(_).nonEmpty).map { to =>
-        to -> new Parcel(block.partition, Nil, rows.width, rows.values, Some(block.send(to)))
+      Propagate.check(block, rows, within)
+      val count = block.rows(within)
+      Iterator.range(0, block.partitions).map(to => to -> below(block.send(to), count)).filter(_._2.nonEmpty).map {
+        case (to, sent) => to -> new Parcel(block.partition, Nil, rows.width, rows.values, Some(sent))
       }
     }
     Exchange(packed, blocks.getNumPartitions).map(
       _.map(parcel => if (parcel == null) Parcel.NoValues else parcel.values)
     )
   }
+
+  private def below(ascending: Array[Int], count: Int): Array[Int] =
+    if (ascending.isEmpty || ascending.last < count) ascending else ascending.takeWhile(_ < count)
 
   /** The opposite way: what was computed for the halo of each block, brought to the owners of those vertices.
     *

@@ -35,12 +35,17 @@ object Facade {
       )
     )
 
-  /** The partitions that have vertices, ascending. */
-  def occupied(graph: LoadedGraph): util.List[Integer] =
-    graph.blocks.filter(_.count > 0).map(_.partition).collect().sorted.map(Integer.valueOf).toSeq.asJava
+  /** The graph with vertices in the order of their levels: see `LevelOrder`. The one given is closed, or if that fails as well. */
+  def orderByLevel(graph: LoadedGraph, deepest: Int): LoadedGraph = LevelOrder(deepest)(graph)
+
+  /** The partitions that have vertices within a level, ascending; -1: any vertices. */
+  def occupied(graph: LoadedGraph, within: Int): util.List[Integer] =
+    graph.blocks.filter(_.rows(within) > 0).map(_.partition).collect().sorted.map(Integer.valueOf).toSeq.asJava
 
   /** Sums along edges, lazy: see `Propagate`. The caller persists `column`.
     *
+    * @param within
+    *   level, as `made`; -1: all vertices
     * @param shuffled
     *   by a shuffle even where all partitions are in one JVM; the result is the same
     */
@@ -50,10 +55,16 @@ object Facade {
       edges: String,
       weighted: Boolean,
       reverse: Boolean,
+      within: Int,
+      made: Int,
       shuffled: Boolean
   ): RDD[Rows] = {
-    Propagate(EdgeSet(edges), weighted, reverse)(graph.blocks, column, shared(graph, shuffled), graph.hubs)
+    val step = Propagate(EdgeSet(edges), weighted, reverse, within, made)
+    step(graph.blocks, column, shared(graph, shuffled), spread(graph, within))
   }
+
+  /** Whether hubs are spread: not in sums over some of the edges, of which hubs may have few. */
+  private def spread(graph: LoadedGraph, within: Int) = graph.hubs && within == Block.All
 
   private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
 
@@ -63,8 +74,11 @@ object Facade {
       column: RDD[Rows],
       edges: String,
       weighted: Boolean,
-      reverse: Boolean
-  ): RDD[RowReader] = Propagate(EdgeSet(edges), weighted, reverse).asRead(graph.blocks, column, graph.hubs)
+      reverse: Boolean,
+      within: Int,
+      made: Int
+  ): RDD[RowReader] =
+    Propagate(EdgeSet(edges), weighted, reverse, within, made).asRead(graph.blocks, column, spread(graph, within))
 
   /** The column `in_degree` or `gcn_scale@<edge set>`: see `Degrees`. Cheap where it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {

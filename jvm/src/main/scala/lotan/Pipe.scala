@@ -73,7 +73,7 @@ final case class Pipe(step: PipeStep) {
 
   private def partition(input: PipeInput): Piped = {
     val output = new PipeOutput(step, input)
-    if (input.block.count > 0) send(input, output)
+    if (input.count > 0) send(input, output)
     output.piped
   }
 
@@ -98,9 +98,12 @@ final private class PipeInput(
 ) {
   private val sums = step.fields.map(field => sum(field.columns.map(columns)))
 
-  val chunkCount: Int = (block.count + step.chunkRows - 1) / step.chunkRows
+  /** Vertices that the step runs on. */
+  val count: Int = block.rows(step.within)
 
-  private val known = block.chunks(step.chunkRows)
+  val chunkCount: Int = (count + step.chunkRows - 1) / step.chunkRows
+
+  private val known = block.chunks(step.chunkRows, count)
 
   def digest(chunk: Int): Long = known.digests(chunk)
 
@@ -109,7 +112,7 @@ final private class PipeInput(
 
   def first(chunk: Int): Int = chunk * step.chunkRows
 
-  def rows(chunk: Int): Int = math.min(step.chunkRows, block.count - first(chunk))
+  def rows(chunk: Int): Int = math.min(step.chunkRows, count - first(chunk))
 
   def chunks: Iterator[OutgoingChunk] = Iterator.range(0, chunkCount).map { chunk =>
     val tensors = ("keys" -> known.keys(chunk)) +: (fields(chunk) ++ edges(chunk))
@@ -178,7 +181,7 @@ final private class PipeInput(
 /** What has come back of a partition. */
 final private class PipeOutput(step: PipeStep, input: PipeInput) {
   private val columns =
-    step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(input.block.count, one.width)).toArray
+    step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(input.block.rows(one.within), one.width)).toArray
   private val contributions =
     step.returned.filter(_.edges.isDefined).map(_ => new Array[Rows](input.chunkCount)).toArray
 

@@ -49,13 +49,15 @@ final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Bo
   *
   * @param edges
   *   place among the step's edges; None for vertices
+  * @param within
+  *   level up to which vertices have a row of it: zeros, beyond those that the pipe runs on
   */
-final case class PipeReturned(tensor: String, width: Int, edges: Option[Int])
+final case class PipeReturned(tensor: String, width: Int, edges: Option[Int], within: Int)
 
 /** A persisted RDD that nobody reads but some pipes: this one, and `readers` in all. */
 final case class Spent(rdd: Int, readers: Int)
 
-/** One pass of a stage over all vertices: plain data. */
+/** One pass of a stage over all vertices, or those within a level: plain data. */
 final case class PipeStep(
     run: String,
     number: Long,
@@ -63,6 +65,7 @@ final case class PipeStep(
     mode: String,
     accumulates: Boolean,
     chunkRows: Int,
+    within: Int,
     endpoint: Endpoint,
     settings: Settings,
     fields: Seq[PipeField],
@@ -101,6 +104,7 @@ object PipeStep {
       mode = read.text("mode"),
       accumulates = read.flag("accumulates"),
       chunkRows = read.number("chunk_rows").toInt,
+      within = read.number("within").toInt,
       endpoint = endpoint,
       settings = settings,
       fields = read.list("fields").map(field),
@@ -114,7 +118,8 @@ object PipeStep {
       },
       returned = read.list("returned").map { one =>
         val edges = one.number("edges").toInt
-        PipeReturned(one.text("tensor"), one.number("width").toInt, if (edges < 0) None else Some(edges))
+        val (width, within) = (one.number("width").toInt, one.number("within").toInt)
+        PipeReturned(one.text("tensor"), width, if (edges < 0) None else Some(edges), within)
       },
       spent = read.list("spent").map(one => Spent(one.number("rdd").toInt, one.number("readers").toInt))
     )

@@ -16,8 +16,28 @@ import org.apache.spark.rdd.RDD
   *   whether a message is multiplied with the weight of its edge
   * @param reverse
   *   against the edges' direction: the adjoint of forward
+  * @param within
+  *   level up to which edges end that are summed over; forward has sums for the vertices within it, and reads rows of those
+  *   within the next
+  * @param made
+  *   reverse: level up to which vertices have sums, zero where no such edge begins
   */
-final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) {
+final case class Propagate(
+    edges: EdgeSet,
+    weighted: Boolean,
+    reverse: Boolean,
+    within: Int = Block.All,
+    made: Int = Block.All
+) {
+
+  /** Vertices of a block that have sums. */
+  private[lotan] def sums(block: Block): Int = block.rows(if (reverse) made else within)
+
+  /** The level up to which rows are read. */
+  private[lotan] def read: Int = if (reverse || within == Block.All) within else within + 1
+
+  /** The transpose of the edges that are summed over. */
+  private[lotan] def transpose(block: Block): Csr = block.edges(edges).reverseUpTo(block.rows(within))
 
   /** The sums for every vertex. `column` is read by several tasks: the caller persists and unpersists it.
     *
@@ -39,14 +59,14 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     SharedHeap(this, hubs).sums(blocks, column)
 
   private def forward(blocks: RDD[Block], column: RDD[Rows]): RDD[Rows] =
-    blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>
+    blocks.zipPartitions(column, Exchange.halo(blocks, column, read)) { (ofBlock, ofColumn, ofHalo) =>
       Iterator.single(gather(ofBlock.next(), ofColumn.next(), ofHalo.next()))
     }
 
   private def gather(block: Block, rows: Rows, halo: Array[Array[Float]]): Rows = {
     val out = started(block, rows)
     val product = new SparseProduct(rows.values +: halo, 0 +: block.haloStart, rows.width)
-    product.addTo(out.values, block.edges(edges).forward, weighted, 0, block.count)
+    product.addTo(out.values, block.edges(edges).forward, weighted, 0, sums(block))
     out
   }
 
@@ -59,27 +79,32 @@ final case class Propagate(edges: EdgeSet, weighted: Boolean, reverse: Boolean) 
     }
   }
 
-  private def haloSums(block: Block, rows: Rows): Array[Rows] = Array.tabulate(block.partitions) { owner =>
-    val from = block.haloStart(owner)
-    val until = block.haloStart(owner + 1)
-    if (from == until) null
-    else {
-      val out = Rows.zeros(until - from, rows.width)
-      product(block, rows).addTo(out.values, block.edges(edges).reverse, weighted, from, until)
-      out
+  private def haloSums(block: Block, rows: Rows): Array[Rows] = {
+    val matrix = transpose(block)
+    Propagate.check(block, rows, within)
+    Array.tabulate(block.partitions) { owner =>
+      val from = block.haloStart(owner)
+      var until = block.haloStart(owner + 1) // those who have no such edge come last
+      while (until > from && matrix.indptr(until) == matrix.indptr(until - 1)) until -= 1
+      if (from == until) null
+      else {
+        val out = Rows.zeros(until - from, rows.width)
+        product(block, rows).addTo(out.values, matrix, weighted, from, until)
+        out
+      }
     }
   }
 
   private def ownSums(block: Block, rows: Rows, received: Array[Parcel]): Rows = {
     val out = started(block, rows)
-    product(block, rows).addTo(out.values, block.edges(edges).reverse, weighted, 0, block.count)
+    product(block, rows).addTo(out.values, transpose(block), weighted, 0, sums(block))
     Propagate.addPartials(out, block, received)
     out
   }
 
   private def started(block: Block, rows: Rows): Rows = {
-    val out = Rows.zeros(block.count, rows.width)
-    Propagate.start(block, this, rows, 0, block.count, out.values)
+    val out = Rows.zeros(sums(block), rows.width)
+    Propagate.start(block, this, rows, 0, sums(block), out.values)
     out
   }
 
@@ -101,25 +126,32 @@ object Propagate {
       out: Array[Float]
   ): Unit = {
     val width = rows.width
+    val end = math.max(from, math.min(until, block.rows(step.within))) // of the rows whose loops are summed over
     block.edges(step.edges).loops match {
-      case Some(_) if !step.weighted => rows.read(from, until, out)
+      case Some(_) if !step.weighted =>
+        if (from < end) rows.read(from, end, out)
+        util.Arrays.fill(out, (end - from) * width, (until - from) * width, 0f)
       case loops =>
         util.Arrays.fill(out, 0, (until - from) * width, 0f)
-        for (weights <- loops; row <- from until until)
+        for (weights <- loops; row <- from until end)
           AddRows.oneScaled(out, (row - from) * width, rows.values, row * width, weights(row), width)
     }
   }
 
-  /** Throws IllegalArgumentException if the rows are not those of the block's vertices. */
-  private[lotan] def check(block: Block, rows: Rows): Unit =
-    require(rows.count == block.count, s"a column has ${rows.count} rows in a partition of ${block.count} vertices")
+  /** Throws IllegalArgumentException if the rows are not those of the block's vertices, or more than those within a level. */
+  private[lotan] def check(block: Block, rows: Rows, within: Int = Block.All): Unit =
+    require(
+      rows.count >= block.rows(within) && rows.count <= block.count,
+      s"a column has ${rows.count} rows in a partition of ${block.rows(within)} vertices"
+    )
 
   /** Adds what was summed for this block's vertices, in the order of the senders. */
   def addPartials(out: Rows, block: Block, received: Array[Parcel]): Unit =
     for (sender <- received.indices; parcel <- Option(received(sender))) {
       val rows = if (sender == block.partition) Array.range(0, block.count) else block.send(sender)
+      val count = parcel.values.length / out.width // the others have none
       var i = 0
-      while (i < rows.length) {
+      while (i < count) {
         AddRows.one(out.values, rows(i) * out.width, parcel.values, i * out.width, out.width)
         i += 1
       }

@@ -25,7 +25,7 @@ final private case class SharedHeap(step: Propagate, hubs: Boolean) {
   }
 
   private def reader(block: Block, all: Array[Block], rows: Array[Rows], ready: Array[Parcel]): RowReader = {
-    for ((one, own) <- all.zip(rows)) Propagate.check(one, own)
+    for ((one, own) <- all.zip(rows)) Propagate.check(one, own, step.read)
     if (step.reverse) new OverOut(step, block, all, rows, ready) else new OverIn(step, block, all, rows)
   }
 
@@ -45,7 +45,7 @@ final private class OverIn(step: Propagate, block: Block, all: Array[Block], row
   private val product = new SparseProduct(own.values +: rows.map(_.values), 0 +: block.haloStart, width, Some(picks))
 
   override def width: Int = own.width
-  override def count: Int = block.count
+  override def count: Int = step.sums(block)
 
   override def read(from: Int, until: Int, into: Array[Float]): Unit = {
     Propagate.start(block, step, own, from, until, into)
@@ -72,18 +72,18 @@ final private class OverOut(
   private val sum = new Array[Float](width)
 
   override def width: Int = own.width
-  override def count: Int = block.count
+  override def count: Int = step.sums(block)
 
   override def read(from: Int, until: Int, into: Array[Float]): Unit = {
     Propagate.start(block, step, own, from, until, into)
-    products(block.partition).addTo(into, block.edges(step.edges).reverse, step.weighted, from, until)
+    products(block.partition).addTo(into, step.transpose(block), step.weighted, from, until)
     for (other <- all) addHalo(other, from, until, into)
   }
 
   /** Adds the sums that `other` has for vertices of `block`, row by row: each sum is finished before it is added. */
   private def addHalo(other: Block, from: Int, until: Int, into: Array[Float]): Unit = {
     val targets = block.send(other.partition)
-    val matrix = other.edges(step.edges).reverse
+    val matrix = step.transpose(other)
     val first = other.haloStart(block.partition)
     val done = Option(ready(other.partition)).map(_.values).orNull
     val large = if (done == null) Array.emptyIntArray else other.hubs.sources(block.partition)
