@@ -26,8 +26,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lotan.datasets import write_parquet
 from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.pipe import numbered
 from lotan.planted import PlantedGraph
 from lotan.spark_session import Heap, SparkSettings, open_spark
+
+ALL = numbered(None)  # vertices, whatever their level
 
 
 def csr(vertices: int, rows: np.ndarray, columns: np.ndarray) -> torch.Tensor:
@@ -100,12 +103,12 @@ def measure(spark: SparkSession, arguments: argparse.Namespace, drawn: PlantedGr
 
 
 def propagate(blocks: Any, graph: Any, column: Any, reverse: bool, shuffled: bool) -> None:
-    blocks.force([blocks.propagate(graph, column, "graph", False, reverse, shuffled)])
+    blocks.force([blocks.propagate(graph, column, "graph", False, reverse, ALL, ALL, shuffled)])
 
 
 def check(spark: SparkSession, blocks: Any, graph: Any, column: Any, expected: torch.Tensor) -> None:
     """A few vertices' sums against torch's."""
-    sums = blocks.propagate(graph, column, "graph", False, False, False)
+    sums = blocks.propagate(graph, column, "graph", False, False, ALL, ALL, False)
     rows = DataFrame(blocks.table(graph, sums), spark).limit(200).collect()
     for row in rows:
         torch.testing.assert_close(torch.tensor(row["values"]), expected[row["id"]], rtol=1e-3, atol=1e-3)

@@ -21,7 +21,8 @@ pytestmark = [
 @pytest.mark.parametrize("ids", ["int", "string"])
 def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     run, local = _fit(_in_spark(spark, ids), engine="auto"), _fit(lotan.Graph(*_tables(ids)), engine="local")
-    assert (run.report["engine"], run.report["engine_reason"]) == ("blocks", "the graph is in Spark")
+    assert run.report["engine"] == "blocks"
+    assert run.report["engine_reason"].startswith("the graph is in Spark; ")
     assert [entry["loss"] for entry in run.history] == pytest.approx([e["loss"] for e in local.history], rel=1e-5)
     assert run.metrics["test"] == pytest.approx(local.metrics["test"], rel=1e-5)
     for name, weights in run.model.weights.items():

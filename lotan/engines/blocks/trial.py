@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.pipe import numbered
 from lotan.errors import EngineError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def try_jar(spark: SparkSession) -> None:
     edges = spark.createDataFrame(ends, "src bigint, dst bigint")
     graph = blocks.load(vertices._jdf, edges._jdf, 2, ["x"], None)
     try:
-        sums = blocks.propagate(graph, blocks.column(graph, "x"), "graph", False, False, True)
+        every = numbered(None)  # no level: all vertices
+        sums = blocks.propagate(graph, blocks.column(graph, "x"), "graph", False, False, every, every, True)
         found = {row["id"]: row["values"] for row in DataFrame(blocks.table(graph, sums), spark).collect()}
     finally:
         blocks.close(graph)
