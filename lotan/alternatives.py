@@ -15,6 +15,7 @@ from lotan.settings import TrainerConfig
 from planner import Options, compile_plan
 from planner.cost import epoch_seconds
 from planner.explain import duration, size
+from planner.physical import Plan
 
 
 @dataclass(frozen=True)
@@ -38,34 +39,35 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     """
     known = cost_cache.load()
     found = [
-        _alternative(job, config, known, engine, options, words)
+        _alternative(job, config, known, engine, plan, words)
         for engine in ABILITIES
         if config.rgb or engine != "blocks"
-        for options, words in _variants(job, engine)
+        for plan, words in _variants(job, engine)
     ]
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _variants(job: Job, engine: str) -> Iterator[tuple[Options, str]]:
-    """Options of a plan for an engine, and how to ask for them."""
+def _variants(job: Job, engine: str) -> Iterator[tuple[Plan, str]]:
+    """Plans for an engine, and how to ask for them."""
     given = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine)
-    yield given, f"--engine {engine}"
+    plan = _planned(job, given)
+    yield plan, f"--engine {engine}"
     if given.plan == "general":
         return
-    for rule in _planned(job, given).plan.fired:
-        yield replace(given, disabled=(*given.disabled, rule)), f"--engine {engine} --disable {rule}"
+    for rule in plan.fired:
+        yield _planned(job, replace(given, disabled=(*given.disabled, rule))), f"--engine {engine} --disable {rule}"
     general: Literal["general"] = "general"
-    yield replace(given, plan=general), f"--engine {engine} --plan general"
+    yield _planned(job, replace(given, plan=general)), f"--engine {engine} --plan general"
 
 
-def _planned(job: Job, options: Options) -> Any:
-    return compile_plan(*job.planned.given, job.statistics, options)
+def _planned(job: Job, options: Options) -> Plan:
+    return compile_plan(*job.planned.given, job.statistics, options).plan
 
 
 def _alternative(
-    job: Job, config: TrainerConfig, known: cost_cache.Known, engine: str, options: Options, words: str
+    job: Job, config: TrainerConfig, known: cost_cache.Known, engine: str, plan: Plan, words: str
 ) -> Alternative:
-    plan, limit = _planned(job, options).plan, MemoryLimit.of(config)
+    limit = MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
     return Alternative(
         options=words,

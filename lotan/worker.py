@@ -37,10 +37,10 @@ from messenger.parent import when_stdin_ends
 from messenger.room import Room
 from messenger.settings import Settings
 from messenger.worker_loop import WorkerLoop
+from planner.chunks import SAVED_BYTES
 from planner.physical import Stage
 from planner.spec import EdgeSet
 
-DEFAULT_MEMORY = 1 << 30  # bytes kept between forward and backward
 Tensors = dict[str, np.ndarray]
 Body = StageProgram | Pieces
 
@@ -77,7 +77,7 @@ class StageHandler:
         spill: folder on a local disk for what exceeds them; None: it is computed again.
     """
 
-    def __init__(self, memory: int = DEFAULT_MEMORY, spill: str | None = None) -> None:
+    def __init__(self, memory: int = SAVED_BYTES, spill: str | None = None) -> None:
         # arrays from the wire are read-only, and `_tensor` copies them
         warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         self._runs: dict[str, _Run] = {}
@@ -260,7 +260,7 @@ class WorkerSettings:
     name: str  # unique among the Router's workers
     keys: Path | None = None  # directory of CurveZMQ keys
     threads: int = 1  # of torch
-    memory: int = DEFAULT_MEMORY  # bytes to keep between forward and backward
+    memory: int = SAVED_BYTES  # bytes to keep between forward and backward
     spill: str | None = None  # folder for what exceeds them; None: it is computed again
     exit_with_parent: bool = False  # end when standard input ends
     messenger: Settings = field(default_factory=Settings)
@@ -317,7 +317,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--name", help="unique among the Router's workers (default: host and process)")
     found.add_argument("--threads", type=int, default=1, help="of torch (default: %(default)s)")
     found.add_argument(
-        "--memory", type=int, default=DEFAULT_MEMORY, metavar="BYTES",
+        "--memory", type=int, default=SAVED_BYTES, metavar="BYTES",
         help="to keep between forward and backward (default: %(default)s)",
     )  # fmt: skip
     found.add_argument("--spill", metavar="DIR", help="for what exceeds it (default: it is computed again)")

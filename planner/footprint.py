@@ -88,7 +88,7 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
 
 def local_bytes(plan: Plan, statistics: Statistics) -> int:
     """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
-    kept = sum(_local_kept(stage, within, statistics) for stage, within in _trained(plan))
+    kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
     return reading_bytes(statistics) + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
 
 
@@ -112,7 +112,7 @@ def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int
     )
 
 
-def _trained(plan: Plan) -> list[tuple[Stage, int | None]]:
+def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
     """The stages that run forward and later backward, each with the level up to which it does."""
     levels = {s.stage: s.within for s in plan.train if isinstance(s, PipeStep) and s.mode == "backward"}
     return [(stage, levels[stage.name]) for stage in plan.stages if stage.name in levels]
@@ -248,7 +248,7 @@ def _workers_hold(plan: Plan, statistics: Statistics) -> int:
     lasting = plan.lasting
     columns = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in lasting]
     static = sum(map(row_bytes, columns)) + KEY_BYTES
-    kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in _trained(plan))
+    kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
     return statistics.vertices * static + kept
 
 

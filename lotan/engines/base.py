@@ -46,10 +46,6 @@ class Outcome:
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
 
 
-CHUNK_ROWS = 1024
-"""Vertices that a stage runs on at a time, unless told otherwise: what it makes of them stays in a core's cache."""
-
-
 class Engine(ABC):
     """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
 

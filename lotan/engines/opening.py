@@ -8,8 +8,9 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lotan.engines.base import CHUNK_ROWS, Engine
+from lotan.engines.base import Engine
 from lotan.engines.choice import fits_in_memory
+from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

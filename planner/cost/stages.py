@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from math import ceil, prod
 
+from planner.chunks import CHUNK_ROWS, LEAST_GROUPS, MOST_IN_A_GROUP, ONE_CHUNK, SAVED_BYTES
 from planner.cost.work import Work
 from planner.estimate import row_bytes
-from planner.footprint import Layout
+from planner.footprint import Layout, trained_stages
 from planner.keeping import PRODUCTS, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
 from planner.spec import Call, Statistics, operator_name
 
 VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
-CHUNK_ROWS = 1024  # vertices of a chunk
-ONE_CHUNK = 8 * CHUNK_ROWS  # vertices up to which "local" has but one
-GROUP_CHUNKS = 8  # of "local", whose parameters' gradients are summed together, at the most
-LEAST_GROUPS = 16  # of those
-WORKER_BYTES = 1 << 30  # that a worker keeps, where nothing else is said
 LOSS = 4  # operations on an output, of a loss and its gradient
 
 
@@ -133,7 +128,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
 
 def _handed_in(stage: Stage, engine: str, layout: Layout, chunks: int) -> float:
     """Numbers of parameters' gradients, each as often as it is handed in."""
-    group = max(1, min(GROUP_CHUNKS, chunks // LEAST_GROUPS))
+    group = max(1, min(MOST_IN_A_GROUP, chunks // LEAST_GROUPS))
     parts = ceil(chunks / group) if engine == "local" else layout.partitions
     return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
 
@@ -142,16 +137,10 @@ def _kept_elsewhere(step: PipeStep, plan: Plan, statistics: Statistics, engine: 
     """What a backward pays where workers had no room for what its forward run left."""
     if engine == "local" or step.mode != "backward":
         return Work()
-    stages = _run_backward(plan)
-    kept = statistics.vertices * sum(saved_row_bytes(stage) for stage in stages)
-    room = layout.crew.workers * (WORKER_BYTES if layout.saved is None else layout.saved)
+    kept = statistics.vertices * sum(saved_row_bytes(stage) for stage, _ in trained_stages(plan))
+    room = layout.crew.workers * (SAVED_BYTES if layout.saved is None else layout.saved)
     beyond = max(0.0, 1 - room / kept) if kept else 0.0
     stage = plan.stage(step.stage)
     if stage.overflow == "file":
         return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
     return _forward(stage) * (beyond * statistics.vertices)
-
-
-def _run_backward(plan: Plan) -> Iterable[Stage]:
-    names = {step.stage for step in plan.train if isinstance(step, PipeStep) and step.mode == "backward"}
-    return [stage for stage in plan.stages if stage.name in names]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, shuffle_bytes
-from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
@@ -25,6 +25,7 @@ from lotan.randomness import Randomness
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
+from planner.chunks import CHUNK_ROWS
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
 from planner.spec import Statistics
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from torch import Tensor
 
-from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
@@ -22,14 +22,13 @@ from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.stage_run import StageRun
 from lotan.errors import EngineError, LotanError
 from lotan.stages.edges import reduce_edges
+from planner.chunks import CHUNK_ROWS, ONE_CHUNK
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
 
 CHUNKS_A_THREAD = 4  # below it torch shares each operator better than threads share chunks
-# Vertices: up to so many, calling an operator costs more than a chunk in the cache saves (Cora: 5.0 ms an epoch, not 6.5).
-ONE_CHUNK = 8 * CHUNK_ROWS
 
 
 class LocalEngine(Engine):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-MOST_IN_A_GROUP = 8  # chunks: a few thousand rows
-LEAST_GROUPS = 16  # that threads can share
+from planner.chunks import LEAST_GROUPS, MOST_IN_A_GROUP
+
 SHARES = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
 ALIGNED = 16  # rows: chunks of any width begin at a cache line then
 

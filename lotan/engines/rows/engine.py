@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, shuffle_bytes
-from lotan.engines.base import CHUNK_ROWS, Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
@@ -28,6 +28,7 @@ from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
+from planner.chunks import CHUNK_ROWS
 from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
 
 if TYPE_CHECKING:
