@@ -35,14 +35,16 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
     previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     before = signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     logging.getLogger().addFilter(_is_no_torn_call)
-    finished = threading.Event()
+    finished, ending = threading.Event(), threading.Event()
     threading.Thread(
-        target=_watch, args=(reading, finished, status, grace), name="lotan-interrupt", daemon=True
+        target=_watch, args=(reading, finished, ending, status, grace), name="lotan-interrupt", daemon=True
     ).start()
     try:
         yield
     finally:
         finished.set()
+        if ending.is_set():  # what came back may be the loss of a child just killed, with another exit status
+            threading.Event().wait()
         logging.getLogger().removeFilter(_is_no_torn_call)
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(previous)
@@ -62,11 +64,14 @@ def _interrupt() -> None:
     raise KeyboardInterrupt
 
 
-def _watch(reading: socket.socket, finished: threading.Event, status: int, grace: float) -> None:
+def _watch(
+    reading: socket.socket, finished: threading.Event, ending: threading.Event, status: int, grace: float
+) -> None:
     with reading:
         while received := reading.recv(1):
             if received[0] in (signal.SIGINT, signal.SIGTERM):
                 if not finished.wait(grace):
+                    ending.set()
                     _end_now(status)
                 return
 
