@@ -26,6 +26,7 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Pricing, Rates, Work, epo
 from planner.footprint import Footprint
 
 WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count: fresh memory, Java's compilers
+LEAST = 0.1  # of a rate measured elsewhere: no work is free, though what was measured could be told without it
 PULL = 1e-3  # of the rates measured elsewhere, each as much as so many measurements
 HEAP = 4 << 30  # bytes of a probe's Spark
 HEADS = 4  # of GAT
@@ -182,15 +183,15 @@ def fit(observations: Sequence[Observation], given: Rates, pull: float = PULL) -
     parts = amounts * before  # of each epoch, what it would take at the given rates: [observations, rates]
     rows = np.concatenate([parts, np.sqrt(pull) * np.eye(len(named))])
     wanted = np.concatenate([np.ones(len(parts)), np.full(len(named), np.sqrt(pull))])
-    factors = least_squares_above_zero(rows, wanted)
+    factors = bounded_least_squares(rows, wanted, LEAST)
     return replace(given, **dict(zip(named, (factors * before).tolist(), strict=True)))
 
 
-def least_squares_above_zero(rows: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """The x >= 0 with the least |rows x - wanted|^2, by descent along one coordinate after the other. [columns]."""
+def bounded_least_squares(rows: np.ndarray, wanted: np.ndarray, least: float) -> np.ndarray:
+    """The x >= least with the least |rows x - wanted|^2, by descent along one coordinate after the other. [columns]."""
     square, product = rows.T @ rows, rows.T @ wanted
     x = np.ones(len(product))
     for _ in range(ROUNDS):
         for place, diagonal in enumerate(np.diag(square)):
-            x[place] = max(0.0, x[place] + (product[place] - square[place] @ x) / diagonal)
+            x[place] = max(least, x[place] + (product[place] - square[place] @ x) / diagonal)
     return x

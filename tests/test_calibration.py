@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lotan.calibration import PROBES, Case, Observation, epochs_of, fit, least_squares_above_zero, observation, opened
+from lotan.calibration import PROBES, Case, Observation, bounded_least_squares, epochs_of, fit, observation, opened
 from lotan.job import prepare
 from lotan.settings import TrainerConfig
 from planner.cost import DEFAULT_RATES, Rates, Work
@@ -36,10 +36,10 @@ def test_what_no_epoch_has_stays_as_given():
     assert replace(found, passes=given.passes) == given
 
 
-def test_least_squares_above_zero_is_least():
+def test_bounded_least_squares_is_least():
     random = np.random.default_rng(1)
     rows, wanted = random.standard_normal((30, 4)), random.standard_normal(30)
-    found = least_squares_above_zero(rows, wanted)
+    found = bounded_least_squares(rows, wanted, 0.0)
     assert (found >= 0).all()
     gradient = rows.T @ (rows @ found - wanted)  # none along what is above zero, and uphill along the rest
     assert np.abs(gradient[found > 0]).max(initial=0) < 1e-6
