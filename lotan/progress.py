@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from tqdm import tqdm
@@ -17,10 +17,19 @@ class Progress:
         done: how many are done already, when resumed.
         show: False for silence.
         stream: where to write; standard error by default, so that output can be piped.
+        listener: told of each epoch too, shown or not.
     """
 
-    def __init__(self, epochs: int, done: int = 0, show: bool = True, stream: TextIO | None = None) -> None:
+    def __init__(
+        self,
+        epochs: int,
+        done: int = 0,
+        show: bool = True,
+        stream: TextIO | None = None,
+        listener: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
         self._epochs = epochs
+        self._listener = listener
         self._stream = stream or sys.stderr
         self._lines = show and not self._stream.isatty()
         self._bar = (
@@ -38,6 +47,8 @@ class Progress:
 
     def epoch(self, entry: Mapping[str, Any]) -> None:
         """An epoch is done; `entry` is its part of the report."""
+        if self._listener is not None:
+            self._listener(entry)
         if self._bar is not None:
             self._bar.set_postfix_str(describe(entry), refresh=False)
             self._bar.update()

@@ -70,12 +70,7 @@ def make_report(
     passes = {"once": job.plan.prepare, "train": job.plan.train, "evaluate": job.plan.evaluate}
     operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
     return {
-        "graph": {
-            "vertices": job.statistics.vertices,
-            "edges": job.statistics.edges,
-            "width": job.statistics.width,
-            "classes": job.loss.outputs,
-        },
+        "graph": graph_figures(job),
         "task": job.loss.task,
         "engine": job.engine.name,
         "engine_reason": job.engine.reason,
@@ -95,6 +90,16 @@ def make_report(
         "transport": transport(bytes_moved),
         "seed": seed,
         "versions": versions(),
+    }
+
+
+def graph_figures(job: Job) -> dict[str, int]:
+    """The sizes of a job's graph."""
+    return {
+        "vertices": job.statistics.vertices,
+        "edges": job.statistics.edges,
+        "width": job.statistics.width,
+        "classes": job.loss.outputs,
     }
 
 

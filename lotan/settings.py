@@ -24,6 +24,7 @@ _TEXTS: dict[str, tuple[type, ...]] = {
     "router": (str,),
     "keys": (str, Path),
     "checkpoint_dir": (str, Path),
+    "log_dir": (str, Path),
 }
 
 
@@ -60,6 +61,9 @@ class TrainerConfig:
 
     checkpoint_dir: str | Path | None = None  # write a checkpoint there after every epoch
     resume: bool = False  # go on from the checkpoint in checkpoint_dir, if there is one
+    # A folder for the run's files, see lotan.tracking.folder, and TensorBoard's events where that is installed.
+    log_dir: str | Path | None = None
+    mlflow: bool = False  # log to MLflow, where its own variables say, see lotan.tracking.mlflow
     progress: bool = True  # a line an epoch on standard error
 
     def __post_init__(self) -> None:
@@ -112,7 +116,7 @@ def _check_numbers(config: TrainerConfig) -> None:
 
 
 def _check_kinds(config: TrainerConfig) -> None:
-    for name in ("rgb", "resume", "progress"):
+    for name in ("rgb", "resume", "mlflow", "progress"):
         if not isinstance(getattr(config, name), bool):
             raise ConfigurationError(f"{name} is {described(getattr(config, name))}; expected True or False")
     for name, kinds in _TEXTS.items():

@@ -38,6 +38,7 @@ from lotan.progress import Progress
 from lotan.report import WARM_UP, epoch_seconds, make_report
 from lotan.run import Run
 from lotan.settings import make_config
+from lotan.tracking import Start, Tracker, configuration, open_tracker
 from lotan.trained_model import TrainedModel
 from planner.explain import Format, PlanStage, PlanView, explain
 from planner.physical import Step
@@ -143,6 +144,12 @@ class Trainer:
             EngineError: for a failure while running, and for a loss that is no longer finite.
             CheckpointError: for a checkpoint that cannot be written or does not belong to this run.
         """
+        with open_tracker(self.config.log_dir, self.config.mlflow, self.config.resume) as tracker:
+            finished = self._fit(tracker)
+            tracker.finish(finished)
+            return finished
+
+    def _fit(self, tracker: Tracker) -> Run:
         with ExitStack() as stack:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
@@ -157,7 +164,7 @@ class Trainer:
             engine.load(job.graph, job.plan)
             setup_seconds = time.perf_counter() - started
             earlier = state.epoch
-            self._train(job, engine, state)
+            self._train(job, engine, state, tracker)
             bytes_moved = engine.bytes_moved()
         self._restore(state.best_weights)
         _remember(job, state.history[earlier:])
@@ -167,9 +174,12 @@ class Trainer:
         self.__dict__.pop("job", None)
         self._opened.close()
 
-    def _train(self, job: Job, engine: Engine, state: State) -> None:
+    def _train(self, job: Job, engine: Engine, state: State, tracker: Tracker) -> None:
         shown = state.epoch - (self._owes_metrics(job, state) and state.epoch < self.config.epochs)
-        with closing(Progress(self.config.epochs, shown, self.config.progress)) as progress:
+        tracker.begin(
+            Start(configuration(self.model, job, self.config), job.planned, state.history[:shown], self._weights())
+        )
+        with closing(Progress(self.config.epochs, shown, self.config.progress, listener=tracker.epoch)) as progress:
             progress.say(f"memory: {job.planned.options.memory}")
             for warning in job.warnings:
                 progress.say(warning)
@@ -179,6 +189,7 @@ class Trainer:
                 self._epoch(job, engine, state, progress)
             if "metrics" not in state.history[-1]:  # resumed to end with an epoch that was not to be the last
                 self._evaluate(job, engine, state)
+                tracker.epoch(state.history[-1])
             if state.stopping.exhausted:
                 progress.say(f"stopped early: {state.stopping.monitor} was best in epoch {state.stopping.best_epoch}")
 

@@ -18,6 +18,7 @@ from lotan.cli.outputs import check_directory, check_file
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
+    from lotan.run import Run
     from lotan.trainer import Trainer
 
 
@@ -34,6 +35,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume", action="store_true", help="go on from the checkpoint in --checkpoint-dir, if there is one"
     )
+    group.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="a folder for all of the run: epochs as JSON lines and TensorBoard events while it trains, plan, configuration,\n"
+        "environment, report and model; `lotan rerun DIR` runs it again (default: none)",
+    )
+    group.add_argument(
+        "--mlflow",
+        action="store_true",
+        help="log settings, figures, plan and model to MLflow, where MLFLOW_TRACKING_URI says (needs lotan[mlflow])",
+    )
     group.add_argument("--report", metavar="FILE", help="write what was run and measured as JSON, such as report.json")
     group.add_argument("--save", metavar="DIR", help="write the model there, for `lotan predict --model-dir`")
     group.add_argument("--quiet", action="store_true", help="print neither the plan nor progress nor metrics")
@@ -41,17 +53,27 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan, train, print the metrics, write what was asked for."""
+    train(options)
+    return 0
+
+
+def train(options: argparse.Namespace) -> Run:
+    """See `run`."""
+    from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
     from lotan.engines.opening import check_jar, check_named_router, placed
     from lotan.errors import ConfigurationError
     from lotan.report import write_report
     from lotan.settings import make_config
+    from lotan.tracking import open_tracker
 
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
     check_file("--report", options.report)
     check_directory("--save", options.save)
     check_directory("--checkpoint-dir", options.checkpoint_dir)
+    check_directory("--log-dir", options.log_dir)
+    open_tracker(options.log_dir, options.mlflow, options.resume).close()  # finds out now what would be wrong later
     check_named_router(options.engine, options.router, options.keys)
     check_jar(options.engine)
     given, config = read_graph(options), make_config(plan_settings(options))
@@ -59,6 +81,8 @@ def run(options: argparse.Namespace) -> int:
         trainer = make_trainer(options, graph)
         if not options.quiet:
             print(trainer.explain(), flush=True)
+        if options.log_dir:
+            write_command(options)
         finished = trainer.fit()
     # what a full disk would cost most, first
     if not options.quiet:
@@ -67,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         finished.save(options.save)
     if options.report:
         write_report(options.report, finished.report)
-    return 0
+    return finished
 
 
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
@@ -85,6 +109,8 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         eval_every=options.eval_every,
         checkpoint_dir=options.checkpoint_dir,
         resume=options.resume,
+        log_dir=options.log_dir,
+        mlflow=options.mlflow,
         progress=not options.quiet,
         **plan_settings(options),
     )

@@ -1,0 +1,70 @@
+"""`lotan rerun`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Which run, and where the new one's results go."""
+    parser.add_argument("run", metavar="DIR", help="the folder that `lotan train --log-dir` wrote")
+    parser.add_argument("--log-dir", metavar="DIR", help="a folder for all of the new run (default: none)")
+    parser.add_argument("--report", metavar="FILE", help="write what was run and measured as JSON")
+    parser.add_argument("--save", metavar="DIR", help="write the model there, for `lotan predict --model-dir`")
+    parser.add_argument("--mlflow", action="store_true", help="log the new run to MLflow (needs lotan[mlflow])")
+    parser.add_argument("--quiet", action="store_true", help="print neither the plan nor progress nor metrics")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Train as then, and say whether every loss and metric is the same to the last bit."""
+    from lotan.cli import train
+    from lotan.cli.commands import read_command
+    from lotan.report import versions
+    from lotan.tracking.folder import EPOCHS
+
+    defaults = argparse.ArgumentParser()
+    train.add_options(defaults)
+    recorded = read_command(options.run, defaults.parse_args(["--graph", ""]))
+    results = {name: getattr(options, name) for name in ("log_dir", "report", "save", "mlflow", "quiet")}
+    finished = train.train(argparse.Namespace(**(recorded | results)))
+    epochs, environment = Path(options.run) / EPOCHS, Path(options.run) / "environment.json"
+    then = [json.loads(line) for line in epochs.read_text().splitlines()] if epochs.exists() else []
+    print(compared(then, finished.history))
+    if environment.exists() and (
+        changed := other_versions(json.loads(environment.read_text())["versions"], versions())
+    ):
+        print(f"other versions than then: {changed}")
+    return 0
+
+
+def compared(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str:
+    """Two histories, in a sentence.
+
+    >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.5}])
+    'the same to the last bit: losses and metrics of 1 epochs'
+    >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.25}])
+    'not the same: from epoch 1 on; loss 0.5 then, 0.25 now'
+    """
+    for one, other in zip(then, now, strict=False):
+        if _figures(one) != _figures(other):
+            return f"not the same: from epoch {other['epoch']} on; loss {one['loss']!r} then, {other['loss']!r} now"
+    if len(then) != len(now):
+        return f"the same to the last bit for {min(len(then), len(now))} epochs; {len(then)} then, {len(now)} now"
+    return f"the same to the last bit: losses and metrics of {len(now)} epochs"
+
+
+def other_versions(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> str:
+    """What is of another version than it was.
+
+    >>> other_versions({"torch": "2.7", "numpy": "2.4"}, {"torch": "2.8", "numpy": "2.4"})
+    'torch 2.7, now 2.8'
+    """
+    return ", ".join(f"{name} {then[name]}, now {now.get(name)}" for name in then if then[name] != now.get(name))
+
+
+def _figures(entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return entry["loss"], entry.get("metrics")

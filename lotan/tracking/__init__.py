@@ -1,0 +1,10 @@
+"""What others are told of a run while it trains: a folder on the disk, TensorBoard, MLflow.
+
+`tracker.py` has the interface and what is told; `open_tracker` opens all that are asked for as one.
+"""
+
+from lotan.tracking.configuration import configuration, plain_settings
+from lotan.tracking.opening import open_tracker
+from lotan.tracking.tracker import Start, Tracker, scalars
+
+__all__ = ["Start", "Tracker", "configuration", "open_tracker", "plain_settings", "scalars"]

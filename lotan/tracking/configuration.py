@@ -1,0 +1,52 @@
+"""A run's configuration as plain data for JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lotan.optimizers import Optimizer
+from lotan.report import graph_figures
+
+if TYPE_CHECKING:
+    from lotan.job import Job
+    from lotan.settings import TrainerConfig
+
+
+def configuration(model: torch.nn.Module, job: Job, config: TrainerConfig) -> dict[str, Any]:
+    """What a run is: its settings, and what its model, graph and engine are."""
+    kind = type(model)
+    return {
+        "settings": plain_settings(config),
+        "engine": job.engine.name,
+        "task": job.loss.task,
+        "model": {
+            "class": f"{kind.__module__}.{kind.__qualname__}",
+            "printed": repr(model),
+            "weights": {name: list(tensor.shape) for name, tensor in model.state_dict().items()},
+        },
+        "graph": {**graph_figures(job), "origin": job.graph.origin},
+    }
+
+
+def plain_settings(config: TrainerConfig) -> dict[str, Any]:
+    """The settings of a run as plain data for JSON."""
+    return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Optimizer():
+            arguments = {item.name: _plain(getattr(value, item.name)) for item in dataclasses.fields(value)}
+            return {"name": type(value).__name__, **arguments}
+        case None | bool() | int() | float() | str():
+            return value
+        case Path():
+            return str(value)
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+    return [_plain(item.item() if hasattr(item, "item") else item) for item in value]

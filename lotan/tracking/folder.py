@@ -1,0 +1,107 @@
+"""A run's folder: all that is needed to read what it did, and to run it again.
+
+| file | what |
+|---|---|
+| `configuration.json` | settings, model and graph |
+| `environment.json` | Python, every installed package with its version, the machine |
+| `command.json` | the options of `lotan train`, for `lotan rerun` (where that started the run) |
+| `initial.pt` | the weights that training started from |
+| `plan.txt`, `plan.html` | the plan, as `lotan explain` prints and draws it |
+| `epochs.jsonl` | a line of JSON an epoch, as the epochs come |
+| `report.json`, `model/` | at the end: the report, and the trained model for `lotan.load` |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+import torch
+
+from lotan.checkpoint import write_atomically
+from lotan.errors import ConfigurationError
+from lotan.report import finite, versions, write_report
+from lotan.tracking.tracker import Entry, Start, Tracker
+from planner.explain import explain
+
+if TYPE_CHECKING:
+    from lotan.run import Run
+
+EPOCHS = "epochs.jsonl"
+VARIABLES = ("OMP_NUM_THREADS", "MKL_CBWR", "SPARK_HOME", "SPARK_CONF_DIR", "JAVA_HOME", "LOTAN_DATA", "LOTAN_COSTS")
+"""Of the environment, those that may matter to a run; all others may hold secrets, and are left out."""
+
+
+class RunFolder(Tracker):
+    """Writes a run's folder.
+
+    Args:
+        folder: made if it is not there.
+        resumed: whether a run that is there may go on.
+
+    Raises:
+        ConfigurationError: another run is there.
+    """
+
+    def __init__(self, folder: Path, resumed: bool = False) -> None:
+        if (folder / EPOCHS).exists() and not resumed:
+            raise ConfigurationError(
+                f"log_dir {folder} holds a run already: name another folder, or go on with that run by resume"
+            )
+        if folder.exists() and not folder.is_dir():
+            raise ConfigurationError(f"log_dir {folder} is a file; name a folder")
+        self._folder = folder
+
+    def begin(self, start: Start) -> None:
+        """Write what is known before the first epoch."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        write_report(self._folder / "configuration.json", start.configuration)
+        write_report(self._folder / "environment.json", environment())
+        if start.planned is not None:
+            self._write("plan.txt", explain(start.planned))
+            self._write("plan.html", explain(start.planned, "html"))
+        if start.weights and not start.history:
+            weights = dict(start.weights)
+            write_atomically(self._folder / "initial.pt", lambda stream: torch.save(weights, stream))
+        # what a killed run wrote beyond its last checkpoint is trained, and told, once more
+        self._write(EPOCHS, "".join(map(_line, start.history)))
+
+    def epoch(self, entry: Entry) -> None:
+        """Add a line, for whoever follows the file."""
+        with open(self._folder / EPOCHS, "a") as lines:
+            lines.write(_line(entry))
+
+    def finish(self, run: Run) -> None:
+        """Write report and model; the lines once more, for an epoch may have been evaluated after it was told."""
+        self._write(EPOCHS, "".join(map(_line, run.history)))
+        run.save(self._folder / "model")
+        run.write_report(self._folder / "report.json")
+
+    def _write(self, name: str, content: str) -> None:
+        write_atomically(self._folder / name, lambda stream: stream.write(content.encode()))
+
+
+def environment() -> dict[str, Any]:
+    """What a run ran with, as plain data."""
+    packages = sorted((found.name, found.version) for found in metadata.distributions() if found.name)
+    return {
+        "versions": versions(),
+        "packages": dict(packages),
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_bytes": psutil.virtual_memory().total,
+            "threads": torch.get_num_threads(),
+        },
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+    }
+
+
+def _line(entry: Entry) -> str:
+    return json.dumps(finite(entry), allow_nan=False) + "\n"

@@ -1,0 +1,155 @@
+"""MLflow: a run's settings, figures, plan and model, where the server or folder is that MLflow's own variables name.
+
+`MLFLOW_TRACKING_URI` says where, `MLFLOW_EXPERIMENT_NAME` in which experiment (else: lotan), `MLFLOW_RUN_NAME` under which name.
+A run of MLflow's that is active already becomes the parent.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from lotan import __version__
+from lotan.errors import ConfigurationError, EngineError
+from lotan.tracking.tracker import Entry, Start, Tracker, scalars
+from planner.explain import explain
+
+if TYPE_CHECKING:
+    from lotan.run import Run
+
+log = logging.getLogger(__name__)
+
+EXPERIMENT = "lotan"
+LONGEST = 500  # characters of a parameter, which any of MLflow's stores takes
+TOGETHER = 100  # parameters that it takes at a time
+
+
+class Mlflow(Tracker):
+    """Logs to MLflow. What fails once training is under way is said, and ends the logging, never the training.
+
+    Raises:
+        ConfigurationError: MLflow is not installed.
+        EngineError: from `begin`: it cannot be reached, or refuses.
+    """
+
+    def __init__(self) -> None:
+        if find_spec("mlflow") is None:
+            raise ConfigurationError("mlflow is asked for, but not installed: pip install 'lotan[mlflow]'")
+        from mlflow.tracking import MlflowClient
+
+        self._client = MlflowClient()
+        self._run: str | None = None
+        self._status = "FAILED"
+
+    def begin(self, start: Start) -> None:
+        """Make a run, with the settings as its parameters and the plan as a page."""
+        try:
+            self._run = self._client.create_run(
+                self._experiment(), tags=_tags(), run_name=os.environ.get("MLFLOW_RUN_NAME")
+            ).info.run_id
+            self._parameters(start.configuration)
+            if start.planned is not None:
+                self._client.log_text(self._run, explain(start.planned), "plan.txt")
+                self._client.log_text(self._run, explain(start.planned, "html"), "plan.html")
+            for entry in start.history:
+                self._figures(entry)
+        except Exception as error:  # of whatever store there is
+            self.close()
+            raise EngineError(f"MLflow at {_address()} does not take the run: {_first_line(error)}") from error
+
+    def epoch(self, entry: Entry) -> None:
+        """Add a point to each chart."""
+        self._try(lambda: self._figures(entry))
+
+    def finish(self, run: Run) -> None:
+        """Add the best epoch's figures, the report and the model."""
+        self._try(lambda: self._results(run))
+
+    def close(self) -> None:
+        """Say how the run has ended."""
+        if self._run is not None:
+            self._try(lambda: self._client.set_terminated(self._run, self._status))
+            self._run = None
+
+    def _try(self, log_it: Callable[[], None]) -> None:
+        if self._run is None:
+            return
+        try:
+            log_it()
+        except Exception as error:  # of whatever store there is
+            log.warning("MLflow is told no more of this run: %s", _first_line(error))
+            self._run = None
+
+    def _experiment(self) -> str:
+        import mlflow
+
+        active = mlflow.active_run()
+        if active is not None:
+            return str(active.info.experiment_id)
+        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", EXPERIMENT)
+        found = self._client.get_experiment_by_name(name)
+        return str(self._client.create_experiment(name) if found is None else found.experiment_id)
+
+    def _parameters(self, configuration: Mapping[str, Any]) -> None:
+        from mlflow.entities import Param
+
+        found = [Param(name, str(value)[:LONGEST]) for name, value in flat(configuration).items()]
+        for first in range(0, len(found), TOGETHER):
+            self._client.log_batch(self._run, params=found[first : first + TOGETHER])
+
+    def _figures(self, entry: Entry) -> None:
+        self._metrics(scalars(entry), entry["epoch"])
+
+    def _metrics(self, figures: Mapping[str, float], step: int) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._client.log_batch(self._run, [Metric(name, value, now, step) for name, value in figures.items()])
+
+    def _results(self, run: Run) -> None:
+        best = scalars({"loss": 0.0, "train_seconds": 0.0, "metrics": run.metrics})
+        figures = {f"best/{name}": value for name, value in best.items() if name.partition("/")[2] in run.metrics}
+        self._metrics(figures | {"best/epoch": run.best_epoch}, run.best_epoch)
+        self._client.log_dict(self._run, run.report, "report.json")
+        with tempfile.TemporaryDirectory(prefix="lotan-mlflow-") as folder:
+            run.save(folder)
+            self._client.log_artifacts(self._run, folder, "model")
+        self._status = "FINISHED"
+
+
+def flat(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Settings within settings by one name each; what is not set is left out.
+
+    >>> flat({"settings": {"epochs": 5, "optimizer": {"name": "Adam", "groups": {}}, "router": None}})
+    {'settings.epochs': 5, 'settings.optimizer.name': 'Adam'}
+    """
+    found: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{above}{key}.")
+        elif value is not None:
+            found[f"{above}{key}"] = value
+    return found
+
+
+def _tags() -> dict[str, str]:
+    import mlflow
+
+    active = mlflow.active_run()
+    parent = {} if active is None else {"mlflow.parentRunId": active.info.run_id}
+    return {"lotan.version": __version__, **parent}
+
+
+def _address() -> str:
+    import mlflow
+
+    return str(mlflow.get_tracking_uri())
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0] or type(error).__name__
