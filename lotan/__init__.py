@@ -19,7 +19,7 @@ from lotan.rooms import check_rooms
 check_rooms()  # before the first import of either, for its message is the better one
 
 if TYPE_CHECKING:
-    from lotan import datasets, nn
+    from lotan import datasets, ml, nn
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
@@ -48,10 +48,11 @@ __all__ = [
     "__version__",
     "datasets",
     "load",
+    "ml",
     "nn",
 ]
 
-_MODULES = {"datasets", "nn"}
+_MODULES = {"datasets", "ml", "nn"}
 _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.trainer",

@@ -76,9 +76,18 @@ class TrainedModel:
         """Predict as `predict` does, and write the rows as Parquet without holding them all on the driver."""
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
 
-    @spark_translated()
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
-        """`use(predictions)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan."""
+        return self.with_outputs(graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids)))
+
+    @spark_translated()
+    def with_outputs(self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T]) -> T:
+        """`use(rows, type of ids)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan.
+
+        Args:
+            graph: as for `predict`.
+            config: likewise.
+            use: takes a DataFrame, pandas or Spark, of `id` and `values`, the output row as an array of float.
+        """
         check_named_router(config.engine, config.router, config.keys)
         check_jar(config.engine, graph)
         # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
@@ -97,7 +106,7 @@ class TrainedModel:
             output = planned.plan.predict[-1].outputs[0].name
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
-            return use(predictions(engine.read(handle), self.loss.task, graph.id_type))
+            return use(engine.read(handle), graph.id_type)
 
     def save(self, directory: str | Path) -> None:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""

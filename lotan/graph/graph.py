@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -183,6 +184,19 @@ class Graph:
     @cached_property
     def _arrays(self) -> GraphArrays:
         return assemble(*self._load(), self.undirected)
+
+    def relabelled(
+        self, label: npt.NDArray[np.generic] | None = None, split: npt.NDArray[np.int8] | None = None
+    ) -> Graph:
+        """This graph, collected, with other labels and splits, as in `arrays()`; None for none. The rest is shared."""
+        arrays = self.arrays()
+        label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label
+        split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split
+        graph = Graph.__new__(Graph)
+        graph.names, graph.undirected = ColumnNames(weight=self.names.weight), False  # reverses are among the edges
+        graph._tables, graph._directory, graph._load = None, None, self._load
+        graph.__dict__["_arrays"] = replace(arrays, label=label, split=split)
+        return graph
 
     @cached_property
     def statistics(self) -> Statistics:

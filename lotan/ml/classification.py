@@ -1,0 +1,71 @@
+"""Which class a vertex is of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.ml.functions import array_to_vector
+from pyspark.ml.param import TypeConverters
+from pyspark.ml.param.shared import HasProbabilityCol, HasRawPredictionCol
+from pyspark.sql import Column, DataFrame
+
+from lotan.errors import GraphError
+from lotan.ml.estimator import GNNEstimator
+from lotan.ml.model import GNNModel
+from lotan.ml.params import GNNParams, accessors, make_param
+from lotan.ml.rows import named_classes
+from lotan.ml.summary import Summary
+from lotan.ml.tables import Given
+from lotan.trained_model import TrainedModel
+
+
+@accessors
+class _ClassifierParams(GNNParams, HasProbabilityCol, HasRawPredictionCol):
+    numClasses = make_param(
+        "numClasses", "unset: as the label's metadata say, else the largest label + 1", TypeConverters.toInt
+    )
+
+
+class GNNClassificationModel(_ClassifierParams, GNNModel):
+    """A trained classifier: adds `prediction` (double), `probability` and `rawPrediction` (vectors)."""
+
+    def __init__(self, trained: TrainedModel | None = None, given: Given | None = None, summary: Summary | None = None):
+        super().__init__(trained, given, summary)
+
+    def _added(self, columns: dict[str, Column]) -> dict[str, Column]:
+        added = {
+            self.value("rawPredictionCol"): array_to_vector(columns["raw"]),
+            self.value("probabilityCol"): array_to_vector(columns["probability"]),
+            self.value("predictionCol"): columns["prediction"],
+        }
+        return {name: column for name, column in added.items() if name}
+
+    def _check_labels(self, largest: int) -> None:
+        known = self.trained.loss.outputs
+        if largest > known:
+            raise GraphError(
+                f"dataset.{self.value('labelCol')}: there is a label {largest - 1}, and the model knows {known} classes, from 0. "
+                "Set numClasses where it is trained, or drop these rows"
+            )
+
+
+class GNNClassifier(_ClassifierParams, GNNEstimator[GNNClassificationModel]):
+    """Trains a graph neural network to tell the class of vertices.
+
+    Args:
+        params: Params by name, see `explainParams()`.
+
+    Raises:
+        ConfigurationError: an unknown Param.
+    """
+
+    task = "classification"
+
+    def __init__(self, **params: Any) -> None:
+        super().__init__(**params)
+
+    def _outputs(self, dataset: DataFrame, largest: int) -> int:
+        return self.value("numClasses") or named_classes(dataset, self.value("labelCol")) or max(largest, 2)
+
+    def _new_model(self, trained: TrainedModel, given: Given, summary: Summary) -> GNNClassificationModel:
+        return GNNClassificationModel(trained, given, summary)

@@ -1,0 +1,147 @@
+"""The Params that estimators and their models share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self, TypeVar
+
+from pyspark.ml.param import Param, Params, TypeConverters
+from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCol
+
+from lotan.errors import ConfigurationError
+from lotan.settings import TrainerConfig, make_config
+
+Owner = TypeVar("Owner", bound=type)
+
+OF_ONE_MODEL = (
+    *("modelType", "hiddenChannels", "numLayers", "dropout", "heads", "optimizer", "lr", "weightDecay"),
+    *("epochs", "patience", "seed"),
+)
+"""What may differ between models that train over the same passes of the graph; other Params make another batch."""
+
+
+def make_param(name: str, doc: str, convert: Callable[[Any], Any]) -> Param[Any]:
+    """A Param, to be an attribute of a class of that name."""
+    return Param(Params._dummy(), name, doc, typeConverter=convert)
+
+
+def accessors(owner: Owner) -> Owner:
+    """Give a class a getter and a setter for each of its Params, named as Spark ML's own are: `getLr()`, `setLr(0.1)`."""
+    for name in dir(owner):
+        param = getattr(owner, name)
+        if isinstance(param, Param):
+            for access in (_getter, _setter):
+                made = access(name, param.doc)
+                made.__qualname__ = f"{owner.__name__}.{made.__name__}"
+                if not hasattr(owner, made.__name__):
+                    setattr(owner, made.__name__, made)
+    return owner
+
+
+def _getter(name: str, doc: str) -> Callable[..., Any]:
+    def get(self: Params) -> Any:
+        return self.getOrDefault(name)
+
+    get.__name__ = f"get{name[0].upper()}{name[1:]}"
+    get.__doc__ = f"The value of `{name}` or its default: {doc}"
+    return get
+
+
+def _setter(name: str, doc: str) -> Callable[..., Any]:
+    def set_value(self: Params, value: Any) -> Any:
+        return self._set(**{name: value})
+
+    set_value.__name__ = f"set{name[0].upper()}{name[1:]}"
+    set_value.__doc__ = f"Set `{name}`: {doc}"
+    return set_value
+
+
+@accessors
+class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
+    """Columns, model, training and engine. A model keeps those that it was trained with.
+
+    Each has a getter and a setter, and is a keyword argument of the estimators; `explainParams()` lists them.
+    """
+
+    idCol = make_param("idCol", "the vertices' ids, integers or strings", TypeConverters.toString)
+    splitCol = make_param(
+        "splitCol",
+        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label train",
+        TypeConverters.toString,
+    )
+    srcCol = make_param("srcCol", "where edges start", TypeConverters.toString)
+    dstCol = make_param("dstCol", "where edges end", TypeConverters.toString)
+    edgeWeightCol = make_param("edgeWeightCol", "the edges' weights; unset: 1", TypeConverters.toString)
+    undirected = make_param("undirected", "whether to add the reverse of every edge once", TypeConverters.toBoolean)
+    edges = make_param("edges", "a table or view of edges, by name; or see setEdges", TypeConverters.toString)
+    vertices = make_param(
+        "vertices", "a table or view of all vertices, by name; or see setVertices", TypeConverters.toString
+    )
+
+    modelType = make_param("modelType", "gcn, sage, gin, gat or mlp", TypeConverters.toString)
+    hiddenChannels = make_param("hiddenChannels", "width of the hidden layers", TypeConverters.toInt)
+    numLayers = make_param("numLayers", "number of layers", TypeConverters.toInt)
+    dropout = make_param("dropout", "probability", TypeConverters.toFloat)
+    heads = make_param("heads", "attention heads, of gat", TypeConverters.toInt)
+
+    optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
+    lr = make_param("lr", "learning rate", TypeConverters.toFloat)
+    weightDecay = make_param("weightDecay", "on all parameters", TypeConverters.toFloat)
+    epochs = make_param("epochs", "at most", TypeConverters.toInt)
+    patience = make_param(
+        "patience", "evaluations without improvement on 'val' after which to stop", TypeConverters.toInt
+    )
+    seed = make_param("seed", "of initial weights and dropout", TypeConverters.toInt)
+    evalEvery = make_param("evalEvery", "epochs between evaluations; 0: at the end only", TypeConverters.toInt)
+    monitor = make_param(
+        "monitor", "metric on 'val' that picks the best epoch; unset: the task's", TypeConverters.toString
+    )
+
+    engine = make_param("engine", "auto, local, blocks or rows", TypeConverters.toString)
+    plan = make_param("plan", "auto or general", TypeConverters.toString)
+    partitions = make_param("partitions", "of the graph in Spark", TypeConverters.toInt)
+    workers = make_param("workers", "DL worker processes to start", TypeConverters.toInt)
+    memoryLimit = make_param("memoryLimit", 'of all processes on this host, such as "4g"', TypeConverters.toString)
+    maxModels = make_param("maxModels", "models that train at a time; unset: as memory allows", TypeConverters.toInt)
+    progress = make_param("progress", "whether to write a line an epoch on standard error", TypeConverters.toBoolean)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._setDefault(idCol="id", srcCol="src", dstCol="dst", undirected=False)
+        self._setDefault(modelType="gcn", hiddenChannels=64, numLayers=2, dropout=0.5, heads=1)
+        self._setDefault(optimizer="adam", lr=0.01, weightDecay=5e-4, epochs=200, seed=0, evalEvery=1)
+        self._setDefault(engine="auto", plan="auto", progress=False)
+
+    def setParams(self, **params: Any) -> Self:
+        """Set several Params by name.
+
+        Raises:
+            ConfigurationError: an unknown one.
+        """
+        unknown = [name for name in params if not self.hasParam(name)]
+        if unknown:
+            known = ", ".join(param.name for param in self.params)
+            raise ConfigurationError(f"{type(self).__name__} has no Param {', '.join(unknown)}; there are {known}")
+        return self._set(**{name: value for name, value in params.items() if value is not None})
+
+    def value(self, name: str) -> Any:
+        """The value of a Param, or None where it has none."""
+        return self.getOrDefault(name) if self.isDefined(name) else None
+
+    def key(self, without: tuple[str, ...] = ()) -> tuple[Any, ...]:
+        """The values of all Params but some, as what can be compared."""
+        return tuple(repr(self.value(param.name)) for param in self.params if param.name not in without)
+
+    def options(self) -> dict[str, Any]:
+        """The settings of the engine and of the evaluation, as the Trainer and a batch of models take them."""
+        named = {"eval_every": "evalEvery", "memory_limit": "memoryLimit"}
+        same = ("monitor", "engine", "plan", "partitions", "workers", "progress")
+        return {option: self.value(name) for option, name in {**named, **{name: name for name in same}}.items()}
+
+    def config(self) -> TrainerConfig:
+        """The options alone, checked.
+
+        Raises:
+            ConfigurationError: one that cannot be used.
+        """
+        return make_config(self.options())

@@ -1,0 +1,121 @@
+"""Saving estimators and models as Spark ML does: metadata as JSON, data as Parquet, wherever Spark can write."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, MLWriter
+from pyspark.sql import SparkSession
+
+import lotan
+from lotan.borders import spark_translated
+from lotan.errors import ModelError
+from lotan.trained_model import SPEC, WEIGHTS, load
+
+if TYPE_CHECKING:
+    from lotan.ml.estimator import GNNEstimator
+    from lotan.ml.model import GNNModel
+    from lotan.trained_model import TrainedModel
+
+FORMAT = 1
+DATA = "data"
+_ENTRY = "lotan"
+
+
+class EstimatorWriter(MLWriter):
+    """Writes an estimator's Params."""
+
+    def __init__(self, instance: GNNEstimator[Any]) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        """Write them below `path`."""
+        _write_metadata(self._instance, path, self.sparkSession)
+
+
+class EstimatorReader(MLReader[Any]):
+    """Reads what `EstimatorWriter` wrote."""
+
+    def __init__(self, kind: type[GNNEstimator[Any]]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> Any:
+        """Read an estimator.
+
+        Raises:
+            ModelError: there is none, or one of another version.
+        """
+        return _read_params(self._kind, path, self.sparkSession)
+
+
+class ModelWriter(MLWriter):
+    """Writes a model: its Params, operators and weights."""
+
+    def __init__(self, instance: GNNModel) -> None:
+        super().__init__()
+        self._instance = instance
+
+    def saveImpl(self, path: str) -> None:
+        """Write them below `path`."""
+        trained = self._instance.trained
+        _write_metadata(self._instance, path, self.sparkSession)
+        with TemporaryDirectory(prefix="lotan-") as folder:
+            trained.save(folder)
+            files = [(name, bytearray((Path(folder) / name).read_bytes())) for name in (SPEC, WEIGHTS)]
+        frame = self.sparkSession.createDataFrame(files, "name string, content binary")
+        frame.coalesce(1).write.parquet(f"{path}/{DATA}")
+
+
+class ModelReader(MLReader[Any]):
+    """Reads what `ModelWriter` wrote."""
+
+    def __init__(self, kind: type[GNNModel]) -> None:
+        super().__init__()
+        self._kind = kind
+
+    def load(self, path: str) -> Any:
+        """Read a model. Its graph is to be given again, unless Params name its tables.
+
+        Raises:
+            ModelError: there is none, one of another version, or a damaged one.
+        """
+        model = _read_params(self._kind, path, self.sparkSession)
+        model._trained = _read_model(path, self.sparkSession)
+        return model
+
+
+@spark_translated(ModelError, "the model cannot be saved")
+def _write_metadata(instance: Any, path: str, spark: SparkSession) -> None:
+    entry = {_ENTRY: {"format": FORMAT, "version": lotan.__version__}}
+    DefaultParamsWriter.saveMetadata(instance, path, spark, extraMetadata=entry)
+
+
+@spark_translated(ModelError, "the model cannot be read")
+def _read_params(kind: type[Any], path: str, spark: SparkSession) -> Any:
+    metadata = DefaultParamsReader.loadMetadata(path, spark)
+    name = f"{kind.__module__}.{kind.__name__}"
+    if metadata["class"] != name:
+        raise ModelError(f"{path} holds a {metadata['class']}, no {name}: load it as what it is")
+    saved = metadata.get(_ENTRY, {})
+    if saved.get("format") != FORMAT:
+        raise ModelError(
+            f"{path} was saved by lotan {saved.get('version')} in format {saved.get('format')}; this is lotan "
+            f"{lotan.__version__}, which reads format {FORMAT}. Load it with that version, or train again"
+        )
+    instance = kind()
+    instance._resetUid(metadata["uid"])
+    DefaultParamsReader.getAndSetParams(instance, metadata)
+    return instance
+
+
+@spark_translated(ModelError, "the model cannot be read")
+def _read_model(path: str, spark: SparkSession) -> TrainedModel:
+    with TemporaryDirectory(prefix="lotan-") as folder:
+        for row in spark.read.parquet(f"{path}/{DATA}").collect():
+            if row.name in (SPEC, WEIGHTS):
+                (Path(folder) / row.name).write_bytes(row.content)
+        return load(folder)

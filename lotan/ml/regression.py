@@ -1,0 +1,40 @@
+"""A number for each vertex."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+
+from lotan.ml.estimator import GNNEstimator
+from lotan.ml.model import GNNModel
+from lotan.ml.summary import Summary
+from lotan.ml.tables import Given
+from lotan.trained_model import TrainedModel
+
+
+class GNNRegressionModel(GNNModel):
+    """A trained regressor: adds `prediction` (double)."""
+
+    def _added(self, columns: dict[str, Column]) -> dict[str, Column]:
+        return {self.value("predictionCol"): columns["prediction"]}
+
+    def _check_labels(self, largest: int) -> None:
+        """Any number may be compared with a prediction."""
+
+
+class GNNRegressor(GNNEstimator[GNNRegressionModel]):
+    """Trains a graph neural network to predict a number for each vertex, by the mean squared error.
+
+    Args:
+        params: Params by name, see `explainParams()`.
+
+    Raises:
+        ConfigurationError: an unknown Param.
+    """
+
+    task = "regression"
+
+    def _outputs(self, dataset: DataFrame, largest: int) -> int:
+        return 1
+
+    def _new_model(self, trained: TrainedModel, given: Given, summary: Summary) -> GNNRegressionModel:
+        return GNNRegressionModel(trained, given, summary)

@@ -1,0 +1,162 @@
+"""From a dataset, and the graph it is a part of, to the `lotan.Graph` that trains or predicts.
+
+Where all vertices were given by themselves, a dataset is a part of them: its rows are those that train, or are
+predicted, and the graph around them stays whole. Otherwise the dataset is all vertices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import IntegerType
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError, GraphError
+from lotan.graph import Graph
+from lotan.graph.columns import require_columns
+from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
+from lotan.ml.params import GNNParams
+from planner.spec import SPLITS
+
+DATASET = "dataset"
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """The tables of the graph as they were given, and graphs made of them. Copies of an estimator, and its models, share it."""
+
+    edges: DataFrame | None = None
+    vertices: DataFrame | None = None  # all of them; None: the dataset is all
+    made: dict[tuple[Any, ...], Graph] = field(default_factory=dict)  # of all vertices, by the names of columns
+
+
+def table(given: DataFrame | None, name: str | None) -> DataFrame | None:
+    """A table as it was given, or the one that a Param names."""
+    if given is not None or name is None:
+        return given
+    return SparkSession.active().table(name)
+
+
+def require_frame(what: str, value: object) -> None:
+    """Refuse what is no Spark DataFrame.
+
+    Raises:
+        ConfigurationError: saying what was given.
+    """
+    if not isinstance(value, DataFrame):
+        raise ConfigurationError(f"{what} is {described(value)}; expected a Spark DataFrame")
+
+
+def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
+    """All vertices with their features, and the edges; no labels. Kept, if the vertices are not those of the dataset.
+
+    Raises:
+        ConfigurationError: no edges were given.
+        GraphError: a column is missing.
+    """
+    vertices = table(given.vertices, params.value("vertices"))
+    names = ("idCol", "featuresCol", "srcCol", "dstCol", "edgeWeightCol", "undirected", "edges", "vertices")
+    key = tuple(params.value(name) for name in names)
+    if vertices is not None and key in given.made:
+        return given.made[key]
+    identifier, features = params.value("idCol"), params.value("featuresCol")
+    whose = DATASET if vertices is None else "vertices"
+    chosen = dataset if vertices is None else vertices
+    require_columns(whose, [identifier, features], chosen.columns)
+    rows = chosen.select(_named(identifier).alias("id"), _named(features).alias("features"))
+    edges, weight = _edges(params, given)
+    graph = Graph(rows, edges, label=None, split=None, weight=weight, undirected=params.value("undirected"))
+    if vertices is not None:
+        given.made[key] = graph
+    return graph
+
+
+def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, str | None]:
+    edges = table(given.edges, params.value("edges"))
+    if edges is None:
+        raise ConfigurationError(
+            "there are no edges: give them by setEdges(edges), or fit a GraphFrame; a model that was loaded needs them again"
+        )
+    names = {"src": params.value("srcCol"), "dst": params.value("dstCol"), "weight": params.value("edgeWeightCol")}
+    chosen = {standard: name for standard, name in names.items() if name is not None}
+    require_columns("edges", list(chosen.values()), edges.columns)
+    return edges.select(*(_named(name).alias(standard) for standard, name in chosen.items())), (
+        "weight" if "weight" in chosen else None
+    )
+
+
+@contextmanager
+def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator[Graph]:
+    """The graph with the labels and splits of a dataset; vertices that are not in it have neither.
+
+    In this process's memory for engine "local"; else in Spark, persisted until this ends.
+
+    Args:
+        params: with the engine.
+        whole: the graph.
+        rows: id, label and split of each row of the dataset.
+
+    Raises:
+        GraphError: an id occurs twice, or a split is unknown.
+    """
+    if params.value("engine") == "local":
+        classes = isinstance(rows.schema["label"].dataType, IntegerType)
+        yield _marked(whole, rows.toPandas(), classes)
+        return
+    vertices, edges = whole.tables()
+    marked = vertices.join(rows, "id", "left").persist()
+    try:
+        yield Graph(marked, edges, weight=whole.names.weight, undirected=whole.undirected)
+    finally:
+        marked.unpersist()
+
+
+def predicting_graph(params: GNNParams, whole: Graph) -> Graph:
+    """The graph where the engine wants it: collected, once, for "local"."""
+    return whole.relabelled() if params.value("engine") == "local" else whole
+
+
+def _marked(whole: Graph, rows: pd.DataFrame, classes: bool) -> Graph:
+    doubled = rows["id"][rows["id"].duplicated()]
+    if len(doubled):
+        raise doubled_ids(doubled.nunique(), doubled.unique()[:EXAMPLES].tolist())
+    arrays = whole.arrays()
+    places, count = pd.Index(arrays.ids).get_indexer(rows["id"]), len(arrays.ids)
+    split = np.full(count, -1, dtype=np.int8)
+    split[places] = _codes(rows)
+    label = np.full(count, -1, dtype=np.int64) if classes else np.full((count, 1), np.nan, dtype=np.float32)
+    label[places] = rows["label"].fillna(-1) if classes else rows[["label"]]
+    return whole.relabelled(label, split)
+
+
+def _codes(rows: pd.DataFrame) -> pd.Series[int]:
+    codes = rows["split"].map({name: code for code, name in enumerate(SPLITS)})
+    unknown = rows[codes.isna() & rows["split"].notna()]
+    if len(unknown):
+        raise unknown_splits("split", len(unknown), example_row(unknown["id"].iloc[0], unknown["split"].iloc[0]))
+    return codes.fillna(-1)
+
+
+@contextmanager
+def hinted(params: GNNParams, given: Given) -> Iterator[None]:
+    """Within the block: an edge that leaves the dataset is said to be one, where the dataset was taken for all vertices."""
+    try:
+        yield
+    except GraphError as error:
+        if given.vertices is None and params.value("vertices") is None and "not among the vertices" in str(error):
+            raise GraphError(
+                f"{error} The dataset was taken for all vertices: if it is a part of them, such as a fold, "
+                "give all by setVertices(vertices)."
+            ) from error
+        raise
+
+
+def _named(column: str) -> Column:
+    return F.col(f"`{column}`")

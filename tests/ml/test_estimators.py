@@ -1,0 +1,165 @@
+"""Estimators and their models against the Trainer with the same masks, on the local engine."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import time
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from pyspark.ml import Pipeline, PipelineModel
+from pyspark.ml.feature import StringIndexer, VectorAssembler
+from pyspark.ml.functions import array_to_vector
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import lotan
+from lotan.ml import GNNClassifier, GNNRegressor
+from lotan.ml.rows import training_rows
+from lotan.ml.tables import training_graph, whole_graph
+from lotan.run import Run
+from tests.ml.graphs import CLASSES, WIDTH, tables
+
+pytestmark = pytest.mark.spark
+
+Frames = tuple[DataFrame, DataFrame]
+QUICK: dict[str, Any] = {"engine": "local", "epochs": 5, "hiddenChannels": 8}
+
+
+def by_trainer(train: pd.Series[bool] | None = None, label: str = "label", **options: Any) -> Run:
+    """What the Trainer makes of these training vertices; None: of the column `split`."""
+    vertices, edges = tables()
+    outputs = CLASSES if label == "label" else 1
+    if train is not None:
+        vertices["split"] = np.where(train, "train", None)
+    vertices["label"] = vertices[label].astype("int64" if label == "label" else "float32")
+    torch.manual_seed(0)
+    model = lotan.nn.GCN(WIDTH, 8, 2, outputs, dropout=0.5)
+    optimizer = lotan.Adam(lr=0.01, weight_decay=5e-4)
+    settings = {"engine": "local", "epochs": 5, "optimizer": optimizer, "progress": False, **options}
+    return lotan.Trainer(model, lotan.Graph(vertices, edges), **settings).fit()
+
+
+def same_weights(first: Any, second: Any) -> bool:
+    """Bit for bit."""
+    return all(torch.equal(tensor, second.weights[name]) for name, tensor in first.weights.items())
+
+
+def test_a_part_of_the_vertices_trains_what_the_trainer_would(graph: Frames) -> None:
+    vertices, edges = graph
+    classifier = GNNClassifier(**QUICK).setEdges(edges).setVertices(vertices.select("id", "features"))
+    model = classifier.fit(vertices.where("fold = 0"))
+    run = by_trainer(tables()[0]["fold"] == 0)
+    assert same_weights(model.trained, run.model)
+    assert model.summary.history[-1]["loss"] == run.history[-1]["loss"]
+    found = model.transform(vertices.where("fold = 1").drop("features")).toPandas().set_index("id").sort_index()
+    expected = run.predict().set_index("id").loc[found.index]
+    assert found["prediction"].tolist() == expected["prediction"].tolist()
+    for vector, row in zip(found["probability"], expected["probability"], strict=True):
+        np.testing.assert_array_equal(vector.toArray(), row)
+    assert all(
+        vector.toArray().argmax() == p for vector, p in zip(found["rawPrediction"], found["prediction"], strict=True)
+    )
+    assert {"label", "target", "split", "fold"} < set(found.columns)
+
+
+@pytest.mark.parametrize("kind", ["vector", "array<double>"])
+def test_features_of_every_type_are_the_same_features(graph: Frames, kind: str) -> None:
+    vertices, edges = graph
+    typed = array_to_vector("features") if kind == "vector" else F.col("features").cast(kind)
+    model = GNNClassifier(splitCol="split", **QUICK).setEdges(edges).fit(vertices.withColumn("features", typed))
+    assert same_weights(model.trained, by_trainer().model)
+    assert model.summary.best_epoch == by_trainer().best_epoch  # of the vertices in val
+
+
+def test_a_regressor_is_a_trainer_too(graph: Frames) -> None:
+    vertices, edges = graph
+    regressor = GNNRegressor(labelCol="target", splitCol="split", **QUICK).setEdges(edges)
+    model = regressor.fit(vertices)
+    run = by_trainer(label="target")
+    assert same_weights(model.trained, run.model)
+    found = model.transform(vertices).orderBy("id").toPandas()["prediction"]
+    np.testing.assert_array_equal(found, np.stack(run.predict()["prediction"])[:, 0].astype(np.float64))
+
+
+def test_a_pipeline_with_names_of_its_own_is_saved_and_loaded(
+    graph: Frames, spark: SparkSession, tmp_path: Any
+) -> None:
+    vertices, edges = graph
+    named = vertices.select(
+        F.col("id").alias("key"),
+        F.concat(F.lit("class "), F.col("label")).alias("kind"),
+        *(F.col("features")[place].alias(f"f{place}") for place in range(WIDTH)),
+    )
+    edges.withColumnsRenamed({"src": "from", "dst": "to"}).createOrReplaceTempView("ml_edges")
+    indexer = StringIndexer(inputCol="kind", outputCol="index", stringOrderType="alphabetAsc")
+    assembler = VectorAssembler(inputCols=[f"f{place}" for place in range(WIDTH)], outputCol="row")
+    own = GNNClassifier(idCol="key", featuresCol="row", labelCol="index", srcCol="from", dstCol="to", **QUICK)
+    pipeline = Pipeline(stages=[indexer, assembler, own.setEdges("ml_edges")])
+    pipeline.write().save(str(tmp_path / "pipeline"))
+    model = Pipeline.load(str(tmp_path / "pipeline")).fit(named)
+    assert same_weights(model.stages[-1].trained, by_trainer(tables()[0]["fold"] >= 0).model)
+    model.write().save(str(tmp_path / "model"))
+    loaded = PipelineModel.load(str(tmp_path / "model"))
+    assert not loaded.stages[-1].hasSummary
+    assert loaded.stages[-1].getHiddenChannels() == 8
+    before, after = (one.transform(named).orderBy("key").toPandas() for one in (model, loaded))
+    pd.testing.assert_frame_equal(before, after)
+    spark.catalog.dropTempView("ml_edges")
+
+
+def test_a_graphframe_and_a_module_of_ones_own(graph: Frames, tmp_path: Any) -> None:
+    vertices, edges = graph
+    made: dict[str, int] = {}
+
+    def factory(in_channels: int, hidden_channels: int, out_channels: int) -> torch.nn.Module:
+        made.update(in_channels=in_channels, hidden_channels=hidden_channels, out_channels=out_channels)
+        return lotan.nn.GraphSAGE(in_channels, hidden_channels, 1, out_channels)
+
+    classifier = GNNClassifier(**{**QUICK, "epochs": 40}).setModelFactory(factory)
+    model = classifier.fit(SimpleNamespace(vertices=vertices, edges=edges))
+    assert made == {"in_channels": WIDTH, "hidden_channels": 8, "out_channels": CLASSES}
+    assert model.transform(vertices).where("prediction = label").count() > 30
+    with pytest.raises(lotan.ConfigurationError, match="cannot be saved"):
+        classifier.save(str(tmp_path / "estimator"))
+    model.save(str(tmp_path / "model"))
+
+
+@pytest.mark.slow
+def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSession) -> None:
+    """They live in Spark's storage, until nothing refers to them."""
+    vertices, edges = graph
+    model = GNNClassifier(**QUICK).setEdges(edges).setVertices(vertices).fit(vertices.where("fold = 0"))
+    local = model.transform(vertices).orderBy("id").toPandas()
+    on_rows = model.copy().setParams(engine="rows", partitions=2, workers=1)
+    found = on_rows.transform(vertices)
+    rows = found.orderBy("id").toPandas()
+    assert rows["prediction"].tolist() == local["prediction"].tolist()
+    for ours, theirs in zip(rows["rawPrediction"], local["rawPrediction"], strict=True):
+        np.testing.assert_allclose(ours.toArray(), theirs.toArray(), rtol=1e-4, atol=1e-5)
+    del model, on_rows, found
+    deadline = time.monotonic() + 60
+    while spark.sparkContext._jsc.getPersistentRDDs():
+        assert time.monotonic() < deadline
+        gc.collect()
+        spark._jvm.System.gc()
+        threading.Event().wait(0.1)
+
+
+def test_masks_are_the_same_in_spark_as_collected(graph: Frames) -> None:
+    vertices, edges = graph
+    estimator = GNNClassifier(splitCol="split").setEdges(edges).setVertices(vertices.select("id", "features"))
+    rows = training_rows(estimator, vertices.where("fold = 0"), classes=True)
+    whole = whole_graph(estimator, estimator._given, vertices)
+    with training_graph(estimator, whole, rows) as in_spark:
+        one = in_spark.arrays()
+    with training_graph(estimator.setEngine("local"), whole, rows) as collected:
+        other = collected.arrays()
+    for name in ("ids", "features", "label", "split", "src", "dst"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
+    assert set(one.split) == {-1, 0, 1}

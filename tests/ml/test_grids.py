@@ -1,0 +1,84 @@
+"""Grids and folds, with the numbers of separate runs of the Trainer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pyspark.ml.evaluation import MulticlassClassificationEvaluator
+from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuilder, TrainValidationSplit
+from pyspark.sql import DataFrame, SparkSession
+
+import lotan
+from lotan.ml import GNNClassifier
+from tests.ml.graphs import CLASSES, WIDTH, tables
+from tests.ml.test_estimators import same_weights
+
+pytestmark = pytest.mark.spark
+
+Frames = tuple[DataFrame, DataFrame]
+RATES, WIDTHS = (0.01, 0.1), (4, 8)
+
+
+@pytest.fixture
+def evaluator(spark: SparkSession) -> MulticlassClassificationEvaluator:
+    return MulticlassClassificationEvaluator(metricName="accuracy")
+
+
+@pytest.fixture
+def classifier(graph: Frames) -> GNNClassifier:
+    vertices, edges = graph
+    classifier = GNNClassifier(engine="local", epochs=6, numClasses=CLASSES)
+    return classifier.setEdges(edges).setVertices(vertices.select("id", "features"))
+
+
+def alone(train: np.ndarray, lr: float, width: int) -> lotan.run.Run:
+    """One configuration, by the Trainer."""
+    vertices, edges = tables()
+    vertices["label"], vertices["split"] = vertices["label"].astype("int64"), np.where(train, "train", None)
+    torch.manual_seed(0)
+    model = lotan.nn.GCN(WIDTH, width, 2, CLASSES, dropout=0.5)
+    optimizer = lotan.Adam(lr=lr, weight_decay=5e-4)
+    options = {"engine": "local", "epochs": 6, "optimizer": optimizer, "progress": False}
+    return lotan.Trainer(model, lotan.Graph(vertices, edges), **options).fit()
+
+
+def accuracy(fold: int, lr: float, width: int) -> float:
+    """Of one configuration on a fold, trained on the other one."""
+    folds, labels = tables()[0]["fold"].to_numpy(), tables()[0]["label"].to_numpy()
+    predicted = alone(folds != fold, lr, width).predict()["prediction"].to_numpy()
+    return float((predicted == labels)[folds == fold].mean())
+
+
+def test_cross_validation_is_separate_runs_with_the_same_masks(
+    graph: Frames, classifier: GNNClassifier, evaluator: Any, tmp_path: Any
+) -> None:
+    grid = ParamGridBuilder().addGrid(classifier.lr, RATES).addGrid(classifier.hiddenChannels, WIDTHS).build()
+    validator = CrossValidator(
+        estimator=classifier,
+        estimatorParamMaps=grid,
+        evaluator=evaluator,
+        numFolds=2,
+        foldCol="fold",
+        parallelism=2,
+    )
+    found = validator.fit(graph[0])
+    expected = [np.mean([accuracy(fold, lr, width) for fold in (0, 1)]) for lr in RATES for width in WIDTHS]
+    assert found.avgMetrics == pytest.approx(expected)
+    assert len(set(expected)) > 1
+    best = RATES[int(np.argmax(expected)) // 2], WIDTHS[int(np.argmax(expected)) % 2]
+    assert same_weights(found.bestModel.trained, alone(np.ones(len(tables()[0]), bool), *best).model)
+    found.write().save(str(tmp_path / "validated"))
+    loaded = CrossValidatorModel.load(str(tmp_path / "validated"))
+    assert loaded.avgMetrics == found.avgMetrics
+    assert same_weights(loaded.bestModel.trained, found.bestModel.trained)
+
+
+def test_a_split_of_the_vertices(graph: Frames, classifier: GNNClassifier, evaluator: Any) -> None:
+    grid = ParamGridBuilder().addGrid(classifier.modelType, ["gcn", "sage", "gat"]).build()
+    validator = TrainValidationSplit(estimator=classifier, estimatorParamMaps=grid, evaluator=evaluator, seed=0)
+    found = validator.fit(graph[0])
+    assert len(found.validationMetrics) == 3
+    assert found.transform(graph[0]).count() == len(tables()[0])
