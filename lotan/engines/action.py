@@ -28,9 +28,15 @@ HOPELESS = frozenset(
 ) | {"OrderError"}
 """Reasons of a `PipeFailed` that would be the same once more, or have been waited for already."""
 
+GROUP, DESCRIPTION, INTERRUPT = "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"
+CALL_SITE = "callSite.short"
+"""Properties of a thread, of the jobs that it starts and the RDDs that it makes."""
+
 INTERRUPTED = "cancellation of all jobs"
 """What Spark says of jobs that PySpark's handler of SIGINT has cancelled."""
 
+_CANCELLED = re.compile(r"Job \d+ cancelled[^\n]*")
+"""What Spark says of a job that somebody has cancelled, in its UI or by its group: they do not want it tried again."""
 _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 
@@ -62,6 +68,10 @@ def force(
         except (PySparkException, Py4JError) as error:
             if INTERRUPTED in str(error):
                 raise KeyboardInterrupt from None
+            if cancelled := _CANCELLED.search(str(error)):
+                raise EngineError(
+                    f"{description}: {cancelled[0].strip()}. With a checkpoint_dir, resume goes on from the last epoch"
+                ) from None
             reason, hopeless = _reason(str(error))
             if hopeless or attempt == attempts:
                 kind = EngineError if hopeless else PassLostError
@@ -69,7 +79,7 @@ def force(
 
 
 def _run(context: SparkContext, action: Callable[[], None], description: str, stall_seconds: float) -> None:
-    with _job_group(context, description) as group, _Watchdog(context, group, stall_seconds) as watchdog:
+    with named_jobs(context, description) as tag, _Watchdog(context, tag, stall_seconds) as watchdog:
         try:
             action()
         except (PySparkException, Py4JError):
@@ -82,26 +92,42 @@ def _run(context: SparkContext, action: Callable[[], None], description: str, st
 
 
 @contextmanager
-def _job_group(context: SparkContext, description: str) -> Iterator[str]:
-    """Name the jobs that this thread starts, and cancel them if they are left early: by Ctrl-C, for one."""
-    group = f"lotan-{uuid4().hex}"
-    context.setJobGroup(group, f"lotan: {description}", interruptOnCancel=True)
+def named_jobs(context: SparkContext, description: str) -> Iterator[str]:
+    """Name the jobs that this thread starts, and cancel them if they are left early: by Ctrl-C, for one.
+
+    They have a tag of their own, which it yields. Their group is the one that the thread has, by which a notebook cancels
+    what its cell has started; else one that begins as the description does.
+    """
+    tag, title = f"lotan-{uuid4().hex}", description.partition(":")[0]
+    before = {name: context.getLocalProperty(name) for name in (GROUP, DESCRIPTION, INTERRUPT, CALL_SITE)}
+    if before[GROUP] is None:
+        context.setLocalProperty(GROUP, f"lotan-{tag[6:14]}: {title}")
+    context.setLocalProperty(DESCRIPTION, f"lotan: {description}")
+    context.setLocalProperty(INTERRUPT, "true")
+    name_operator(context, title)
+    context.addJobTag(tag)
     try:
-        yield group
+        yield tag
     except BaseException:
-        context.cancelJobGroup(group)
+        context.cancelJobsWithTag(tag)
         raise
     finally:
-        for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
-            context.setLocalProperty(name, None)  # type: ignore[arg-type]
+        context.removeJobTag(tag)
+        for name, value in before.items():
+            context.setLocalProperty(name, value)  # type: ignore[arg-type]
+
+
+def name_operator(context: SparkContext, name: str | None) -> None:
+    """Have Spark's UI call by that name what this thread makes of RDDs, stages and drawn boxes; None: by the line of code."""
+    context.setLocalProperty(CALL_SITE, name)  # type: ignore[arg-type]
 
 
 class _Watchdog:
-    """Cancels a job group in which nothing moves."""
+    """Cancels jobs in which nothing moves."""
 
-    def __init__(self, context: SparkContext, group: str, stall_seconds: float) -> None:
+    def __init__(self, context: SparkContext, tag: str, stall_seconds: float) -> None:
         self.fired = False
-        self._context, self._group, self._seconds = context, group, stall_seconds
+        self._context, self._tag, self._seconds = context, tag, stall_seconds
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lotan-watchdog", daemon=True)
 
@@ -122,7 +148,7 @@ class _Watchdog:
             seen = now
             if still >= self._seconds:
                 self.fired = True
-                self._context.cancelJobGroup(self._group)
+                self._context.cancelJobsWithTag(self._tag)
                 return
 
     def _tasks(self) -> tuple[tuple[int, int, int], ...]:

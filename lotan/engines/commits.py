@@ -17,6 +17,10 @@ from messenger.errors import MessengerError
 from messenger.jobs import GRADIENT, STATISTICS, PipeJob
 from planner.physical import PipeStep, Plan, Step
 
+PURPOSES = {"turn": "training", "evaluate": "evaluation", "predict": "prediction"}
+"""What a pass is for, by the first of these modes that one of its pipes has."""
+LONGEST = 24  # operators in the description of a pass
+
 
 class Commits:
     """One run of a plan, as its coordinator sees it.
@@ -34,6 +38,7 @@ class Commits:
         self.shared = 0  # of both, those that went through shared memory
         self._link = link
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
+        self._said = ""
         with translated():
             for stage in plan.stages:
                 link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients, chunk_rows))
@@ -43,6 +48,7 @@ class Commits:
         """Open a pass: hand its parameters to whoever asks for them."""
         self.number += 1
         self._jobs = []
+        self._said = described_pass(steps, a_pass.epoch)
         backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
         parameters = {name: tensor.detach().cpu().numpy() for name, tensor in a_pass.parameters.items()}
         settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
@@ -53,7 +59,7 @@ class Commits:
         self._jobs.append((step.stage, step.mode, partitions))
 
     def __str__(self) -> str:
-        return f"pass {self.number}: {', '.join(f'{stage} ({mode})' for stage, mode, _ in self._jobs)}"
+        return self._said
 
     def take(self) -> Outcome:
         """What all pipes have come to, each partition once, in their order.
@@ -65,7 +71,7 @@ class Commits:
         try:
             totals = self._link.wait(jobs)
         except MessengerError as error:
-            raise EngineError(f"pass {self.number}: {error}") from error
+            raise EngineError(f"{self}: {error}") from error
         self.sent += totals.bytes_sent
         self.received += totals.bytes_received
         self.shared += totals.bytes_shared
@@ -78,6 +84,23 @@ class Commits:
     def close(self) -> None:
         """Have workers and coordinator forget the run."""
         self._link.forget(self.run)
+
+
+def described_pass(steps: Sequence[Step], epoch: int) -> str:
+    """A pass in a line: its epoch, what for, and its operators in order; of many the first ones."""
+    modes = {step.mode for step in steps if isinstance(step, PipeStep)}
+    purpose = next((words for mode, words in PURPOSES.items() if mode in modes), "computed once")
+    operators = [_described(step) for step in steps]
+    left_out = len(operators) - LONGEST
+    shown = operators if left_out <= 0 else [*operators[:LONGEST], f"{left_out} more"]
+    when = f"epoch {epoch}, {purpose}" if epoch else purpose
+    return f"{when}: {' > '.join(shown)}"
+
+
+def _described(step: Step) -> str:
+    if isinstance(step, PipeStep):
+        return f"{step.stage} {step.mode}"
+    return type(step).__name__.removesuffix("Step")
 
 
 def _gradients(tensors: Mapping[str, np.ndarray]) -> dict[str, torch.Tensor]:

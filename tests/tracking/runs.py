@@ -23,7 +23,7 @@ def trainer(dropout: float = 0.5, **options: Any) -> lotan.Trainer:
     )
     torch.manual_seed(0)
     model = lotan.nn.GCN(in_channels=4, hidden_channels=8, num_layers=2, out_channels=3, dropout=dropout)
-    return lotan.Trainer(model, graph, engine="local", progress=False, **{"epochs": EPOCHS, **options})
+    return lotan.Trainer(model, graph, **{"engine": "local", "progress": False, "epochs": EPOCHS, **options})
 
 
 def train(**options: Any) -> Run:

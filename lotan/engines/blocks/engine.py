@@ -8,13 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from lotan.engines.action import force, shuffle_bytes
+from lotan.engines.action import force, name_operator, named_jobs, shuffle_bytes
 from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
+from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
@@ -113,8 +115,9 @@ class BlocksEngine(Engine):
             )
         self._unload()
         partitions = self._partitions(plan, graph.statistics)
-        self._shuffled_before = shuffle_bytes(self._session.sparkContext)
-        self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
+        self._shuffled_before = shuffle_bytes(self.context)
+        with named_jobs(self.context, "loading the graph in blocks"):
+            self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._spares = find_spares(plan)
         self._lasting = plan.lasting
@@ -126,6 +129,11 @@ class BlocksEngine(Engine):
             return max(self._session.sparkContext.defaultParallelism, least_partitions(plan, statistics))
         check_partitions(self.settings.partitions, plan, statistics)
         return self.settings.partitions
+
+    @property
+    def context(self) -> SparkContext:
+        """Spark's."""
+        return self._session.sparkContext
 
     @property
     def _graph(self) -> Loaded:
@@ -169,6 +177,7 @@ class BlocksEngine(Engine):
         self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
         self._run.begin(steps, a_pass)
 
+    @named
     def propagate(self, step: PropagateStep, column: Column) -> Column:
         """Sum along edges."""
         weighted = step.weighted and self._graph.weighted
@@ -186,6 +195,7 @@ class BlocksEngine(Engine):
         """Nothing moves yet: a pipe picks the rows as it sends them."""
         return Collection(step.edges, dict(zip(step.columns, columns, strict=True)))
 
+    @named
     def gather(self, step: GatherStep, contributions: Contributions) -> Column:
         """Sum per vertex what came back for it as a source."""
         self._read(contributions)
@@ -194,6 +204,7 @@ class BlocksEngine(Engine):
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
+    @named
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Column]) -> Column:
         """Arithmetic on edges: a column of vertices, or one of edges that lies with their destinations."""
         for column in columns.values():
@@ -202,6 +213,7 @@ class BlocksEngine(Engine):
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
+    @named
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage."""
         stage = self._stages[step.stage]
@@ -273,7 +285,7 @@ class BlocksEngine(Engine):
         ends = [*self._now.ends.values(), *(handle.rows for handle in kept.values())]
         try:
             force(
-                self._session.sparkContext,
+                self.context,
                 lambda: self._facade.force(ends),
                 str(self._run),
                 self.settings.attempts,
@@ -298,6 +310,7 @@ class BlocksEngine(Engine):
 
     def abort(self) -> None:
         """Let go of what the pass held."""
+        name_operator(self.context, None)
         state, self._pass = self._pass, None
         for made in state.held if state is not None else ():
             self._facade.release(made)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.borders import translated
-from lotan.engines.action import force, shuffle_bytes
+from lotan.engines.action import force, named_jobs, shuffle_bytes
 from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
@@ -117,7 +117,8 @@ class RowsEngine(Engine):
         self._unload()
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
         shuffled_before = shuffle_bytes(self._session.sparkContext)
-        with brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
+        naming = named_jobs(self._session.sparkContext, "loading the graph in rows")
+        with naming, brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
             tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
         try:
             commits = Commits(self._link, plan)

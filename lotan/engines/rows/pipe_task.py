@@ -90,6 +90,11 @@ class PipeTask:
     per_edge: bool = False  # a source's gradient comes for each edge
 
     @property
+    def __name__(self) -> str:
+        """What Spark's UI calls it in a query's plan."""
+        return f"{self.job.stage} {self.job.mode}"
+
+    @property
     def contributes(self) -> bool:
         """Whether rows come back for sources too, and so need telling apart."""
         return any(item.kind != VERTEX for item in self.returned)
