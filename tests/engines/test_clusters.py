@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import subprocess
 import sys
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
-import torch
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -25,28 +18,18 @@ from lotan.jar import JAR
 from lotan.local_folder import remove_stale
 from tests.conftest import ROOT
 from tests.engines.blocks.faults import Place, at_commit
+from tests.engines.standalone import (
+    JOB,
+    TWO_EXECUTORS,
+    assert_same_weights,
+    losses,
+    run,
+    standalone_master,  # noqa: F401  the fixture `master`
+    submitted,
+    words,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
-
-SPARK_HOME = Path(pyspark.__file__).parent
-JOB = "train --graph digits --model gcn --epochs 1 --dropout 0.5 --quiet"
-
-
-def words(report: Path, *more: str) -> list[str]:
-    """The job's, after `lotan`."""
-    return [*JOB.split(), "--report", str(report), *more]
-
-
-def run(command: list[str], **environment: str) -> subprocess.CompletedProcess[str]:
-    """A process of its own, without the session of the tests."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK")}
-    return subprocess.run(command, capture_output=True, text=True, timeout=240, env=kept | environment, check=False)
-
-
-def losses(report: Path) -> list[float]:
-    """Of the epoch, and of the evaluation after its step."""
-    content = json.loads(report.read_text())
-    return [content["epochs"][0]["loss"], *(content["metrics"][split]["loss"] for split in ("train", "val", "test"))]
 
 
 @pytest.fixture(scope="module")
@@ -54,43 +37,6 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     report = tmp_path_factory.mktemp("local") / "report.json"
     assert main(words(report, "--engine", "local")) == 0
     return losses(report)
-
-
-class Daemon:
-    """One of Spark's own, and what it writes to its log, which somebody has to read."""
-
-    def __init__(self, name: str, *words: str) -> None:
-        environment = os.environ | {"SPARK_HOME": str(SPARK_HOME), "SPARK_LOCAL_IP": "127.0.0.1"}
-        command = [str(SPARK_HOME / "bin" / "spark-class"), name, *words]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
-        self._log, self._changed = "", threading.Condition()
-        self._reader = threading.Thread(target=self._read)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self._process.stderr is not None
-        for line in self._process.stderr:
-            with self._changed:
-                self._log += line
-                self._changed.notify_all()
-
-    def wait_for(self, pattern: str, seconds: float = 60) -> str:
-        """The first group of the first match in the log."""
-        with self._changed:
-            found = self._changed.wait_for(lambda: re.search(pattern, self._log), seconds)
-        assert found, f"nothing matches {pattern!r} in:\n{self._log}"
-        return found[1]
-
-    def close(self) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(20)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join()
-        assert self._process.stderr is not None
-        self._process.stderr.close()
 
 
 EAGER = {
@@ -111,16 +57,6 @@ sys.exit(max(main(job) for job in json.loads(sys.argv[1])))
 """
 
 
-def submitted(conf: Mapping[str, str]) -> str:
-    """For PYSPARK_SUBMIT_ARGS."""
-    return " ".join([*(f"--conf {name}={value}" for name, value in conf.items()), "pyspark-shell"])
-
-
-def assert_same_weights(one: Path, other: Path) -> None:
-    first, second = (torch.load(model / "weights.pt", weights_only=True) for model in (one, other))
-    assert all(torch.equal(first[name], second[name]) for name in first)
-
-
 def test_speculation_on_two_executors_changes_no_bit(
     tmp_path: Path, spark: SparkSession, expected: list[float]
 ) -> None:
@@ -139,19 +75,6 @@ def test_speculation_on_two_executors_changes_no_bit(
         assert_same_weights(tmp_path / f"{engine} here", tmp_path / f"{engine} there")
 
 
-@pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a standalone master with a worker of two cores."""
-    folder = tmp_path_factory.mktemp("work")
-    place = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    with closing(Daemon("org.apache.spark.deploy.master.Master", *place)) as first:
-        address = first.wait_for(r"Starting Spark master at (spark://\S+)")
-        size = ("--cores", "2", "--memory", "2g", "--webui-port", "0", "--work-dir", str(folder))
-        with closing(Daemon("org.apache.spark.deploy.worker.Worker", *size, address)) as second:
-            second.wait_for("(Successfully registered) with master")
-            yield address
-
-
 def test_spark_submit_to_a_standalone_master(tmp_path: Path, master: str, expected: list[float]) -> None:
     """With the script of the README, and with Spark as it comes: compilers and all."""
     report = tmp_path / "report.json"
@@ -163,12 +86,6 @@ def test_spark_submit_to_a_standalone_master(tmp_path: Path, master: str, expect
     assert done.returncode == 0, done.stderr
     assert losses(report) == pytest.approx(expected, rel=1e-4)
 
-
-TWO_EXECUTORS = {
-    "spark.executor.cores": "1",
-    "spark.executor.memory": "1g",
-    "spark.shuffle.io.retryWait": "50ms",  # for blocks of an executor that is gone
-}
 
 KILL = """
 import sys
