@@ -23,6 +23,7 @@ from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing, epoch_seconds
 from planner.footprint import Footprint
+from planner.phases import Phases
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec, Statistics
 
@@ -104,8 +105,9 @@ def plan_for(
     prices = {name: priced(name, config, known, master) for name in ABILITIES}
     statistics = statistics or _statistics(graph, prices["blocks"])
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
+    phases = Phases(train, evaluate, loss)
     plans = {
-        abilities: compile_plan(train, evaluate, loss, statistics, replace(options, abilities=abilities))
+        abilities: compile_plan(train, evaluate, loss, statistics, replace(options, abilities=abilities), phases)
         for abilities in dict.fromkeys(ABILITIES.values())
     }
     limit = MemoryLimit.of(config)

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from planner.build import build
 from planner.cost import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
-from planner.lower import OUTPUT, Forward, insert_collects, lower, lower_columns, static_columns
+from planner.lower import OUTPUT, Forward, static_columns
 from planner.nodes import Node, StaticColumn
-from planner.optimizer import Declined, Firing, Rewritten, optimize
+from planner.optimizer import Declined, Rewritten
+from planner.phases import Held, Phases
 from planner.physical import Column, PipeStep, Plan, Stage, Step, makes
 from planner.rules import GENERAL_PLAN_WITHOUT, LACKING, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
-from planner.rules.hoist_invariant import hoist_invariant, read_hoisted
+from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, prune_vertices, reads_edges
 from planner.rules.reuse_evaluation import reuse_evaluation
@@ -55,15 +55,31 @@ class Planned:
     statistics: Statistics
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
-    given: tuple[Spec, Spec, LossSpec]  # what was planned: the model in training and in evaluation, and its loss
+    phases: Phases = field(
+        repr=False, compare=False
+    )  # of the model, which other plans of it have in common with this one
+
+    @property
+    def given(self) -> tuple[Spec, Spec, LossSpec]:
+        """What was planned: the model in training and in evaluation, and its loss."""
+        return self.phases.train, self.phases.evaluate, self.phases.loss
 
     def cost(self, steps: Sequence[Step]) -> PassCost:
         """What a walk over steps of the plan is estimated to take."""
         return pass_seconds(self.plan, steps, self.statistics, self.options.pricing)
 
+    def with_options(self, options: Options) -> Planned:
+        """The plan of the same model for the same graph with other options; it takes less time than the first."""
+        return compile_plan(*self.given, self.statistics, options, self.phases)
+
 
 def compile_plan(
-    train: Spec, evaluate: Spec, loss: LossSpec, statistics: Statistics, options: Options | None = None
+    train: Spec,
+    evaluate: Spec,
+    loss: LossSpec,
+    statistics: Statistics,
+    options: Options | None = None,
+    phases: Phases | None = None,
 ) -> Planned:
     """Plan the training, evaluation and prediction of a model.
 
@@ -73,24 +89,22 @@ def compile_plan(
         loss: what is minimised over the training vertices.
         statistics: of the graph.
         options: rules to leave out, and how backward is to cross partitions.
+        phases: of another plan of the same model, which this one then has in common with it as far as it can.
 
     Raises:
         PlanError: an unknown rule, or a model that cannot be planned.
     """
     options = options or Options()
-    disabled = _disabled(options)
-    logical = build(train, statistics.weighted)
-    _check_output(logical, loss)
-    rewritten = optimize(logical, disabled, options.abilities)
-    inferred = build(evaluate, statistics.weighted)
-    evaluation = rewritten if inferred is logical else optimize(inferred, disabled, options.abilities)
-    held: Mapping[Node, StaticColumn] = {}
+    disabled, phases = _disabled(options), phases or Phases(train, evaluate, loss)
+    graphs = phases.logical(statistics.weighted)
+    rewritten, evaluation = phases.rewritten(graphs, disabled, options.abilities)
+    held: Held = ()
     if hoist_invariant.__name__ not in disabled:
-        rewritten, evaluation, held = _hoisted(rewritten, evaluation)
+        rewritten, evaluation, held = phases.hoisted(rewritten, evaluation)
     fuse = fuse_apply.__name__ not in disabled
-    once = lower_columns({insert_collects(node): column.name for node, column in held.items()}, "prepare", fuse)
-    forward = lower(insert_collects(rewritten.root), loss, "train", fuse)
-    inference = lower(insert_collects(evaluation.root), loss, "evaluate", fuse)
+    once = phases.lowered_columns(held, fuse)
+    forward = phases.lowered(rewritten.root, "train", fuse)
+    inference = phases.lowered(evaluation.root, "evaluate", fuse)
     reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
     if prune_vertices.__name__ not in disabled:
@@ -108,24 +122,14 @@ def compile_plan(
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     firings = {name: counts[name] for name in RULES}
     plan = _plan(epoch, inference, (rewritten, evaluation), options, firings)
-    plan = _with_columns(plan, once, held)
+    plan = _with_columns(plan, once, dict(held))
     validate(plan)
-    return Planned(plan, logical, rewritten, evaluation, statistics, options, firings, (train, evaluate, loss))
+    return Planned(plan, graphs[0], rewritten, evaluation, statistics, options, firings, phases)
 
 
 def without(planned: Planned, rule: str) -> Planned:
     """The plan of the same model with one rule less."""
-    options = replace(planned.options, disabled=(*planned.options.disabled, rule))
-    return compile_plan(*planned.given, planned.statistics, options)
-
-
-def _hoisted(train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Mapping[Node, StaticColumn]]:
-    """Both graphs, reading what training hoists as static columns, and what these hold."""
-    found = hoist_invariant(train.root)
-    firings = tuple(Firing(hoist_invariant.__name__, node, column) for node, column in found.columns.items())
-    hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
-    root = found.root if evaluate.root is train.root else read_hoisted(evaluate.root, found.held)
-    return hoisted, replace(evaluate, root=root), found.held
+    return planned.with_options(replace(planned.options, disabled=(*planned.options.disabled, rule)))
 
 
 def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward | None:
@@ -194,12 +198,6 @@ def _disabled(options: Options) -> frozenset[str]:
     if options.plan not in ("auto", "general"):
         raise PlanError(f"there is no plan {options.plan!r}; expected 'auto' or 'general'")
     return frozenset(options.disabled) | frozenset(GENERAL_PLAN_WITHOUT if options.plan == "general" else ())
-
-
-def _check_output(root: Node, loss: LossSpec) -> None:
-    if root.output.rows != "vertex" or root.output.shape != (loss.outputs,):
-        given = f"{root.output.rows} rows of shape {root.output.shape}"
-        raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
 
 
 def _columns_made(steps: tuple[Step, ...]) -> int:

@@ -177,11 +177,15 @@ def _on_edges(step: EdgeStep, backward: _Backward) -> None:
 
 def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stage, ...]:
     """The stages with `needs_gradient` set on the inputs and outputs whose gradients the steps make."""
-    return tuple(_marked(stage, steps) for stage in stages)
+    own: dict[str, list[PipeStep]] = {stage.name: [] for stage in stages}
+    for step in steps:
+        if isinstance(step, PipeStep) and step.mode != "forward":
+            own[step.stage].append(step)
+    return tuple(_marked(stage, own[stage.name]) for stage in stages)
 
 
-def _marked(stage: Stage, steps: Sequence[Step]) -> Stage:
-    own = [step for step in steps if isinstance(step, PipeStep) and step.stage == stage.name and step.mode != "forward"]
+def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
+    """A stage, by the steps of its own that make gradients."""
     made = {column.name for step in own for column in step.outputs}
     received = {gradient.value for step in own for gradient in step.gradients}
     inputs = tuple(

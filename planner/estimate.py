@@ -14,7 +14,6 @@ from planner.physical import (
     Plan,
     PropagateStep,
     Step,
-    columns_made,
 )
 from planner.spec import Statistics, ValueType
 
@@ -40,14 +39,14 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
         case PipeStep():
             return sum(column_bytes(column, statistics) for column in step.outputs)
         case CollectStep():
-            widths = {column.name: row_bytes(column) for column in _columns(plan)}
-            return step_rows(step, statistics) * (CSR_BYTES_PER_EDGE + sum(widths[name] for name in step.columns))
+            width = sum(row_bytes(plan.columns[name]) for name in step.columns)
+            return step_rows(step, statistics) * (CSR_BYTES_PER_EDGE + width)
 
 
 def columns_bytes(plan: Plan, statistics: Statistics) -> dict[str, int]:
     """Bytes of every column and collection of a plan, by name."""
-    columns = {column.name: column_bytes(column, statistics) for column in _columns(plan)}
-    collections = [step for steps in _walks(plan) for step in steps if isinstance(step, CollectStep)]
+    columns = {name: column_bytes(column, statistics) for name, column in plan.columns.items()}
+    collections = [step for steps in plan.passes for step in steps if isinstance(step, CollectStep)]
     return columns | {step.output: step_bytes(step, statistics, plan) for step in collections}
 
 
@@ -71,16 +70,5 @@ def column_bytes(column: Column, statistics: Statistics) -> int:
 
 def widest_column(plan: Plan, statistics: Statistics) -> tuple[str, int]:
     """The column of a plan that takes the most bytes over all vertices, or edges, and how many."""
-    sizes = {column.name: column_bytes(column, statistics) for column in _columns(plan)}
+    sizes = {name: column_bytes(column, statistics) for name, column in plan.columns.items()}
     return max(sizes.items(), key=lambda item: item[1])
-
-
-def _columns(plan: Plan) -> list[Column]:
-    """Every column of a plan, static ones included."""
-    made = [column for steps in _walks(plan) for step in steps for column in columns_made(step)]
-    return [*plan.static_columns, *made]
-
-
-def _walks(plan: Plan) -> tuple[tuple[Step, ...], ...]:
-    """Those that between them make all columns: evaluation makes none that prediction does not."""
-    return plan.prepare, plan.train, plan.predict

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from planner.estimate import column_bytes, row_bytes
 from planner.keeping import multiplied, saved_row_bytes
@@ -230,17 +231,12 @@ def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step
         for name in read(step):
             last[sums.get(name, name)] = place if spends else len(steps)
     born = {column.name: place for place, step in enumerate(steps) for column in columns_made(step)}
-    return max(
-        (
-            sum(
-                sizes.get(name, 0)
-                for name, first in born.items()
-                if name not in sums and first <= place <= last.get(name, first)
-            )
-            for place in range(len(steps))
-        ),
-        default=0,
-    )
+    changes = [0] * (len(steps) + 2)  # of the bytes alive, at each step
+    for name, first in born.items():
+        if name not in sums and last.get(name, first) >= first:
+            changes[first] += sizes.get(name, 0)
+            changes[last.get(name, first) + 1] -= sizes.get(name, 0)
+    return max(accumulate(changes))
 
 
 def _workers_hold(plan: Plan, statistics: Statistics) -> int:

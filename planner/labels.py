@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import fields, replace
+from collections.abc import Callable, Iterable
+from dataclasses import fields
 from functools import cache
+from operator import attrgetter
 from typing import Any
 
-from planner.nodes import Node
+from planner.nodes import Interned, Node, altered
+from planner.spec import ValueType
 
 NAMED = 3  # layers that the label of a shared node names
 MORE = "..."
@@ -19,6 +21,7 @@ class Alike:
     def __init__(self) -> None:
         self._first: dict[Node, Node] = {}  # by node, the first one like it
         self._seen: dict[Any, Node] = {}  # those first ones, by all but their layers
+        self._readers: dict[type[Node], Callable[[Node], tuple[Any, ...]]] = {}  # of class and fields
 
     def __call__(self, root: Node) -> Node:
         """The first node like this one that was asked for, or stood below one; perhaps itself."""
@@ -33,14 +36,25 @@ class Alike:
         return self._first[root]
 
     def _key(self, node: Node) -> Any:
-        return type(node), *[self._part(getattr(node, name)) for name in _fields_but_layer(type(node))]
+        kind = type(node)
+        if kind not in self._readers:
+            self._readers[kind] = attrgetter("__class__", *_fields_but_layer(kind))
+        return tuple(self._parts(self._readers[kind](node)))
 
-    def _part(self, value: Any) -> Any:
-        """A field's value as part of a key, in which 1, 1.0 and True are different."""
-        kind = type(value)
-        if kind is tuple:
-            return tuple(map(self._part, value))
-        return value if kind is str else self._first[value] if isinstance(value, Node) else (kind, value)
+    def _parts(self, values: tuple[Any, ...]) -> list[Any]:
+        """Of the values of fields: parts of a key, in which 1, 1.0 and True are different."""
+        parts: list[Any] = []
+        for value in values:
+            kind = type(value)
+            if type(kind) is Interned:
+                parts.append(self._first[value])
+            elif kind is tuple:
+                parts.append((*self._parts(value),) if value else value)
+            elif kind is ValueType:
+                parts.append((value.rows, value.shape, value.dtype, value.edges))
+            else:
+                parts.append(value if kind is str else (kind, value))
+        return parts
 
 
 @cache
@@ -55,7 +69,7 @@ def layer_of(node: Node) -> str:
 
 def labelled(node: Node, layer: str) -> Node:
     """The same operator with another label."""
-    return node if layer_of(node) == layer else replace(node, layer=layer)  # type: ignore[call-arg]  # those without are equal
+    return node if layer_of(node) == layer else altered(node, layer=layer)  # those without are equal
 
 
 def joined(layers: Iterable[str]) -> str:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
-from planner.nodes import Elementwise, MatMul, Node, Propagate
-from planner.spec import ValueType
+from planner.nodes import Elementwise, MatMul, Node, Propagate, altered
 
 LINEAR = "aten.linear.default"
 
@@ -19,10 +17,20 @@ Chain = Sequence[tuple[Node, Linear]]
 
 def pulled(node: Node) -> MatMul | None:
     """(A x) W for A(x W), through a chain of aggregates and of scalings row by row; None for anything else."""
+    if mapped(node) is None:
+        return None
+    product, chain = _chain(node)
+    assert isinstance(product, MatMul)
+    return altered(product, arguments=(_over(chain, product.arguments[0]), *product.arguments[1:]))
+
+
+def mapped(node: Node) -> Node | None:
+    """The x of A(x W), as in `pulled`."""
     product, chain = _chain(node)
     if not chain or not isinstance(product, MatMul) or not _is_map(product) or bias(product) is not None:
         return None
-    return replace(product, arguments=(_over(chain, product.arguments[0]), *product.arguments[1:]))
+    x: Node = product.arguments[0]
+    return x
 
 
 def pushed(node: Node) -> Node | None:
@@ -32,7 +40,7 @@ def pushed(node: Node) -> Node | None:
     below, chain = _chain(node.arguments[0])
     if not chain:
         return None
-    moved = _over(chain, replace(node, arguments=(below, node.arguments[1])))
+    moved = _over(chain, altered(node, arguments=(below, node.arguments[1])))
     added = bias(node)
     return moved if added is None else Elementwise("aten.add.Tensor", (moved, added), (), node.type, node.layer)
 
@@ -76,7 +84,7 @@ def _over(chain: Chain, x: Node) -> Node:
 def _aggregate(node: Node) -> tuple[Node, Linear] | None:
     """(x, A) where a node is A of x: a sum along edges, or every row times a number of its own."""
     if isinstance(node, Propagate):
-        return node.x, lambda x: replace(node, x=x)
+        return node.x, lambda x: altered(node, x=x)
     place = _scaled(node)
     if place is None:
         return None
@@ -84,13 +92,9 @@ def _aggregate(node: Node) -> tuple[Node, Linear] | None:
     arguments = node.arguments
 
     def scale(x: Node) -> Node:
-        return replace(node, arguments=(*arguments[:place], x, *arguments[place + 1 :]), type=_vectors_of(x))
+        return altered(node, arguments=(*arguments[:place], x, *arguments[place + 1 :]), type=x.output)
 
     return arguments[place], scale
-
-
-def _vectors_of(x: Node) -> ValueType:
-    return ValueType("vertex", x.output.shape, x.output.dtype)
 
 
 def _scaled(node: Node) -> int | None:

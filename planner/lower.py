@@ -109,7 +109,7 @@ def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forwa
 def _cut(order: list[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
     assignment = {node: index for index, node in enumerate(_piped(order, roots))}
     if fuse:
-        assignment = fuse_apply(assignment, order, consumers(*roots))
+        assignment = fuse_apply(assignment, order, consumers(order))
     return _Cut(names, assignment, repeated_values(order))
 
 

@@ -8,32 +8,51 @@ beside them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, cached_property
+from functools import cache
 from operator import attrgetter, is_
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from planner.spec import EdgeSet, ValueType
 
 
 class Interned(type):
-    """Metaclass that returns the living instance with the same fields, if there is one."""
+    """Metaclass that returns the living instance with the same fields, if there is one.
+
+    A plan of 64 layers makes thousands of nodes, most of them new. So what runs for each asks `type(kind) is Interned`, which
+    takes a third of the time of an isinstance: that looks for a method of the metaclass first.
+    """
 
     _pool: ClassVar[weakref.WeakValueDictionary[tuple[Any, ...], Node]] = weakref.WeakValueDictionary()
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        candidate = super().__call__(*args, **kwargs)
-        key = (cls, *map(_key, _values(candidate)))
-        return Interned._pool.setdefault(key, candidate)
+        whole = len(args) == len(cls.__match_args__)  # type: ignore[attr-defined]  # the fields of a dataclass
+        values = args if whole else _values(super().__call__(*args, **kwargs))
+        key = (cls, *_keys(values))
+        found = Interned._pool.get(key)
+        if found is not None:
+            return found
+        made = super().__call__(*values)
+        object.__setattr__(made, "children", tuple(_nodes_in(values)))
+        Interned._pool[key] = made
+        return made
 
 
-def _key(value: Any) -> Any:
-    """A hashable key that tells 1, 1.0 and True apart; nodes are their own keys."""
-    kind = type(value)
-    if kind is str or isinstance(value, Node):
-        return value
-    return tuple(map(_key, value)) if kind is tuple else (kind, value)
+def _keys(values: tuple[Any, ...]) -> list[Any]:
+    """Hashable keys that tell 1, 1.0 and True apart; nodes are their own keys."""
+    keys: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is str or type(kind) is Interned:
+            keys.append(value)
+        elif kind is tuple:
+            keys.append((*_keys(value),) if value else value)
+        elif kind is ValueType:  # in parts, for these are hashed without Python
+            keys.append((value.rows, value.shape, value.dtype, value.edges))
+        else:
+            keys.append((kind, value))
+    return keys
 
 
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
@@ -43,6 +62,9 @@ NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple 
 class Node(metaclass=Interned):
     """The root of all operators: frozen fields, some of them other operators."""
 
+    children: ClassVar[tuple[Node, ...]]  # of each node, found as it is interned; no field, hence the ClassVar
+    """Direct inputs, in field order, each as often as it is used."""
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(_values(self))
 
@@ -51,22 +73,25 @@ class Node(metaclass=Interned):
         """What the operator yields."""
         raise TypeError(f"{type(self).__name__} has no output type")  # every concrete operator defines its own
 
-    @cached_property
-    def children(self) -> tuple[Node, ...]:
-        """Direct inputs, in field order, each as often as it is used."""
-        return tuple(_nodes_in(_values(self)))
-
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """The same operator over other inputs; `self` where nothing changes."""
         children = self.children
         if all(map(is_, map(new.get, children, children), children)):
             return self
-        return type(self)(*(_replaced(value, new) for value in _values(self)))
+        return type(self)(*_replaced(_values(self), new))
+
+
+AnyNode = TypeVar("AnyNode", bound=Node)
+
+
+@cache
+def _field_names(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 @cache
 def _reader(kind: type[Node]) -> Callable[[Node], Any]:
-    return attrgetter(*(field.name for field in fields(kind)), "__class__")
+    return attrgetter(*_field_names(kind), "__class__")
 
 
 def _values(node: Node) -> tuple[Any, ...]:
@@ -77,17 +102,23 @@ def _values(node: Node) -> tuple[Any, ...]:
 def _nodes_in(values: Iterable[Any]) -> list[Node]:
     found: list[Node] = []
     for value in values:
-        if isinstance(value, Node):
+        kind = type(value)
+        if type(kind) is Interned:
             found.append(value)
-        elif isinstance(value, tuple):
+        elif kind is tuple and value:
             found += _nodes_in(value)
     return found
 
 
-def _replaced(value: Any, new: Mapping[Node, Node]) -> Any:
-    if isinstance(value, Node):
-        return new.get(value, value)
-    return tuple(_replaced(item, new) for item in value) if isinstance(value, tuple) else value
+def _replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
+    replaced: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if type(kind) is Interned:
+            replaced.append(new.get(value, value))
+        else:
+            replaced.append((*_replaced(value, new),) if kind is tuple and value else value)
+    return replaced
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -264,39 +295,51 @@ class Collect(GraphOperator):
 
 def topological(*roots: Node) -> list[Node]:
     """Every distinct node below the roots once, children first, in a stable order; without recursion."""
-    order: list[Node] = []
-    state: dict[Node, bool] = {}  # absent: unseen, False: open, True: done
+    done: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
         node = stack[-1]
-        if node not in state:
-            state[node] = False
-            stack.extend(child for child in reversed(node.children) if child not in state)
-            continue
-        stack.pop()
-        if not state[node]:
-            state[node] = True
-            order.append(node)
-    return order
+        waiting = [] if node in done else [child for child in node.children if child not in done]
+        if waiting:
+            stack += reversed(waiting)
+        else:
+            done[stack.pop()] = None
+    return list(done)
 
 
-def transform(root: Node, change: Callable[[Node], Node | None]) -> Node:
-    """Rewrite bottom-up: `change` sees every distinct node once, over its rewritten children; None means no change."""
+def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence[Node] | None = None) -> Node:
+    """Rewrite bottom-up: `change` sees every distinct node once, over its rewritten children; None means no change.
+
+    Args:
+        root: of the graph.
+        change: what becomes of a node.
+        order: its nodes, children first, where that is known.
+    """
     new: dict[Node, Node] = {}
-    for node in topological(root):
+    for node in order or topological(root):
         moved = node.with_children(new)
         new[node] = change(moved) or moved
     return new[root]
 
 
-def consumers(*roots: Node) -> dict[Node, list[Node]]:
-    """For every node below the roots, the distinct nodes that read it, in topological order."""
+def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
+    """For every node of a graph, the distinct nodes that read it, in topological order.
+
+    Args:
+        order: all of them, children first.
+    """
     readers: dict[Node, list[Node]] = {}
-    for node in topological(*roots):
-        readers.setdefault(node, [])
+    for node in order:
+        readers[node] = []
         for child in dict.fromkeys(node.children):
             readers[child].append(node)
     return readers
+
+
+def altered(node: AnyNode, **changes: Any) -> AnyNode:
+    """The same operator with some fields changed: `dataclasses.replace` in less time, which rules have."""
+    kind = type(node)
+    return kind(*map(changes.get, _field_names(kind), _values(node)))
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from planner.errors import PlanError
 from planner.labels import Alike
@@ -52,6 +53,7 @@ def optimize(
     disabled: Collection[str] = (),
     abilities: Collection[Ability] = (),
     rules: Sequence[ForwardRule] = FORWARD_RULES,
+    says_why: bool = True,
 ) -> Rewritten:
     """Apply the enabled forward rules until nothing changes.
 
@@ -60,6 +62,7 @@ def optimize(
         disabled: names of rules to leave out.
         abilities: of the engine; rules that need others are left out.
         rules: those on single nodes, in the order in which they are tried.
+        says_why: whether it shall say what stopped the others.
 
     Raises:
         PlanError: a rule changed an operator's output type, or the rules undo one another.
@@ -67,65 +70,81 @@ def optimize(
     enabled = [rule for rule in rules if rule.name not in disabled]
     able = [rule for rule in enabled if rule.needs is None or rule.needs in abilities]
     firings: list[Firing] = []
-    recorded, alike = [_Recorded(rule, firings) for rule in able], Alike()
+    walks, alike = _walks(able, firings), Alike()
     order: Order = topological(root)
     seen = {root}
     for _ in range(MAX_PASSES):
-        before = root
+        fired = len(firings)
         if share_subplans.__name__ not in disabled:
             root, order = _shared(root, order, alike, firings)
-        for rule in recorded:
-            root, order = rule.over(root, order)
-        if root is before:
-            return Rewritten(root, tuple(firings), _reasons(order, enabled, able))
+        for walk in walks:
+            root, order = walk.over(root, order)
+        if len(firings) == fired:
+            return Rewritten(root, tuple(firings), _reasons(order, enabled, able) if says_why else ())
         if root in seen:
             break
         seen.add(root)
-    raise PlanError(f"the rules do not settle; the last to fire was {firings[-1].rule}; disable it to go on")
+    raise _unsettled(firings)
 
 
-class _Recorded:
-    """A rule, with its output checked and its firings remembered."""
+class _Walk:
+    """Rules that are tried on each node in one walk, with their output checked and their firings remembered."""
 
-    def __init__(self, rule: ForwardRule, firings: list[Firing]) -> None:
-        self.rule, self.firings = rule, firings
-        # Nodes on which it did not fire, and never will: rules are pure, and nodes immutable.
+    def __init__(self, rules: Sequence[ForwardRule], firings: list[Firing]) -> None:
+        self.rules, self.firings = rules, firings
+        # Nodes on which none of them fired, and none ever will: rules are pure, and nodes immutable.
         self._idle: set[Node] = set()
-        self._readers: Readers | None = None  # of the graph at hand, once asked for
-        self._root: Node | None = None
+        self._order: Order = ()  # of the graph at hand
+        self._readers: Readers | None = None  # in it, once asked for
 
     def over(self, root: Node, order: Order) -> tuple[Node, Order]:
-        """The graph with the rule applied to every node. Where it fires on none of its nodes, nothing is built anew."""
-        self._root, self._readers = root, None
-        if all(self._fired(node) is None for node in order):
+        """The graph with the rules applied to every node. Where none fires on any of them, nothing is built anew."""
+        self._order, self._readers = order, None
+        if not any(self._fired(node) for node in order if node not in self._idle):
             return root, order
-        root = transform(root, self._record)
+        root = transform(root, self._record, order)
         return root, topological(root)
 
     def _record(self, node: Node) -> Node | None:
-        after = self._fired(node)
-        if after is not None:
-            self.firings.append(Firing(self.rule.name, node, after))
-        return after
+        fired = [] if node in self._idle else self._fired(node)
+        self.firings += fired
+        return fired[-1].after if fired else None
 
-    def _fired(self, node: Node) -> Node | None:
-        if node in self._idle:
-            return None
-        after = self.rule.apply(node)
-        if after is None or after is node:
+    def _fired(self, node: Node) -> list[Firing]:
+        """What the rules make of a node, one after the other."""
+        found: list[Firing] = []
+        first, idle = node, True
+        for rule in self.rules:
+            after = rule.apply(node)
+            if after is None or after is node:
+                continue
+            idle = False
+            if rule.pays is not None and not rule.pays(node, self._read_by()):
+                continue
+            if after.output != node.output:
+                name = type(node).__name__
+                raise PlanError(f"rule {rule.name} turned {node.output} into {after.output} at {name}")
+            found.append(Firing(rule.name, node, after))
+            node = after
+        if idle:
             self._idle.add(node)
-            return None
-        if self.rule.pays is not None and not self.rule.pays(node, self._read_by()):
-            return None
-        if after.output != node.output:
-            raise PlanError(f"rule {self.rule.name} turned {node.output} into {after.output} at {type(node).__name__}")
-        return after
+        if found and node is first:
+            raise _unsettled(found)
+        return found
 
     def _read_by(self) -> Readers:
-        assert self._root is not None  # set by `over`
         if self._readers is None:
-            self._readers = consumers(self._root)
+            self._readers = consumers(self._order)
         return self._readers
+
+
+def _walks(rules: Sequence[ForwardRule], firings: list[Firing]) -> list[_Walk]:
+    """Rules that follow one another walk together; one that asks who reads a node sees a graph that no other is changing."""
+    return [_Walk(list(group), firings) for _, group in groupby(rules, lambda rule: rule.pays and rule.name)]
+
+
+def _unsettled(firings: Sequence[Firing]) -> PlanError:
+    return PlanError(f"the rules do not settle; the last to fire was {firings[-1].rule}; disable it to go on")
 
 
 def _shared(root: Node, order: Order, alike: Alike, firings: list[Firing]) -> tuple[Node, Order]:

@@ -11,6 +11,7 @@ end there. A gradient has the level of the column that it is of; where its step 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 from typing import ClassVar, Literal
 
@@ -352,7 +353,15 @@ class Plan:
 
     def stage(self, name: str) -> Stage:
         """The stage of that name; KeyError if there is none."""
-        for stage in self.stages:
-            if stage.name == name:
-                return stage
-        raise KeyError(name)
+        return self._by_name[name]
+
+    @cached_property
+    def _by_name(self) -> dict[str, Stage]:
+        return {stage.name: stage for stage in self.stages}
+
+    @cached_property
+    def columns(self) -> dict[str, Column]:
+        """Every column by its name, static ones included; evaluation makes none that prediction does not."""
+        walks = self.prepare, self.train, self.predict
+        made = [column for steps in walks for step in steps for column in columns_made(step)]
+        return {column.name: column for column in (*self.static_columns, *made)}

@@ -36,8 +36,9 @@ RIGHT = 34  # of those, the column of engine and shape, or size
 
 def tree(root: Node) -> list[str]:
     """The lines of an operator graph."""
-    readers = consumers(root)
-    shared = [node for node in topological(root) if len(readers[node]) > 1 and row_inputs(node)]
+    order = topological(root)
+    readers = consumers(order)
+    shared = [node for node in order if len(readers[node]) > 1 and row_inputs(node)]
     names = {node: f"r{index}" for index, node in enumerate(node for node in shared if has_line(node))}
     lines: list[str] = []
     for node, name in names.items():

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from planner.degrees import Degrees
@@ -107,7 +108,7 @@ class Call:
     layer: str = ""  # qualified name of the module it came from, for explain and errors
     where: str = ""  # "file.py:12" of the user's line
 
-    @property
+    @cached_property
     def references(self) -> tuple[Ref, ...]:
         """The values a call reads, in order, each as often as it is read."""
         return tuple(_references((*self.arguments, *(value for _, value in self.keywords))))

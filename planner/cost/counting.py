@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from planner.cost.stages import chunk_count, pipe_work
+from planner.cost.stages import beyond_memory, chunk_count, pipe_work
 from planner.cost.work import Work
 from planner.estimate import row_bytes
 from planner.expressions import operations
@@ -28,7 +28,6 @@ from planner.physical import (
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
     Step,
-    columns_made,
 )
 from planner.spec import Statistics
 
@@ -40,7 +39,9 @@ EXTREME_GRADIENT = 3  # comparisons over edges, where an extreme takes one
 SOFTMAX, SOFTMAX_GRADIENT = 5, 4  # operations on edge columns
 
 
-def step_work(step: Step, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
+def step_work(
+    step: Step, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float | None = None
+) -> Work:
     """The work of one step.
 
     Args:
@@ -49,11 +50,13 @@ def step_work(step: Step, plan: Plan, statistics: Statistics, engine: str, layou
         statistics: of the graph.
         engine: that runs it.
         layout: how its work is spread.
+        beyond: as of `beyond_memory`, where that is known.
     """
     waves = 1 if engine == "local" else ceil(layout.partitions / max(1, layout.crew.tasks))
     match step:
         case PipeStep():
-            return pipe_work(step, plan, statistics, engine, layout) + Work(pipes=waves)
+            beyond = beyond_memory(plan, statistics, engine, layout) if beyond is None else beyond
+            return pipe_work(step, plan, statistics, engine, layout, beyond) + Work(pipes=waves)
         case PropagateStep():
             found = _sums(step.output, statistics.edge_count(step.edges, step.within), statistics)
             crossing = _shuffled(step.output, step.reverse, statistics, layout)
@@ -99,9 +102,7 @@ def _collected(step: CollectStep, plan: Plan, statistics: Statistics, engine: st
 
 def _width(plan: Plan, names: Iterable[str]) -> int:
     """Numbers of a row of some columns together."""
-    made = [column for steps in plan.passes for step in steps for column in columns_made(step)]
-    widths = {column.name: column.width for column in (*plan.static_columns, *made)}
-    return sum(widths[name] for name in names)
+    return sum(plan.columns[name].width for name in names)
 
 
 def _reach(statistics: Statistics, chunks: int) -> float:

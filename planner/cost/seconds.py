@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from planner.cost.counting import step_work
 from planner.cost.rates import DEFAULT_RATES, Rates
+from planner.cost.stages import beyond_memory
 from planner.cost.work import GROUPS, Work
 from planner.footprint import Layout
 from planner.physical import Plan, Step
@@ -81,7 +82,8 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     """
     if not steps:
         return PassCost((), dict.fromkeys(GROUPS, 0.0), 0.0)
-    works = [step_work(step, plan, statistics, pricing.engine, pricing.layout) for step in steps]
+    beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
+    works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
     works[0] += Work(passes=1)
     each = [{name: group_seconds(work, pricing.rates, name) for name in GROUPS} for work in works]
     total = {name: sum(one[name] for one in each) for name in GROUPS}

@@ -25,8 +25,8 @@ def chunk_count(rows: int, engine: str, layout: Layout) -> int:
     return 1 if rows <= ONE_CHUNK else ceil(rows / CHUNK_ROWS)
 
 
-def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
-    """The work of one run of a stage."""
+def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float) -> Work:
+    """The work of one run of a stage; `beyond` as of `beyond_memory`."""
     stage, vertices = plan.stage(step.stage), statistics.rows_within(step.within)
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
@@ -43,7 +43,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
         each += Work(numbers=LOSS * stage.loss.outputs)
     hands = layout.cores if engine == "local" else layout.crew.workers or 1
     calls = len(_computing(stage)) * (forward + backward) * max(1.0, chunks / max(1, hands))
-    return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, plan, statistics, engine, layout)
+    return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, stage, statistics, beyond)
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
@@ -133,14 +133,19 @@ def _handed_in(stage: Stage, engine: str, layout: Layout, chunks: int) -> float:
     return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
 
 
-def _kept_elsewhere(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> Work:
-    """What a backward pays where workers had no room for what its forward run left."""
-    if engine == "local" or step.mode != "backward":
-        return Work()
+def beyond_memory(plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> float:
+    """Of what forward runs keep for their backward, the share that workers have no memory for."""
+    if engine == "local":
+        return 0.0
     kept = statistics.vertices * sum(saved_row_bytes(stage) for stage, _ in trained_stages(plan))
     room = layout.crew.workers * (SAVED_BYTES if layout.saved is None else layout.saved)
-    beyond = max(0.0, 1 - room / kept) if kept else 0.0
-    stage = plan.stage(step.stage)
+    return max(0.0, 1 - room / kept) if kept else 0.0
+
+
+def _kept_elsewhere(step: PipeStep, stage: Stage, statistics: Statistics, beyond: float) -> Work:
+    """What a backward pays where workers had no room for what its forward run left."""
+    if not beyond or step.mode != "backward":
+        return Work()
     if stage.overflow == "file":
         return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
     return _forward(stage) * (beyond * statistics.vertices)

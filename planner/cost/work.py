@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from operator import add, attrgetter
 
 
 @dataclass(frozen=True)
@@ -34,13 +35,14 @@ class Work:
     spilled_bytes: float = 0.0  # that workers write to a file and read again
 
     def __add__(self, other: Work) -> Work:
-        return Work(*(getattr(self, name) + getattr(other, name) for name in UNITS))
+        return Work(*map(add, _counts(self), _counts(other)))
 
     def __mul__(self, factor: float) -> Work:
-        return Work(*(getattr(self, name) * factor for name in UNITS))
+        return Work(*[count * factor for count in _counts(self)])
 
 
 UNITS = tuple(field.name for field in fields(Work))
+_counts = attrgetter(*UNITS)
 
 GROUPS = {
     "fixed": UNITS[: UNITS.index("edges")],

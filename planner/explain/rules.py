@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from planner.compiler import Planned, without
 from planner.estimate import step_bytes
 from planner.explain.sizes import size
-from planner.nodes import Node, topological
+from planner.nodes import Node
 from planner.optimizer import Firing
 from planner.physical import Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
@@ -19,8 +21,8 @@ from planner.rules.reuse_evaluation import reuse_evaluation
 
 def rule_lines(planned: Planned) -> list[str]:
     """For every rule: how often it fired, where, and what that gained, or what stopped it."""
-    lines: list[str] = []
-    for fact in rule_facts(planned):
+    lines, less = [], ablations(planned)
+    for fact in (_rule_fact(planned, name, less.get(name)) for name in RULES):
         state = _state(fact["enabled"], fact["fired"])
         where = f": {', '.join(fact['where'])}" if fact["where"] else ""
         lines.append(f"{fact['name']:<22}{state}{where}"[:WIDTH])
@@ -63,14 +65,22 @@ def ablations(planned: Planned) -> dict[str, Planned]:
 def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> list[dict[str, Any]]:
     """Every rule as plain data, in the order of RULES; `less` are its `ablations`, where they are known."""
     less = ablations(planned) if less is None else less
-    return [_rule_fact(planned, name, less.get(name)) for name in RULES]
+    below = _Below()
+    return [
+        _rule_fact(planned, name, less.get(name))
+        | {"rewrites": [_rewrite(firing, below) for firing in _firings(planned, name)]}
+        for name in RULES
+    ]
+
+
+def _firings(planned: Planned, name: str) -> list[Firing]:
+    return [firing for firing in planned.rewritten.firings if firing.rule == name]
 
 
 def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
-    firings = [firing for firing in planned.rewritten.firings if firing.rule == name]
-    layers = (getattr(firing.before, "layer", "") for firing in firings)
+    layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
     declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
     return {
         "name": name,
@@ -79,7 +89,6 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
         "where": [layer for layer in dict.fromkeys(layers) if layer],
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
         "gain": _gain(planned, less, name) if less is not None else None,
-        "rewrites": [_rewrite(firing) for firing in firings],
     }
 
 
@@ -103,19 +112,47 @@ def _bytes(planned: Planned, steps: Sequence[Step]) -> int:
 # --- rewrites -------------------------------------------------------------------------------------------------------
 
 
-def _rewrite(firing: Firing) -> dict[str, Any]:
-    before, after = (frozenset(topological(node)) for node in (firing.before, firing.after))
-    return {"layer": getattr(firing.before, "layer", ""),
-            "before": _lines(firing.before, before - after), "after": _lines(firing.after, after - before)}  # fmt: skip
+class _Below:
+    """What lies below nodes, one bit for each: models are deep, and hundreds of rewrites of one go down to its inputs."""
+
+    def __init__(self) -> None:
+        self._places: dict[Node, int] = {}
+        self._bits: dict[Node, int] = {}
+
+    def has(self, root: Node, node: Node) -> bool:
+        """Whether a node is below another, or is it; both were given to `learn`."""
+        return bool(self._bits[root] >> self._places[node] & 1)
+
+    def learn(self, root: Node) -> None:
+        """Note all below a node."""
+        stack = [root]
+        while stack:
+            node = stack[-1]
+            unknown = [child for child in node.children if child not in self._bits]
+            stack.extend(unknown)
+            if not unknown:
+                self._note(stack.pop())
+
+    def _note(self, node: Node) -> None:
+        place = self._places.setdefault(node, len(self._places))
+        self._bits[node] = reduce(or_, (self._bits[child] for child in node.children), 1 << place)
 
 
-def _lines(root: Node, new: Set[Node]) -> list[str]:
+def _rewrite(firing: Firing, below: _Below) -> dict[str, Any]:
+    below.learn(firing.before)
+    below.learn(firing.after)
+    return {"layer": getattr(firing.before, "layer", ""), "before": _lines(firing.before, firing.after, below),
+            "after": _lines(firing.after, firing.before, below)}  # fmt: skip
+
+
+def _lines(root: Node, other: Node, below: _Below) -> list[str]:
     """The operators that one side of a rewrite has and the other has not, inputs indented below; `...` where both go on."""
     lines, stack, shown = [], [(root, 0)], set()
     while stack:
         node, depth = stack.pop()
-        lines.append("  " * depth + ("" if node in new else "... ") + f"{label(node)} {shape(node)}")
-        if node in new and node not in shown:
+        new = not below.has(other, node)
+        lines.append("  " * depth + ("" if new else "... ") + f"{label(node)} {shape(node)}")
+        if new and node not in shown:
             stack.extend((child, depth + 1) for child in reversed(row_inputs(node)) if has_line(child))
         shown.add(node)
     return lines

@@ -25,9 +25,10 @@ def fuse_apply(
     """
     level: dict[Node, int] = {}
     movable: set[Node] = set()
+    held = {child for node in order if isinstance(node, GraphOperator) for child in node.children}
     for node in order:
-        level[node] = max((level[child] for child in node.children), default=0) + _is_boundary(node)
-        if node in stages and _reads_columns(node, movable, readers):
+        level[node] = max([level[child] for child in node.children], default=0) + _is_boundary(node)
+        if node in stages and _reads_columns(node, movable, held):
             movable.add(node)
     for node in reversed(order):
         if node in movable and readers[node]:
@@ -45,14 +46,10 @@ def _is_boundary(node: Node) -> bool:
     return isinstance(node, GraphOperator) and node.output.rows == "vertex"
 
 
-def _reads_columns(node: Node, movable: set[Node], readers: Mapping[Node, Sequence[Node]]) -> bool:
-    """Whether all rows an operator reads are columns anyway: static, made by a graph operator, or read by one."""
-    inputs = [child for child in node.children if child.output.rows != "none"]
-    held = [
-        isinstance(child, (StaticColumn, GraphOperator))
-        or child in movable
-        or any(isinstance(reader, GraphOperator) for reader in readers[child])
-        for child in inputs
-    ]
-    fresh = sum(child.output.width for child in dict.fromkeys(inputs) if not isinstance(child, StaticColumn))
-    return all(held) and fresh <= TIMES_MOVED * node.output.width
+def _reads_columns(node: Node, movable: set[Node], held: set[Node]) -> bool:
+    """Whether all rows an operator reads are columns anyway: static, made by a graph operator, or `held` as read by one."""
+    inputs = [child for child in dict.fromkeys(node.children) if child.output.rows != "none"]
+    if not all(isinstance(i, (StaticColumn, GraphOperator)) or i in movable or i in held for i in inputs):
+        return False
+    fresh = sum(child.output.width for child in inputs if not isinstance(child, StaticColumn))
+    return fresh <= TIMES_MOVED * node.output.width

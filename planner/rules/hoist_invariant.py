@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
 from planner.labels import Alike
-from planner.linear_maps import pulled
+from planner.linear_maps import mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
 
 REPAID = 100
@@ -28,11 +28,11 @@ def hoist_invariant(root: Node) -> Hoisted:
 
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
     """
-    exposed = _exposed(root, lambda _: True)
+    exposed, facts = _exposed(root, lambda _: True)
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
     alike = Alike()
-    for node in _outermost(exposed):
+    for node in _outermost(exposed, facts):
         column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
         columns[node] = held.setdefault(alike(node), column)
     return Hoisted(substituted(exposed, columns), columns, held)
@@ -49,9 +49,9 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
         return root
     alike, common = Alike(), topological(*held)
     first = {alike(node) for node in common}
-    exposed = _exposed(root, lambda summed: alike(summed) in first)
+    exposed, facts = _exposed(root, lambda summed: alike(summed) in first)
     columns = {alike(node): column for node, column in held.items()}
-    found = {node: columns.get(alike(node)) for node in topological(exposed)}
+    found = {node: columns.get(alike(node)) for node in topological(exposed) if facts.can_be_hoisted(node)}
     return substituted(exposed, {node: column for node, column in found.items() if column is not None})
 
 
@@ -63,28 +63,27 @@ def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
     return new[root]
 
 
-def _exposed(root: Node, wanted: Callable[[Node], bool]) -> Node:
-    """The graph with linear maps after sums, where that leaves a sum that is wanted and can be hoisted."""
+def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
+    """The graph with linear maps after sums, where that leaves a sum that is wanted and can be hoisted; its facts, too."""
     facts = _Facts()
 
     def change(node: Node) -> Node | None:
         facts.learn(node)
-        product = pulled(node)
-        if product is None:
+        x = mapped(node)
+        if x is None or not facts.is_invariant(x):  # what no sum of it can make good
             return None
+        product = pulled(node)
+        assert product is not None  # something is mapped
         summed = product.arguments[0]
         pays = summed.output.width <= REPAID * node.output.width
         return product if pays and facts.can_be_hoisted(summed) and wanted(summed) else None
 
-    return transform(root, change)
+    return transform(root, change), facts
 
 
-def _outermost(root: Node) -> list[Node]:
+def _outermost(root: Node, facts: _Facts) -> list[Node]:
     """What can be hoisted and is no part of anything that can, children first."""
-    facts = _Facts()
     order = topological(root)
-    for node in order:
-        facts.learn(node)
     found: set[Node] = set()
     seen: set[Node] = set()
     stack = [root]
@@ -110,8 +109,14 @@ class _Facts:
     def can_be_hoisted(self, node: Node) -> bool:
         """Whether it is a column that is the same in every epoch and takes more than arithmetic on static columns."""
         self.learn(node)
-        is_column = node.output.rows == "vertex" and node.output.dtype == "float32"
-        return is_column and self._invariant[node] and self._sums[node]
+        if not self._invariant[node] or not self._sums[node]:
+            return False
+        return node.output.rows == "vertex" and node.output.dtype == "float32"
+
+    def is_invariant(self, node: Node) -> bool:
+        """Whether it is the same in every epoch."""
+        self.learn(node)
+        return self._invariant[node]
 
     def learn(self, node: Node) -> None:
         """Note a node. Those below it are few that are not known yet: whoever asks goes through a graph children first."""

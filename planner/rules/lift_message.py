@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from planner.nodes import Apply, Dropout, Node, OnParameters, Parameter, Scatter, tensor_arguments
+from planner.nodes import Apply, Dropout, Node, OnParameters, Parameter, Scatter, altered, tensor_arguments
 from planner.spec import ValueType, operator_name
 
 
@@ -29,7 +27,7 @@ def lift_message(node: Node) -> Node | None:
     end, edges = ends.pop()
     on_vertices = node.with_children({scatter: scatter.x for scatter in inputs if isinstance(scatter, Scatter)})
     assert isinstance(on_vertices, Apply)  # with_children keeps the class
-    lifted = replace(on_vertices, type=ValueType("vertex", node.type.shape, node.type.dtype))
+    lifted = altered(on_vertices, type=ValueType("vertex", node.type.shape, node.type.dtype))
     return Scatter(lifted, end, edges, node.layer)
 
 

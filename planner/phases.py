@@ -1,0 +1,111 @@
+"""The phases of planning up to stages, each remembered by what it depends on.
+
+Plans of one model for other engines, or with other rules left out, have most of them in common; what is left (pruning,
+backward, what to keep) is compiled anew in `planner.compiler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from planner.build import build
+from planner.errors import PlanError
+from planner.lower import Forward, insert_collects, lower, lower_columns
+from planner.nodes import Node, StaticColumn
+from planner.optimizer import Firing, Rewritten, optimize
+from planner.rules import FORWARD_RULES
+from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
+from planner.rules.share_subplans import share_subplans
+from planner.spec import Ability, LossSpec, Spec
+
+ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
+NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
+
+Found = TypeVar("Found")
+Held = tuple[tuple[Node, StaticColumn], ...]
+"""What is computed once, and the column that holds it."""
+
+
+class Phases:
+    """Of one model.
+
+    Args:
+        train: the model traced in training mode.
+        evaluate: the same model traced in evaluation mode.
+        loss: what is minimised over the training vertices.
+    """
+
+    def __init__(self, train: Spec, evaluate: Spec, loss: LossSpec) -> None:
+        self.train, self.evaluate, self.loss = train, evaluate, loss
+        self._known: dict[tuple[Any, ...], Any] = {}
+
+    def logical(self, weighted: bool) -> tuple[Node, Node]:
+        """The graphs of training and evaluation as they were written.
+
+        Raises:
+            PlanError: the model yields something else than the loss is of.
+        """
+        return self._once(self._built, weighted)
+
+    def _built(self, weighted: bool) -> tuple[Node, Node]:
+        logical = build(self.train, weighted)
+        _check_output(logical, self.loss)
+        return logical, build(self.evaluate, weighted)
+
+    def rewritten(
+        self, graphs: tuple[Node, Node], disabled: frozenset[str], abilities: Collection[Ability]
+    ) -> tuple[Rewritten, Rewritten]:
+        """Both graphs after the rules on nodes. What evaluation leaves undone, nobody asks for."""
+        logical, inferred = graphs
+        given = disabled & ON_NODES, frozenset(abilities) & NEEDED
+        rewritten = self._once(_optimized, logical, *given, True)
+        return rewritten, rewritten if inferred is logical else self._once(_optimized, inferred, *given, False)
+
+    def hoisted(self, train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Held]:
+        """Both graphs, reading what training hoists as static columns, and what these hold."""
+        found, inferred = self._once(_hoisted, train.root, evaluate.root)
+        firings = tuple(Firing(hoist_invariant.__name__, node, column) for node, column in found.columns.items())
+        hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
+        return hoisted, replace(evaluate, root=inferred), tuple(found.held.items())
+
+    def lowered(self, root: Node, prefix: str, fuse: bool) -> Forward:
+        """A forward graph in stages and steps."""
+        return self._once(_lowered, root, self.loss, prefix, fuse)
+
+    def lowered_columns(self, held: Held, fuse: bool) -> Forward:
+        """What makes the columns that are computed once, in stages and steps."""
+        return self._once(_lowered_columns, held, fuse)
+
+    def _once(self, phase: Callable[..., Found], *given: Any) -> Found:
+        """What a phase makes of this, and of nothing else."""
+        key = (phase, *given)
+        if key not in self._known:
+            self._known[key] = phase(*given)
+        found: Found = self._known[key]
+        return found
+
+
+def _optimized(root: Node, disabled: frozenset[str], abilities: frozenset[Ability], says_why: bool) -> Rewritten:
+    return optimize(root, disabled, abilities, says_why=says_why)
+
+
+def _hoisted(train: Node, evaluate: Node) -> tuple[Hoisted, Node]:
+    found = hoist_invariant(train)
+    return found, found.root if evaluate is train else read_hoisted(evaluate, found.held)
+
+
+def _lowered(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
+    return lower(insert_collects(root), loss, prefix, fuse)
+
+
+def _lowered_columns(held: Held, fuse: bool) -> Forward:
+    columns: Mapping[Node, str] = {insert_collects(node): column.name for node, column in held}
+    return lower_columns(columns, "prepare", fuse)
+
+
+def _check_output(root: Node, loss: LossSpec) -> None:
+    if root.output.rows != "vertex" or root.output.shape != (loss.outputs,):
+        given = f"{root.output.rows} rows of shape {root.output.shape}"
+        raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
