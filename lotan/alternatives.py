@@ -10,18 +10,19 @@ from lotan import cost_cache
 from lotan.engines.choice import ABILITIES
 from lotan.job import Job
 from lotan.memory_limit import MemoryLimit
+from lotan.plan_names import plan_name
 from lotan.pricing import priced
 from lotan.settings import TrainerConfig
-from planner import Options, compile_plan
+from planner.compiler import Planned, without
 from planner.cost import epoch_seconds
 from planner.explain import duration, size
-from planner.physical import Plan
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan, by the options that ask for it."""
+    """A plan, by its name and by the options that ask for it."""
 
+    name: str  # which asks for it as `plan`; see lotan.plan_names
     options: str  # of the command line, beside those given
     chosen: bool  # whether it is what would run
     seconds: float  # of a training pass, estimated
@@ -39,37 +40,31 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     """
     known = cost_cache.load()
     found = [
-        _alternative(job, config, known, engine, plan, words)
+        _alternative(job, config, known, planned, words)
         for engine in ABILITIES
         if config.rgb or engine != "blocks"
-        for plan, words in _variants(job, engine)
+        for planned, words in _variants(job, engine)
     ]
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _variants(job: Job, engine: str) -> Iterator[tuple[Plan, str]]:
+def _variants(job: Job, engine: str) -> Iterator[tuple[Planned, str]]:
     """Plans for an engine, and how to ask for them."""
-    given = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine)
-    plan = _planned(job, given)
-    yield plan, f"--engine {engine}"
-    if given.plan == "general":
+    first = job.planned.with_options(replace(job.planned.options, abilities=ABILITIES[engine], engine=engine))
+    yield first, f"--engine {engine}"
+    if first.options.plan == "general":
         return
-    for rule in plan.fired:
-        yield _planned(job, replace(given, disabled=(*given.disabled, rule))), f"--engine {engine} --disable {rule}"
+    for rule in first.plan.fired:
+        yield without(first, rule), f"--engine {engine} --disable {rule}"
     general: Literal["general"] = "general"
-    yield _planned(job, replace(given, plan=general)), f"--engine {engine} --plan general"
+    yield first.with_options(replace(first.options, plan=general)), f"--engine {engine} --plan general"
 
 
-def _planned(job: Job, options: Options) -> Plan:
-    return compile_plan(*job.planned.given, job.statistics, options).plan
-
-
-def _alternative(
-    job: Job, config: TrainerConfig, known: cost_cache.Known, engine: str, plan: Plan, words: str
-) -> Alternative:
-    limit = MemoryLimit.of(config)
+def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str) -> Alternative:
+    plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
     return Alternative(
+        name=plan_name(engine, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=engine == job.engine.name and words == f"--engine {engine}",
         seconds=epoch_seconds(plan, job.statistics, priced(engine, config, known)).seconds,
@@ -85,8 +80,8 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
     for one in found:
         figures = f"{duration(one.seconds):>10}{one.steps:>7}{size(one.peak_bytes):>11}"
         limit = "" if one.fits else "  over the limit"
-        lines.append(f"{'>' if one.chosen else ' '} {one.options:<52}{figures}{limit}")
-    return lines
+        lines.append(f"{'>' if one.chosen else ' '} {one.name:<52}{figures}{limit}")
+    return [*lines, "  the first column is what --plan takes"]
 
 
 def alternative_data(found: Sequence[Alternative]) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from lotan.arguments import described
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.optimizers import Adam, Optimizer
+from lotan.plan_names import ForcedPlan, named_plan
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -42,7 +43,9 @@ class TrainerConfig:
     seed: int = 0  # of dropout; the model's initial weights are as the model comes
 
     engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
-    plan: Literal["auto", "general"] = "auto"  # "general": ship neighbourhoods, as without a planner
+    # "general": ship neighbourhoods, as without a planner; or the name of a plan, which sets `engine` and `disable` too, see
+    # lotan.plan_names.
+    plan: str = "auto"
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
     chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" all of a small graph
@@ -67,11 +70,13 @@ class TrainerConfig:
     progress: bool = True  # a line an epoch on standard error
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used.
+        """Refuse what cannot be used, and put a plan's name into the settings that it stands for.
 
         Raises:
             ConfigurationError: naming the setting, what was given and what is expected.
         """
+        if isinstance(self.plan, str) and self.plan not in PLANS:
+            _force(self, named_plan(self.plan))
         _check_choices(self)
         _check_numbers(self)
         _check_kinds(self)
@@ -92,9 +97,21 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
     return TrainerConfig(**options)
 
 
+def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
+    """Set the fields of a configuration in the making that a plan's name stands for."""
+    if config.engine not in ("auto", forced.engine):
+        raise ConfigurationError(
+            f"plan {config.plan!r} is for engine {forced.engine!r}, but engine is {config.engine!r}: leave engine out"
+        )
+    _check_rules(config.disable)
+    disable = tuple(dict.fromkeys([*config.disable, *forced.disable]))
+    for name, value in {"engine": forced.engine, "disable": disable, "plan": forced.plan}.items():
+        object.__setattr__(config, name, value)
+
+
 def _check_choices(config: TrainerConfig) -> None:
     _one_of("engine", config.engine, ENGINES)
-    _one_of("plan", config.plan, PLANS)
+    _one_of("plan", config.plan, PLANS)  # a name has been put into settings
     _one_of("propagate", config.propagate, PROPAGATES)
     if config.task is not None:
         _one_of("task", config.task, TASKS)

@@ -36,9 +36,16 @@ def test_the_options_ask_for_the_plan(words):
     (listed,) = [one for one in found() if one["options"] == words]
     given = dict(zip(*[iter(word.lstrip("-") for word in shlex.split(words))] * 2, strict=True))
     given |= {"disable": [given["disable"]]} if "disable" in given else {}
-    asked = json.loads(trainer(**given).explain("json"))
-    assert len(asked["epoch"]) == listed["steps"]
-    assert asked["estimated_epoch_seconds"] == pytest.approx(listed["seconds"], rel=0.01)
+    for options in (given, {"plan": listed["name"]}):
+        asked = json.loads(trainer(**options).explain("json"))
+        assert len(asked["epoch"]) == listed["steps"]
+        assert asked["estimated_epoch_seconds"] == pytest.approx(listed["seconds"], rel=0.01)
+
+
+def test_a_plan_that_was_forced_is_the_chosen_one():
+    listed = found(plan="local-push_down")
+    assert [one["name"] for one in listed if one["chosen"]] == ["local-push_down"]
+    assert len({one["name"] for one in listed}) == len(listed)
 
 
 def test_what_a_limit_rules_out_is_marked():
@@ -54,7 +61,7 @@ def test_blocks_are_left_out_where_they_cannot_run():
 def test_text_and_command(capsys):
     assert main(["explain", "--graph", "digits", "--alternatives", "--stage", "logical"]) == 0
     lines = capsys.readouterr().out.split("== alternatives ==")[1].splitlines()
-    assert [line.split()[2] for line in lines if line.startswith(">")] == ["local"]
+    assert [line.split()[1] for line in lines if line.startswith(">")] == ["local"]
     assert max(map(len, lines)) <= 100
 
 

@@ -49,7 +49,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--alternatives",
         action="store_true",
-        help="list other engines' plans, and those with a rule less, by their estimated seconds",
+        help="list other engines' plans, and those with a rule less, by their estimated seconds, each with its name for --plan",
     )
 
 

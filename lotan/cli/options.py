@@ -77,10 +77,11 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--plan",
-        choices=("auto", "general"),
         default="auto",
+        metavar="auto|general|NAME",
         help="general: collect neighbourhoods and run all of the model in the DL Engine;\n"
-        "auto: push what it can down into the Graph Engine (default: auto)",
+        "auto: push what it can down into the Graph Engine; NAME: one of `lotan explain --alternatives`, such as\n"
+        "blocks-hoist_invariant, for blocks without that rule (default: auto)",
     )
     group.add_argument(
         "--disable",

@@ -74,9 +74,10 @@ def train(options: argparse.Namespace) -> Run:
     check_directory("--checkpoint-dir", options.checkpoint_dir)
     check_directory("--log-dir", options.log_dir)
     open_tracker(options.log_dir, options.mlflow, options.resume).close()  # finds out now what would be wrong later
-    check_named_router(options.engine, options.router, options.keys)
-    check_jar(options.engine)
-    given, config = read_graph(options), make_config(plan_settings(options))
+    config = make_config(plan_settings(options))
+    check_named_router(config.engine, config.router, config.keys)
+    check_jar(config.engine)
+    given = read_graph(options)
     with placed(given, config, needs_of(options, given, config)) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:

@@ -1,0 +1,63 @@
+"""Names of plans: an engine, and after it, each behind a "-", the rules that the plan does without.
+
+`blocks-hoist_invariant` is the plan for blocks without `hoist_invariant`; `rows-general`, the general plan on rows. The name
+of a plan is the same for every model and graph, and asks for it as the settings `engine`, `disable` and `plan` would.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from lotan.errors import ConfigurationError
+from planner.rules import RULES
+
+ENGINES = ("local", "rows", "blocks")
+GENERAL = "general"
+
+
+@dataclass(frozen=True)
+class ForcedPlan:
+    """What the name of a plan asks for."""
+
+    engine: str
+    disable: tuple[str, ...] = ()
+    plan: Literal["auto", "general"] = "auto"
+
+
+def plan_name(engine: str, disable: Collection[str], plan: str) -> str:
+    """The name of a plan.
+
+    >>> plan_name("blocks", ["hoist_invariant"], "auto"), plan_name("rows", (), "general")
+    ('blocks-hoist_invariant', 'rows-general')
+    """
+    return "-".join([engine, *[GENERAL] * (plan == GENERAL), *(rule for rule in RULES if rule in disable)])
+
+
+def named_plan(name: str) -> ForcedPlan:
+    """The plan of a name.
+
+    >>> named_plan("blocks-hoist_invariant-fuse_apply")
+    ForcedPlan(engine='blocks', disable=('hoist_invariant', 'fuse_apply'), plan='auto')
+
+    Raises:
+        ConfigurationError: there is no such plan.
+    """
+    engine, *parts = name.split("-")
+    rules = tuple(part for part in parts if part != GENERAL)
+    if engine not in ENGINES or not set(rules) <= set(RULES):
+        raise ConfigurationError(_unknown(name))
+    return ForcedPlan(engine, rules, "general" if GENERAL in parts else "auto")
+
+
+def _unknown(name: str) -> str:
+    single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULES)]
+    near = difflib.get_close_matches(name, ["auto", GENERAL, *ENGINES, *single], 1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    return (
+        f"there is no plan {name[:80]!r}{hint}; expected 'auto', 'general', or one that `lotan explain --alternatives` lists: "
+        f"an engine ({', '.join(ENGINES)}) and after it, each behind a '-', {GENERAL} or the rules that it does without, "
+        f"of {', '.join(RULES)}"
+    )
