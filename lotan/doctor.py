@@ -245,10 +245,10 @@ def check_network() -> list[Finding]:
 
 def check_machine() -> list[Finding]:
     """Cores and memory."""
-    import psutil
+    from lotan.free_memory import free_memory
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    available = psutil.virtual_memory().available
+    available = free_memory()
     status: Status = "ok" if available >= LEAST_MEMORY else "warning"
     mend = "" if status == "ok" else "Close other programs, or train with fewer workers (--workers 1)."
     expected = f"{_gigabytes(LEAST_MEMORY)} available"

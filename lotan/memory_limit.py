@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import psutil
-
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
+from lotan.free_memory import free_memory
 from lotan.session import SessionSettings
 from messenger.settings import Settings
 from planner.explain import size
@@ -82,7 +81,7 @@ class MemoryLimit:
 
         if self.shares is not None:
             return Heap(self.shares.heap, capped=True)
-        wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * psutil.virtual_memory().available))
+        wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * free_memory()))
         return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
 
     def messenger(self) -> Settings:

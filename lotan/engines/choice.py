@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import psutil
-
+from lotan.free_memory import free_memory
 from lotan.memory_limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
@@ -66,7 +65,7 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
         statistics: of the graph.
         limit: bytes of the whole job; None: what is free.
     """
-    free = MEMORY_SHARE * psutil.virtual_memory().available
+    free = MEMORY_SHARE * free_memory()
     return reading_bytes(statistics) <= (free if limit is None else min(free, limit - DRIVER_BYTES))
 
 
@@ -88,7 +87,7 @@ def choose_engine(
     limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds)
-    local, free = needs["local"], psutil.virtual_memory().available
+    local, free = needs["local"], free_memory()
     if limit is not None and local.least > limit:
         reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
         return _on_spark(reason, config, None, needs, seconds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import namedtuple
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,7 +71,7 @@ def chosen(session: Session | None = None, statistics: Statistics = SMALL, **opt
 
 def test_a_graph_in_memory_is_trained_there_if_it_fits(monkeypatch):
     assert chosen().name == "local"
-    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(100))
+    monkeypatch.setattr(choice, "free_memory", lambda: 100)
     engine = chosen()
     assert engine.name == "blocks"
     assert engine.reason.startswith("training does not fit in memory: about ")
@@ -114,7 +113,7 @@ def test_rows_where_it_has_not_and_the_line_that_adds_it(session, words):
 
 def test_rows_where_the_jar_is_not_built(monkeypatch):
     jar.JAR.unlink()
-    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(100))
+    monkeypatch.setattr(choice, "free_memory", lambda: 100)
     engine = chosen()
     assert engine.name == "rows"
     assert "make jar" in engine.reason

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
-
 import pytest
 
 import lotan
@@ -32,7 +30,7 @@ def test_spark_reads_the_files_for_rows(in_files, spark):
 @pytest.mark.parametrize(("free", "origin"), [(10_000, "spark"), (10_000_000, "files")])
 @pytest.mark.spark
 def test_auto_decides_from_the_footers(in_files, spark, free, origin, monkeypatch):
-    monkeypatch.setattr(choice.psutil, "virtual_memory", lambda: namedtuple("Memory", "available")(free))
+    monkeypatch.setattr(choice, "free_memory", lambda: free)
     with placed(in_files, lotan.TrainerConfig(engine="auto"), None) as graph:
         assert graph.origin == origin
 
