@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lotan import datasets, ml, nn
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
+    from lotan.model_batch import Member, ModelBatch
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
     from lotan.settings import TrainerConfig
     from lotan.trained_model import TrainedModel, load
@@ -39,7 +40,9 @@ __all__ = [
     "Graph",
     "GraphError",
     "LotanError",
+    "Member",
     "MessengerError",
+    "ModelBatch",
     "ModelError",
     "PlanError",
     "TrainedModel",
@@ -57,6 +60,7 @@ _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.trainer",
     "TrainerConfig": "lotan.settings",
+    **dict.fromkeys(("Member", "ModelBatch"), "lotan.model_batch"),
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),

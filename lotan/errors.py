@@ -30,5 +30,9 @@ class PassLostError(EngineError):
     """A walk over a plan that could not be finished, but may be from its beginning: an executor that took rows with it."""
 
 
+class DivergedError(EngineError):
+    """Numbers of training are no longer finite; names the epoch."""
+
+
 class StageError(EngineError):
     """A stage, or a chunk for it, that cannot be run: names the stage and the call or value at fault."""

@@ -39,6 +39,11 @@ class Randomness:
 
     seed: int
     epoch: int
+    seeds: tuple[int, ...] = ()  # of the models of a batch, by their numbers; empty: there is one model
+
+    def of(self, model: int) -> Randomness:
+        """What one model of a batch draws: the same as alone."""
+        return Randomness(self.seeds[model], self.epoch) if self.seeds else self
 
     def operator(self, key: int | str) -> int:
         """The 64-bit state of one operator, from which its rows draw."""

@@ -26,7 +26,7 @@ from lotan.errors import StageError
 from lotan.randomness import Randomness
 from lotan.saved_runs import SavedRuns
 from lotan.spill_file import SpillFile
-from lotan.stages import Chunk, EdgeBlock, StageGradients, StageProgram, decode_stage, encode_stage
+from lotan.stages import Chunk, EdgeBlock, Program, StageGradients, decode_stage, encode_stage, make_program
 from lotan.stages.chunk import Places
 from lotan.stages.pieces import Pieces
 from messenger.errors import MessengerError
@@ -42,14 +42,14 @@ from planner.physical import Stage
 from planner.spec import EdgeSet
 
 Tensors = dict[str, np.ndarray]
-Body = StageProgram | Pieces
+Body = Program | Pieces
 
 
 @dataclass
 class _Run:
     """What the worker knows of one training run."""
 
-    programs: dict[str, StageProgram] = field(default_factory=dict)
+    programs: dict[str, Program] = field(default_factory=dict)
     pieces: dict[str, Pieces] = field(default_factory=dict)  # of stages that may be cut
     epoch: int = -1
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
@@ -92,7 +92,7 @@ class StageHandler:
         if rows is not None and not (type(rows) is int and rows > 0):
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
-        of_run.programs[name] = StageProgram(decode_stage(program.get("stage")), per_edge)
+        of_run.programs[name] = make_program(decode_stage(program.get("stage")), per_edge)
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 
@@ -102,7 +102,7 @@ class StageHandler:
         of_run = self._run(run)
         of_run.epoch = epoch
         of_run.parameters = {name: _tensor(tensor) for name, tensor in tensors.items()}
-        of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]))
+        of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]), tuple(settings["seeds"]))
         of_run.backward = frozenset(settings["backward"])
 
     def chunk(self, key: ChunkKey, tensors: Tensors, room: Room) -> Tensors:
@@ -141,7 +141,7 @@ class StageHandler:
         return self._runs.setdefault(run, _Run())
 
     def _forward(
-        self, run: _Run, program: StageProgram, body: Body, key: ChunkKey, chunk: Chunk, into: Places
+        self, run: _Run, program: Program, body: Body, key: ChunkKey, chunk: Chunk, into: Places
     ) -> Mapping[str, Tensor]:
         if key.stage not in run.backward or not self._saved.takes(program.terms):
             return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
@@ -164,7 +164,7 @@ class StageHandler:
         return body.backward(chunk, run.parameters, run.randomness, gradients, saved, into)
 
 
-def make_chunk(program: StageProgram, tensors: Mapping[str, np.ndarray], spared: bool = False) -> Chunk:
+def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool = False) -> Chunk:
     """A chunk of what came over the wire.
 
     Args:
@@ -222,12 +222,12 @@ def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
     return {name: None if part is None else part.clone() for name, part in parts.items()}
 
 
-def _places(program: StageProgram, chunk: Chunk, room: Room) -> Places:
+def _places(program: Program, chunk: Chunk, room: Room) -> Places:
     """Where a stage's outputs are written."""
     return {o.value: _place(room, chunk.rows, o.shape) for o in program.stage.outputs}
 
 
-def _gradient_places(program: StageProgram, chunk: Chunk, room: Room) -> Places:
+def _gradient_places(program: Program, chunk: Chunk, room: Room) -> Places:
     """Where the gradients of a stage's inputs are written, as far as these are of the chunk's vertices."""
     wanted = [i for i in program.stage.inputs if i.needs_gradient and i.role == "vertex"]
     return {i.value: _place(room, chunk.rows, i.shape) for i in wanted}

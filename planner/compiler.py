@@ -24,7 +24,7 @@ from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.keep_or_recompute import keep_or_recompute
-from planner.rules.prune_vertices import declined, prune_vertices, reads_edges
+from planner.rules.prune_vertices import declined, deepest_level, prune_vertices, reads_edges
 from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
@@ -122,7 +122,7 @@ def compile_plan(
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     firings = {name: counts[name] for name in RULES}
     plan = _plan(epoch, inference, (rewritten, evaluation), options, firings)
-    plan = _with_columns(plan, once, dict(held))
+    plan = replace(_with_columns(plan, once, dict(held)), levels=_levels(statistics, options, disabled))
     validate(plan)
     return Planned(plan, graphs[0], rewritten, evaluation, statistics, options, firings, phases)
 
@@ -154,6 +154,13 @@ def _pruned(
         reason = LACKING["edge_levels"]
     why = Declined(prune_vertices.__name__, reason)
     return forward, replace(rewritten, declined=(*rewritten.declined, why))
+
+
+def _levels(statistics: Statistics, options: Options, disabled: frozenset[str]) -> int | None:
+    """In whose order vertices lie: the same for every model that is planned so, whether its own plan prunes or not."""
+    if prune_vertices.__name__ in disabled or "levels" not in options.abilities:
+        return None
+    return deepest_level(statistics)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

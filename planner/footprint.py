@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from planner.estimate import column_bytes, row_bytes
-from planner.keeping import multiplied, saved_row_bytes
+from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.physical import (
     CollectStep,
     EdgeDotStep,
@@ -109,7 +109,8 @@ def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int
         * 4
         * call.type.width
         * rows.get(call.type.rows, statistics.edge_count(call.type.edges or "graph", within))
-        for call in stage.calls
+        for one in stage.each
+        for call in one.calls
     )
 
 
@@ -196,7 +197,8 @@ def _needed(plan: Plan, step: Step) -> frozenset[str]:
     if not isinstance(step, PipeStep) or step.mode != "backward":
         return frozenset(reads(step))
     stage = plan.stage(step.stage)
-    again = {i.column for i in stage.inputs if i.value in multiplied(stage) or stage.edge_sets}
+    read = multiplied_inputs(stage)
+    again = {i.column for i in stage.inputs if i.column in read or stage.edge_sets}
     gradients = {name for gradient in step.gradients for name in gradient.columns}
     return frozenset({name for name in step.inputs if name in again} | gradients | {*step.collections})
 

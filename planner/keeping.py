@@ -79,6 +79,10 @@ def saved_row_bytes(stage: Stage) -> int:
     What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
     dropout that follows it. Of a stage that reads edges, autograd keeps the output of every call.
     """
+    return sum(map(_saved_row_bytes, stage.each))
+
+
+def _saved_row_bytes(stage: Stage) -> int:
     kept = _kept(stage)
     return sum(4 * call.type.width for call in _on_vertices(stage) if stage.edge_sets or call.output in kept)
 
@@ -88,6 +92,11 @@ def kept_bytes(stage: Stage, statistics: Statistics) -> float:
     kept = _kept(stage)
     calls = [call for call in stage.calls if stage.edge_sets or call.output in kept]
     return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
+
+
+def multiplied_inputs(stage: Stage) -> set[str]:
+    """The columns that a matrix is multiplied with."""
+    return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
 
 
 def multiplied(stage: Stage) -> set[str]:

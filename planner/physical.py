@@ -78,6 +78,11 @@ class StageOutput:
     shape: tuple[int, ...]
     needs_gradient: bool = False
 
+    @property
+    def width(self) -> int:
+        """Numbers per row."""
+        return prod(self.shape)
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -93,10 +98,42 @@ class Stage:
     overflow: Overflow = "recompute"
     counts: Counts = "train"  # of the last stage: the splits whose loss and metrics its turn counts
     worth: float = 0.0  # seconds that a byte kept for backward spares: where memory is full, what is worth least goes
+    parts: tuple[
+        Part, ...
+    ] = ()  # of a model batch: what each model runs, on its own numbers of a row; then without calls
+    models: int = 1  # in the batch: rows of the statistics that it commits
+
+    @property
+    def each(self) -> tuple[Stage, ...]:
+        """Those that it runs side by side, or itself."""
+        return tuple(part.stage for part in self.parts) or (self,)
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Whether it draws random numbers on these edges."""
-        return any(call.op == "lotan.dropout" and call.type.edges == edges for call in self.calls)
+        return any(
+            call.op == "lotan.dropout" and call.type.edges == edges for stage in self.each for call in stage.calls
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """One model's stage, in a stage of a batch: they agree in how many inputs and outputs there are, and in what order.
+
+    A row of the batch's column is the rows of its models' columns one after the other; a column that no model makes, or that
+    all would make alike, is there once, and every part reads the whole of it. Names of parameters are the model's own.
+    """
+
+    model: int  # its number in the batch
+    stage: Stage
+
+
+def of_model(model: int, parameter: str) -> str:
+    """The name of a model's parameter in its batch.
+
+    >>> of_model(3, "convs.0.bias")
+    '3/convs.0.bias'
+    """
+    return f"{model}/{parameter}"
 
 
 @dataclass(frozen=True)
@@ -220,6 +257,7 @@ class EdgeDropoutStep(EdgeStep):
     input: str
     p: float
     key: int
+    model: int = 0  # in the batch, whose random numbers are drawn
 
 
 @dataclass(frozen=True)
@@ -334,6 +372,8 @@ class Plan:
     hoisted: tuple[Column, ...] = ()  # what it makes; static columns to the others
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
     source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
+    levels: int | None = None  # up to which vertices lie in the order of their levels; None: in that of their ids
+    models: int = 1  # trained together
 
     @property
     def passes(self) -> tuple[tuple[Step, ...], ...]:

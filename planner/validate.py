@@ -23,7 +23,8 @@ def validate(plan: Plan) -> None:
     if len(set(names)) != len(names):
         raise PlanError(f"stages share a name: {names}")
     for stage in plan.stages:
-        _check_stage(stage)
+        for one in stage.each:
+            _check_stage(one)
 
 
 def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from lotan.errors import EngineError, PassLostError
+from lotan.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 
 if TYPE_CHECKING:
@@ -35,6 +36,12 @@ class Pass:
     epoch: int
     parameters: Mapping[str, torch.Tensor]  # every parameter and buffer, by name; the same throughout the pass
     seed: int = 0
+    seeds: tuple[int, ...] = ()  # of a batch: each model's own
+
+    @property
+    def randomness(self) -> Randomness:
+        """Where its random numbers come from."""
+        return Randomness(self.seed, self.epoch, self.seeds)
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ class Outcome:
     """What a pass leaves behind beside columns."""
 
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)  # by parameter name, summed in partition order
-    statistics: np.ndarray | None = None  # float64 [splits, k], see lotan.metrics
+    statistics: np.ndarray | None = None  # float64 [splits, k], of a batch [models, splits, k]; see lotan.metrics
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
 
 
@@ -71,6 +78,10 @@ class Engine(ABC):
         if plan.prepare:
             names = [column.name for column in plan.hoisted]
             self.adopt(plan, run(self, plan, plan.prepare, Pass(epoch=0, parameters={}), keep=names).columns)
+
+    @abstractmethod
+    def adapt(self, plan: Plan) -> None:
+        """Run other stages over the graph as it is loaded: `plan` reads no static or hoisted column that was not there."""
 
     @abstractmethod
     def lay_out(self, graph: Graph, plan: Plan) -> None:

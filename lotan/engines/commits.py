@@ -32,16 +32,25 @@ class Commits:
     """
 
     def __init__(self, link: CoordinatorLink, plan: Plan, chunk_rows: int | None = None) -> None:
-        self.run = uuid4().hex
-        self.number = 0  # of the pass under way: the messenger's epoch
         self.sent = self.received = 0  # bytes, of all passes
         self.shared = 0  # of both, those that went through shared memory
-        self._link = link
+        self._link, self._chunk_rows = link, chunk_rows
+        self._publish(plan)
+
+    @translated()
+    def _publish(self, plan: Plan) -> None:
+        self.run = uuid4().hex
+        self.number = 0  # of the pass under way: the messenger's epoch
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
         self._said = ""
-        with translated():
-            for stage in plan.stages:
-                link.publish(self.run, stage.name, encode_program(stage, plan.source_gradients, chunk_rows))
+        for stage in plan.stages:
+            program = encode_program(stage, plan.source_gradients, self._chunk_rows)
+            self._link.publish(self.run, stage.name, program)
+
+    def renew(self, plan: Plan) -> None:
+        """Go on with another plan: another run to workers and coordinator, which forget this one."""
+        self.close()
+        self._publish(plan)
 
     @translated()
     def begin(self, steps: Sequence[Step], a_pass: Pass) -> None:
@@ -51,8 +60,8 @@ class Commits:
         self._said = described_pass(steps, a_pass.epoch)
         backward = [step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"]
         parameters = {name: tensor.detach().cpu().numpy() for name, tensor in a_pass.parameters.items()}
-        settings = {"seed": a_pass.seed, "epoch": a_pass.epoch, "backward": backward}
-        self._link.begin(self.run, self.number, parameters, settings)
+        drawn = {"seed": a_pass.seed, "epoch": a_pass.epoch, "seeds": list(a_pass.seeds)}
+        self._link.begin(self.run, self.number, parameters, drawn | {"backward": backward})
 
     def expect(self, step: PipeStep, partitions: Sequence[int]) -> None:
         """Note a pipe, in the order in which its sums are to be added, and the partitions that it runs on."""

@@ -7,5 +7,17 @@ it forward and backward; `encode_stage` and `decode_stage` are its form on the w
 from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients, Terms
 from lotan.stages.codec import decode_stage, encode_stage
 from lotan.stages.program import StageProgram
+from lotan.stages.programs import Program, make_program
 
-__all__ = ["Chunk", "EdgeBlock", "Saved", "StageGradients", "StageProgram", "Terms", "decode_stage", "encode_stage"]
+__all__ = [
+    "Chunk",
+    "EdgeBlock",
+    "Program",
+    "Saved",
+    "StageGradients",
+    "StageProgram",
+    "Terms",
+    "decode_stage",
+    "encode_stage",
+    "make_program",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -134,6 +134,36 @@ class Saved:
 
     def drop(self, file: SpillFile) -> None:
         """Free the room that it has in the file."""
+
+
+@dataclass(frozen=True, eq=False)
+class SavedTogether(Saved):
+    """What several forward runs kept, that one backward uses: of the pieces of a chunk, or of the models of a batch."""
+
+    parts: Sequence[Saved | None]
+
+    @property
+    def bytes(self) -> int:
+        """Memory held, beside that of autograd graphs."""
+        return sum(part.bytes for part in self._held)
+
+    @property
+    def _held(self) -> list[Saved]:
+        return [part for part in self.parts if part is not None]
+
+    def stow(self, file: SpillFile) -> bool:
+        """Move all, or say that one could not be."""
+        return all(part.stow(file) for part in self._held)
+
+    def fetch(self, file: SpillFile) -> None:
+        """Bring all back."""
+        for part in self._held:
+            part.fetch(file)
+
+    def drop(self, file: SpillFile) -> None:
+        """Free the room of those that were moved."""
+        for part in self._held:
+            part.drop(file)
 
 
 @dataclass(frozen=True, eq=False)

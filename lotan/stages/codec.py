@@ -5,13 +5,14 @@ A worker trusts nothing it reads: `decode_stage` checks every field, and `lotan.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, get_args
 
 from lotan.errors import StageError
 from lotan.row_wise import DTYPES
 from lotan.stages.fields import Reader, one_of, size_of
 from lotan.stages.validate import validate_stage
-from planner.physical import Counts, Overflow, Stage, StageInput, StageOutput
+from planner.physical import Counts, Overflow, Part, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
 
 Plain = dict[str, Any]
@@ -39,6 +40,8 @@ def encode_stage(stage: Stage) -> Plain:
         "overflow": stage.overflow,
         "counts": stage.counts,
         "worth": stage.worth,
+        "parts": [{"model": part.model, "stage": encode_stage(part.stage)} for part in stage.parts],
+        "models": stage.models,
     }
 
 
@@ -112,11 +115,26 @@ def decode_stage(data: Plain) -> Stage:
     """The stage that `encode_stage` wrote, checked.
 
     Raises:
-        StageError: a field is missing, of the wrong type or unknown, an operator is not allowed, or a call reads what
-            nothing made before it.
+        StageError: a field is missing, of the wrong type or unknown, an operator is not allowed, a call reads what nothing
+            made before it, or the parts of a batch's stage are not its own.
     """
+    stage = _decode_stage(data, _decode_part)
+    validate_stage(stage)
+    return stage
+
+
+def _decode_part(data: Any) -> Part:
+    read = Reader(data, "part")
+    return Part(size_of(read.field("model"), "part"), _decode_stage(read.field("stage"), _no_part))
+
+
+def _no_part(data: Any) -> Part:
+    raise StageError("a part of a stage has parts itself")
+
+
+def _decode_stage(data: Any, part: Callable[[Any], Part]) -> Stage:
     read = Reader(data, "stage")
-    stage = Stage(
+    return Stage(
         name=read.text("name"),
         inputs=read.items("inputs", _decode_input),
         parameters=read.items("parameters", _decode_parameter),
@@ -127,9 +145,9 @@ def decode_stage(data: Plain) -> Stage:
         overflow=one_of(read.text("overflow"), _OVERFLOWS, "overflow"),
         counts=read.choice("counts", _COUNTS),
         worth=read.of("worth", float),
+        parts=read.items("parts", part),
+        models=size_of(read.field("models"), "stage"),
     )
-    validate_stage(stage)
-    return stage
 
 
 def decode_spec(data: Any) -> Spec:

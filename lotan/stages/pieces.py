@@ -2,47 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lotan.randomness import Randomness
-from lotan.spill_file import SpillFile
-from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
-from lotan.stages.program import StageProgram
-
-
-@dataclass(frozen=True, eq=False)
-class SavedPieces(Saved):
-    """What a forward run kept of each piece."""
-
-    pieces: Sequence[Saved | None]
-
-    @property
-    def bytes(self) -> int:
-        """Memory held, beside that of autograd graphs."""
-        return sum(piece.bytes for piece in self._held)
-
-    @property
-    def _held(self) -> list[Saved]:
-        return [piece for piece in self.pieces if piece is not None]
-
-    def stow(self, file: SpillFile) -> bool:
-        """Move all pieces, or say that one could not be."""
-        return all(piece.stow(file) for piece in self._held)
-
-    def fetch(self, file: SpillFile) -> None:
-        """Bring all pieces back."""
-        for piece in self._held:
-            piece.fetch(file)
-
-    def drop(self, file: SpillFile) -> None:
-        """Free the room of those that were moved."""
-        for piece in self._held:
-            piece.drop(file)
+from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, StageGradients
+from lotan.stages.programs import Program
 
 
 class Pieces:
@@ -55,19 +23,19 @@ class Pieces:
         rows: of a piece.
     """
 
-    def __init__(self, program: StageProgram, rows: int) -> None:
+    def __init__(self, program: Program, rows: int) -> None:
         self._program, self._rows = program, rows
 
     def forward(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool, into: Places
-    ) -> tuple[dict[str, Tensor], SavedPieces | None]:
+    ) -> tuple[dict[str, Tensor], SavedTogether | None]:
         """See `StageProgram.forward`."""
         outputs = self._outputs(chunk.rows, into)
         saved = [
             self._program.forward(piece, parameters, randomness, keep, _places(outputs, rows))[1]
             for rows, piece in self._cut(chunk)
         ]
-        return outputs, SavedPieces(saved) if keep else None
+        return outputs, SavedTogether(saved) if keep else None
 
     def backward(
         self,
@@ -80,7 +48,7 @@ class Pieces:
     ) -> StageGradients:
         """See `StageProgram.backward`."""
         inputs, sums = self._gradients(chunk.rows, into)
-        kept = saved.pieces if isinstance(saved, SavedPieces) else None
+        kept = saved.parts if isinstance(saved, SavedTogether) else None
         for number, (rows, piece) in enumerate(self._cut(chunk)):
             given = {name: gradient[rows] for name, gradient in output_gradients.items()}
             of_piece = None if kept is None else kept[number]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 from lotan.errors import StageError
 from lotan.stages.operators import compile_call, names_read
-from planner.physical import Stage
+from planner.physical import Stage, StageInput, StageOutput, of_model
 from planner.spec import Call
 
 
@@ -15,8 +17,11 @@ def validate_stage(stage: Stage) -> None:
 
     Raises:
         StageError: a name is made twice or read before it is made, an operator is not allowed, a source input is read
-            otherwise than by lotan.scatter, or a loss stands without its one output.
+            otherwise than by lotan.scatter, a loss stands without its one output, or parts and their stage do not agree.
     """
+    if stage.parts:
+        _check_parts(stage)
+        return
     sources = {i.value: i.edges for i in stage.inputs if i.role == "source"}
     made: set[str] = set()
     for name in [i.value for i in stage.inputs] + [p.name for p in stage.parameters]:
@@ -35,6 +40,28 @@ def validate_stage(stage: Stage) -> None:
             raise StageError(f"stage {stage.name}: its output {output.value!r} is made by nothing")
     if stage.loss is not None and len(stage.outputs) != 1:
         raise StageError(f"stage {stage.name}: a loss needs exactly one output, not {len(stage.outputs)}")
+
+
+def _check_parts(stage: Stage) -> None:
+    """Whether the numbers of a row are those of the parts, and the parameters theirs."""
+    for part in stage.parts:
+        validate_stage(part.stage)
+        if part.model >= stage.models:
+            raise StageError(f"stage {stage.name}: there is no model {part.model} among {stage.models}")
+    owned = [of_model(part.model, p.name) for part in stage.parts for p in part.stage.parameters]
+    if stage.calls or owned != [p.name for p in stage.parameters]:
+        raise StageError(f"stage {stage.name}: its calls and parameters are not those of its parts")
+    for place, whole in enumerate(stage.inputs):
+        _check_widths(stage, whole.value, whole.width, [part.stage.inputs[place : place + 1] for part in stage.parts])
+    for place, made in enumerate(stage.outputs):
+        widths = [part.stage.outputs[place : place + 1] for part in stage.parts]
+        _check_widths(stage, made.value, made.width, widths)
+
+
+def _check_widths(stage: Stage, value: str, width: int, of_parts: Sequence[Sequence[StageInput | StageOutput]]) -> None:
+    widths = [prod(own.shape) for found in of_parts for own in found]
+    if len(widths) != len(of_parts) or (width != sum(widths) and any(own != width for own in widths)):
+        raise StageError(f"stage {stage.name}: {value!r} has {width} numbers a row, and its parts have {widths}")
 
 
 def _make(name: str, made: set[str], stage: Stage) -> None:

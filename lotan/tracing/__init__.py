@@ -8,7 +8,7 @@ small graph.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -16,11 +16,17 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.tracing.check import check_trace
+from lotan.tracing.form import form_of
 from lotan.tracing.recording import record
 from lotan.tracing.transcript import Transcript
 from planner.spec import ParameterSpec, Spec
 
 __all__ = ["trace"]
+
+MOST_TRACED = 128
+"""Traces that are kept for the next models of the same form: those of a grid have few forms."""
+
+_TRACED: dict[Hashable, Spec] = {}
 
 
 def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
@@ -37,6 +43,18 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
             what to write instead.
     """
     _require_float32(model)
+    form = form_of(model)
+    if form is None:
+        return _trace(model, width, training)
+    key = form, width, training
+    if key not in _TRACED:
+        while len(_TRACED) >= MOST_TRACED:
+            _TRACED.pop(next(iter(_TRACED)))
+        _TRACED[key] = _trace(model, width, training)
+    return _TRACED[key]
+
+
+def _trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
     parameters = {**dict(model.named_parameters()), **dict(model.named_buffers())}  # a shared one appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
     with _mode(model, training):

@@ -33,16 +33,17 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     chunks = chunk_count(vertices, engine, layout)
     found = Work(piped_bytes=rows, parameter_numbers=_handed_in(stage, engine, layout, chunks) if backward else 0.0)
     if stage.edge_sets:
-        return found + _on_edges(stage, step.within, statistics) * (forward + 2 * backward)
+        on_edges = sum((_on_edges(one, step.within, statistics) for one in stage.each), Work())
+        return found + on_edges * (forward + 2 * backward)
     each = Work()
     if forward:
-        each += _forward(stage)
+        each += _rerun(stage)
     if backward:
-        each += _backward(stage)
+        each += sum(map(_backward, stage.each), Work())
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
-        each += Work(numbers=LOSS * stage.loss.outputs)
+        each += Work(numbers=LOSS * stage.loss.outputs * len(stage.each))
     hands = layout.cores if engine == "local" else layout.crew.workers or 1
-    calls = len(_computing(stage)) * (forward + backward) * max(1.0, chunks / max(1, hands))
+    calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / max(1, hands))
     return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, stage, statistics, beyond)
 
 
@@ -60,6 +61,11 @@ def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
 
 def _computing(stage: Stage) -> list[Call]:
     return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
+
+
+def _rerun(stage: Stage) -> Work:
+    """Of a row, forward, of all models."""
+    return sum(map(_forward, stage.each), Work())
 
 
 def _forward(stage: Stage) -> Work:
@@ -148,4 +154,4 @@ def _kept_elsewhere(step: PipeStep, stage: Stage, statistics: Statistics, beyond
         return Work()
     if stage.overflow == "file":
         return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
-    return _forward(stage) * (beyond * statistics.vertices)
+    return _rerun(stage) * (beyond * statistics.vertices)

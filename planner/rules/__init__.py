@@ -23,6 +23,7 @@ from planner.rules import (
     push_down_edges,
     push_down_extremes,
     reuse_evaluation,
+    share_models,
     share_subplans,
 )
 from planner.spec import Ability
@@ -84,6 +85,8 @@ RULES: tuple[str, ...] = (
     drop_dead_gradients.drop_dead_gradients.__name__,
     # After that: only then is it known which stages run backward, and what these read.
     keep_or_recompute.keep_or_recompute.__name__,
+    # On the finished plans of all models of a batch.
+    share_models.share_models.__name__,
 )
 
 IDLE = {
@@ -100,6 +103,7 @@ IDLE = {
     "prune_vertices": "the model's output is needed on too many vertices",
     "drop_dead_gradients": "every gradient leads to a parameter",
     "keep_or_recompute": "no stage keeps anything for its backward",
+    "share_models": "there is one model; those of a batch share its steps",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import takewhile
 from math import inf
 
 from planner.expressions import leaves
@@ -13,7 +14,6 @@ from planner.physical import (
     EdgeStep,
     ExtremeStep,
     PipeStep,
-    Plan,
     PropagateStep,
     ScaledPropagateStep,
     Step,
@@ -24,6 +24,10 @@ from planner.spec import Statistics
 
 PRUNED_SHARE = 0.75
 """Of all vertices: a level that is estimated to hold more is not pruned, for little would be left out."""
+
+
+MOST_LEVELS = 16
+"""That are told apart: more pay only where edges are few, and there little is left to prune."""
 
 
 def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool = True) -> tuple[Step, ...]:
@@ -61,9 +65,13 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool
     return tuple(reversed(pruned))
 
 
-def deepest_level(plan: Plan) -> int | None:
-    """Up to which a plan tells vertices apart by their levels; None where nothing is pruned."""
-    return max((step.within for step in plan.train if step.within is not None), default=None)
+def deepest_level(statistics: Statistics) -> int | None:
+    """The deepest level that is pruned on a graph, whatever the model; None: none is.
+
+    Engines lay vertices out by it, so that all models on a graph find them in one order, and sum in one order too.
+    """
+    levels = takewhile(lambda level: _pays(level, statistics), range(MOST_LEVELS))
+    return max(levels, default=None)
 
 
 def declined(statistics: Statistics) -> str | None:
@@ -82,7 +90,7 @@ def reads_edges(step: Step) -> bool:
 
 
 def _pays(level: float, statistics: Statistics) -> bool:
-    if level == inf or not statistics.training:
+    if level >= MOST_LEVELS or not statistics.training:
         return False
     return statistics.rows_within(int(level)) < PRUNED_SHARE * statistics.vertices
 

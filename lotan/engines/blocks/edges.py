@@ -64,7 +64,8 @@ class EdgeSteps:
             case SegmentSoftmaxGradientStep():
                 return scala.segmentSoftmaxGradient(blocks, edges, rows[step.softmax], rows[step.gradient])
             case EdgeDropoutStep():
-                state = np.uint64(self.randomness.operator(step.key)).view(np.int64).item()  # the bits as a Java long
+                draws = self.randomness.of(step.model)
+                state = np.uint64(draws.operator(step.key)).view(np.int64).item()  # the bits as a Java long
                 return scala.edgeDropout(self.graph.edge_keys[edges], rows[step.input], state, threshold_of(step.p))
             case EdgeSumStep():
                 by_source = step.end == "source"

@@ -23,7 +23,6 @@ from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
 from lotan.engines.results import result_tensors
 from lotan.errors import EngineError
-from lotan.randomness import Randomness
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
@@ -119,6 +118,15 @@ class BlocksEngine(Engine):
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
+        self._take(plan)
+
+    def adapt(self, plan: Plan) -> None:
+        """Publish other stages; workers forget those before."""
+        self._facade.disconnect(self._run.run)
+        self._run.renew(plan)
+        self._take(plan)
+
+    def _take(self, plan: Plan) -> None:
         self._spares = find_spares(plan)
         self._lasting = plan.lasting
         self._stages = {stage.name: stage for stage in plan.stages}
@@ -173,7 +181,7 @@ class BlocksEngine(Engine):
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
         """Hand the parameters to whoever asks for them."""
         hold = self._hold if self._in_one_heap else None
-        edges = EdgeSteps(self._graph, Randomness(a_pass.seed, a_pass.epoch), self.settings.shuffled, hold)
+        edges = EdgeSteps(self._graph, a_pass.randomness, self.settings.shuffled, hold)
         self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
         self._run.begin(steps, a_pass)
 

@@ -14,7 +14,6 @@ from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from planner.physical import EdgeDropoutStep, Plan
-from planner.rules.prune_vertices import deepest_level
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     with ExitStack() as undo:
         blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
         undo.callback(facade.close, blocks)
-        deepest = deepest_level(plan)
+        deepest = plan.levels
         if deepest is not None:
             blocks = facade.orderByLevel(blocks, deepest)
             undo.callback(facade.close, blocks)

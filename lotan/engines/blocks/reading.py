@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lotan.stages import StageProgram
+from lotan.stages import make_program
 from planner.physical import PipeStep, Plan, PropagateStep, Stage, Step, reads
 
 Spares = Mapping[str, frozenset[str]]
@@ -14,7 +14,7 @@ Spares = Mapping[str, frozenset[str]]
 
 def find_spares(plan: Plan) -> dict[str, frozenset[str]]:
     """Of every stage of a plan."""
-    return {stage.name: _spares(stage, StageProgram(stage, plan.source_gradients).rereads) for stage in plan.stages}
+    return {stage.name: _spares(stage, make_program(stage, plan.source_gradients).rereads) for stage in plan.stages}
 
 
 def _spares(stage: Stage, rereads: frozenset[str]) -> frozenset[str]:

@@ -125,12 +125,12 @@ class EdgeColumns:
         return out
 
     def _dropout(self, x: Tensor, step: EdgeDropoutStep) -> Tensor:
-        keys = self.edges.keyed_block(self.keys.numpy()).keys
+        keys, randomness = self.edges.keyed_block(self.keys.numpy()).keys, self.randomness.of(step.model)
         assert keys is not None  # a keyed block has them
         out = torch.empty_like(x)
 
         def drop(run: slice) -> None:
-            out[run] = dropout(x[run], step.p, self.randomness, step.key, keys[run])
+            out[run] = dropout(x[run], step.p, randomness, step.key, keys[run])
 
         self._in_runs(x.shape[1], drop)
         return out

@@ -68,6 +68,10 @@ class LocalEngine(Engine):
         self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
         self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
 
+    def adapt(self, plan: Plan) -> None:
+        """Compile other stages."""
+        self._loaded.compile(plan)
+
     def adopt(self, plan: Plan, columns: Mapping[str, Tensor]) -> None:
         """Tensors stay what they are; the graph holds on to its own in any case."""
         self._loaded.static.update(columns)

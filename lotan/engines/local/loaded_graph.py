@@ -15,9 +15,8 @@ from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
-from lotan.stages import EdgeBlock, StageProgram
+from lotan.stages import EdgeBlock, make_program
 from planner.physical import Column, Plan, PropagateStep, Stage
-from planner.rules.prune_vertices import deepest_level
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ class LoadedGraph:
     """A graph in memory, and the programs of a plan over it."""
 
     def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int) -> None:
-        self.order = order_by_level(arrays, deepest_level(plan))
+        self.order = order_by_level(arrays, plan.levels)
         placed = arrays if self.order is None else self.order.placed(arrays)
         counts = () if self.order is None else self.order.counts
         self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight), counts)
@@ -69,9 +68,13 @@ class LoadedGraph:
         self.ids = arrays.ids
         self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
         self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
-        self.programs = {stage.name: StageProgram(stage, plan.source_gradients) for stage in plan.stages}
         self.per_edge = plan.source_gradients == "per_edge"
+        self.compile(plan)
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
+
+    def compile(self, plan: Plan) -> None:
+        """Have the plan's stages as programs, in place of any others."""
+        self.programs = {stage.name: make_program(stage, plan.source_gradients) for stage in plan.stages}
 
     def chunks_within(self, level: int | None) -> Chunks:
         """The rows up to a level; None: all."""

@@ -9,23 +9,26 @@ import numpy as np
 from torch import Tensor
 
 from lotan.engines.base import Pass
-from lotan.randomness import Randomness
-from lotan.stages import Saved, StageProgram
+from lotan.stages import Program, Saved
 from planner.physical import PipeStep, PropagateStep, Step, reads
 
 
 class LocalPass:
     """What a pass gathers beside columns."""
 
-    def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, StageProgram]) -> None:
+    def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, Program]) -> None:
         self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
-        self.randomness = Randomness(a_pass.seed, a_pass.epoch)
+        self.randomness = a_pass.randomness
         # The stages that run backward in this pass keep what backward reads of their forward run until then.
         self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
         self.lazy = read_once(steps, programs)
         self.saved: dict[str, list[Saved | None]] = {}  # by stage, one for each chunk
         self.gradients: dict[str, Tensor] = {}
         self.statistics: np.ndarray | None = None
+
+    def count(self, statistics: np.ndarray) -> None:
+        """Add a stage's statistics; those of the models of a batch come from several."""
+        self.statistics = statistics if self.statistics is None else self.statistics + statistics
 
     def commit(self, gradients: Mapping[str, Tensor]) -> None:
         """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
@@ -34,7 +37,7 @@ class LocalPass:
             self.gradients[name] = gradient if earlier is None else earlier + gradient
 
 
-def read_once(steps: Sequence[Step], programs: Mapping[str, StageProgram]) -> frozenset[str]:
+def read_once(steps: Sequence[Step], programs: Mapping[str, Program]) -> frozenset[str]:
     """The outputs of propagates whose rows are computed just once if nobody computes them before they are read.
 
     All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one; and

@@ -15,7 +15,7 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.stages import Chunk, Saved, StageGradients, StageProgram
+from lotan.stages import Chunk, Program, Saved, StageGradients
 from lotan.stages.chunk import padded
 from planner.physical import PipeStep
 from planner.spec import EdgeSet
@@ -27,7 +27,7 @@ class StageRun:
     """One step's run of a stage, over all vertices or those within a level."""
 
     def __init__(
-        self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: StageProgram, step: PipeStep
+        self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: Program, step: PipeStep
     ) -> None:
         self._graph, self._pass, self._crew, self._columns = graph, a_pass, crew, columns
         self._program, self._step = program, step
@@ -44,7 +44,7 @@ class StageRun:
                 return self._turn(values)
         program, a_pass = self._program, self._pass
         found = self._each(lambda number: program.evaluate(self._chunk(number, values), a_pass.parameters))
-        a_pass.statistics = np.sum(found, axis=0)
+        a_pass.count(np.sum(found, axis=0))
         return {}
 
     def _forward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
@@ -85,7 +85,7 @@ class StageRun:
             chunk, into = self._chunk(number, values), self._places(number, found)
             return program.turn(chunk, a_pass.parameters, a_pass.randomness, into, sums)[0]
 
-        a_pass.statistics = np.sum(self._by_group(work), axis=0)
+        a_pass.count(np.sum(self._by_group(work), axis=0))
         return self._named(list(found.values()))
 
     def _each(self, work: Callable[[int], T]) -> list[T]:
@@ -164,10 +164,11 @@ class StageRun:
                 (saved,) = a_pass.saved.pop(step.stage, [None])
                 return self._commit(program.backward(chunk, parameters, randomness, given, saved))
             case "turn":
-                a_pass.statistics, found = program.turn(chunk, parameters, randomness)
+                statistics, found = program.turn(chunk, parameters, randomness)
+                a_pass.count(statistics)
                 return self._commit(found)
             case "evaluate":
-                a_pass.statistics = program.evaluate(chunk, parameters)
+                a_pass.count(program.evaluate(chunk, parameters))
                 return {}
         return self._named(list(program.predict(chunk, parameters).values()))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Literal
 
@@ -148,6 +148,13 @@ class RowsEngine(Engine):
         if self._under_way is None:
             raise EngineError("the rows engine runs no pass: call begin first")
         return self._under_way
+
+    def adapt(self, plan: Plan) -> None:
+        """Publish other stages; workers forget those before."""
+        loaded = self._loaded
+        loaded.commits.renew(plan)
+        loaded.site = replace(loaded.site, run=loaded.commits.run)
+        loaded.stages = {stage.name: stage for stage in plan.stages}
 
     def adopt(self, plan: Plan, columns: Mapping[str, KeptHandle]) -> None:
         """Rows are placed once more, where the vertex table's are, and kept there. Passes read them as any column of theirs."""

@@ -1,0 +1,89 @@
+"""The report of a model batch, as plain data for JSON; and its plan in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lotan.job import Job
+from lotan.memory_watch import MEMORY_KEYS
+from lotan.report import BYTES_KEYS, transport, versions
+from planner.batch import Batch
+from planner.cost import pass_seconds
+from planner.explain import duration, step_label
+
+
+def batch_report(
+    job: Job,
+    plans: Sequence[Mapping[str, Any]],
+    members: Sequence[Mapping[str, Any]],
+    setup_seconds: float,
+    peak_memory: Mapping[str, int],
+    bytes_moved: Mapping[str, int],
+) -> dict[str, Any]:
+    """What was run and measured. Seconds are wall time, sizes are bytes.
+
+    Args:
+        job: of one of the models.
+        plans: of what trained together, see `plan_data`.
+        members: what became of each.
+        setup_seconds: beside epochs.
+        peak_memory: see `lotan.memory_watch`.
+        bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
+    """
+    return {
+        "graph": {
+            "vertices": job.statistics.vertices,
+            "edges": job.statistics.edges,
+            "width": job.statistics.width,
+            "classes": job.loss.outputs,
+        },
+        "task": job.loss.task,
+        "engine": job.engine.name,
+        "engine_reason": job.engine.reason,
+        "batches": list(plans),
+        "members": list(members),
+        "setup_seconds": setup_seconds,
+        "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
+        "bytes": {key: bytes_moved.get(key, 0) for key in BYTES_KEYS},
+        "transport": transport(bytes_moved),
+        "versions": versions(),
+    }
+
+
+def plan_data(batch: Batch, numbers: Sequence[int], job: Job) -> dict[str, Any]:
+    """Of models that train together.
+
+    Args:
+        batch: their plan.
+        numbers: by which they are called, in its order.
+        job: of one of them.
+    """
+    return {
+        "models": list(numbers),
+        "side_by_side": [[numbers[model] for model in stack.models] for stack in batch.stacks],
+        "rules_fired": list(batch.plan.fired),
+        "physical_operators": {
+            "once": [step_label(step) for step in batch.plan.prepare],
+            "train": [step_label(step) for step in batch.plan.train],
+            "evaluate": [step_label(step) for step in batch.plan.evaluate],
+        },
+        "estimated_epoch_seconds": estimated_seconds(batch, job),
+    }
+
+
+def estimated_seconds(batch: Batch, job: Job) -> float:
+    """Of a training pass of the batch."""
+    return pass_seconds(batch.plan, batch.plan.train, job.statistics, job.planned.options.pricing).seconds
+
+
+def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:
+    """The steps of an epoch of models that train together."""
+    count = f"{len(numbers)} models, {len(batch.stacks)} plans side by side" if len(numbers) > 1 else "1 model"
+    lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch"]
+    if batch.plan.prepare:
+        lines += ["  once, for all", *(f"    {step_label(step)}" for step in batch.plan.prepare)]
+    for stack in batch.stacks:
+        lines.append(f"  models {', '.join(str(numbers[model]) for model in stack.models)}, as one")
+        lines += [f"    {step_label(step)}" for step in stack.train]
+    return lines

@@ -1,0 +1,148 @@
+"""The epochs of one model, or of several together: run the plan, step, evaluate, remember."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
+from lotan.errors import PassLostError
+from lotan.learner import Learner
+from planner.batch import Batch
+from planner.physical import Plan, Step, of_model
+
+log = logging.getLogger(__name__)
+
+Report = Callable[[Learner], None]
+
+
+class Passes:
+    """Runs a plan's passes for those that learn from it.
+
+    Args:
+        engine: has the graph loaded, and stages of the plan.
+        plan: of one model.
+        learners: that one.
+    """
+
+    def __init__(self, engine: Engine, plan: Plan, learners: Sequence[Learner]) -> None:
+        self._engine, self._plan, self.learners = engine, plan, learners
+
+    def train(self) -> Sequence[Outcome]:
+        """A pass of training for the epoch after the last: what it came to for each."""
+        return self._run(self._plan.train, self.learners[0].state.epoch + 1)
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """A pass of evaluation, for some."""
+        assert list(which) == list(self.learners)
+        return self._run(self._plan.evaluate, self.learners[0].state.epoch)
+
+    def _pass(self, epoch: int) -> Pass:
+        (one,) = self.learners
+        return Pass(epoch, one.weights, one.config.seed)
+
+    def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
+        return [outcome]
+
+    def _run(self, steps: tuple[Step, ...], epoch: int) -> Sequence[Outcome]:
+        """Walk over the steps; if the walk is lost, from the beginning again: the weights are still those before it."""
+        for attempt in range(1, PASS_ATTEMPTS + 1):
+            try:
+                if attempt > 1:
+                    self._engine.prepare(self._plan)  # what it has computed once may be lost as well
+                return self._outcomes(run(self._engine, self._plan, steps, self._pass(epoch)))
+            except PassLostError as error:
+                if attempt == PASS_ATTEMPTS:
+                    raise
+                log.warning("epoch %d runs again from the weights before it: %s", epoch, error)
+        raise AssertionError("the last attempt returns or raises")
+
+
+class BatchPasses(Passes):
+    """Runs the passes of a batch, for all its models at once.
+
+    Args:
+        engine: see `Passes`.
+        batch: of the models, in their order.
+        learners: all after the same epoch.
+    """
+
+    def __init__(self, engine: Engine, batch: Batch, learners: Sequence[Learner]) -> None:
+        super().__init__(engine, batch.plan, learners)
+        self._batch = batch
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """For some, and whoever is stacked with them."""
+        numbers = [self.learners.index(learner) for learner in which]
+        outcomes = self._run(self._batch.evaluate(frozenset(numbers)), which[0].state.epoch)
+        return [outcomes[number] for number in numbers]
+
+    def _pass(self, epoch: int) -> Pass:
+        weights = {
+            of_model(number, name): tensor
+            for number, learner in enumerate(self.learners)
+            for name, tensor in learner.weights.items()
+        }
+        return Pass(epoch, weights, seeds=tuple(learner.config.seed for learner in self.learners))
+
+    def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
+        found = []
+        for number in range(len(self.learners)):
+            prefix = of_model(number, "")
+            own = {name.removeprefix(prefix): g for name, g in outcome.gradients.items() if name.startswith(prefix)}
+            found.append(Outcome(own, None if outcome.statistics is None else outcome.statistics[number]))
+        return found
+
+
+@contextmanager
+def nothing_caught(learner: Learner) -> Iterator[None]:
+    """What ends one ends all."""
+    yield
+
+
+Guard = Callable[[Learner], "contextmanager[None]"]
+
+
+def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> None:
+    """One more epoch for all: a transaction of each model, done when its checkpoint is.
+
+    Args:
+        passes: over the graph, for learners that have epochs left.
+        told: called when a learner has the figures of an epoch.
+        guard: around what concerns one learner alone; what it swallows ends the epoch for that one.
+    """
+    started = time.perf_counter()
+    outcomes = passes.train()
+    seconds = time.perf_counter() - started
+    stepped = []
+    for learner, outcome in zip(passes.learners, outcomes, strict=True):
+        with guard(learner):
+            if learner.owes_metrics:
+                learner.settle(outcome)
+                told(learner)
+                if learner.exhausted:
+                    continue
+            learner.step(outcome, seconds)
+            stepped.append(learner)
+    evaluated = [learner for learner in stepped if learner.wants_evaluation]
+    improved = evaluate(passes, evaluated, guard) if evaluated else {}
+    for learner in stepped:
+        if learner in evaluated and learner not in improved:
+            continue  # it has ended
+        learner.keep(improved.get(learner, False))
+        if learner in evaluated or not learner.owes_metrics:
+            told(learner)
+
+
+def evaluate(passes: Passes, which: Sequence[Learner], guard: Guard = nothing_caught) -> dict[Learner, bool]:
+    """The metrics of some learners' weights as they are; whether they are their best so far."""
+    started = time.perf_counter()
+    outcomes = passes.evaluate(which)
+    seconds = time.perf_counter() - started
+    improved = {}
+    for learner, outcome in zip(which, outcomes, strict=True):
+        with guard(learner):
+            improved[learner] = learner.remember(outcome, seconds)
+    return improved

@@ -1,0 +1,50 @@
+"""What a trained model is handed back as, and what its run teaches about costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lotan.cost_cache import PastRun, remember_run
+from lotan.graph import Graph
+from lotan.job import Job
+from lotan.learner import Learner
+from lotan.memory_limit import MemoryLimit
+from lotan.report import WARM_UP, epoch_seconds, make_report
+from lotan.run import Run
+from lotan.trained_model import TrainedModel
+
+
+def finished(
+    learner: Learner, graph: Graph, setup_seconds: float, peak_memory: Mapping[str, int], bytes_moved: Mapping[str, int]
+) -> Run:
+    """The run of a learner whose model holds its best weights.
+
+    Args:
+        learner: has been evaluated at least once.
+        graph: as it was given, wherever it was trained on.
+        setup_seconds: before its first epoch.
+        peak_memory: see `lotan.memory_watch`.
+        bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
+    """
+    job, config, best = learner.job, learner.config, learner.best
+    report = make_report(
+        job=job,
+        seed=config.seed,
+        epochs=learner.state.history,
+        best_epoch=best["epoch"],
+        metrics=best["metrics"],
+        setup_seconds=setup_seconds,
+        estimated_peak=MemoryLimit.of(config).peak(job.needs(config)),
+        peak_memory=peak_memory,
+        bytes_moved=bytes_moved,
+    )
+    trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in learner.weights.items()})
+    return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
+
+
+def remember_epochs(job: Job, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """Keep what the epochs of a run took beside what was estimated, for the estimates of the next ones."""
+    if len(epochs) > WARM_UP:
+        estimated = job.planned.cost(job.plan.train).groups
+        remember_run(job.engine.name, PastRun(estimated, epoch_seconds(epochs)))

@@ -1,0 +1,384 @@
+"""Many models trained on one graph over the same passes: what they compute alike is computed once, the rest side by side.
+
+Each model has the bits that it would have alone, whatever else is in the batch: see `planner.rules.share_models` and
+`lotan.stages.side_by_side`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal
+
+import torch
+
+from lotan.arguments import require_kind
+from lotan.batch_plan import divide, needs_of, plan_batch
+from lotan.batch_report import batch_report, plan_data, plan_lines
+from lotan.borders import spark_translated
+from lotan.checkpoint import claimed
+from lotan.engines.base import Engine
+from lotan.engines.opening import check_jar, check_named_router, open_engine
+from lotan.epochs import BatchPasses, evaluate, run_epoch
+from lotan.errors import ConfigurationError, DivergedError
+from lotan.finish import finished
+from lotan.graph import Graph
+from lotan.job import Job, prepare
+from lotan.learner import Learner
+from lotan.memory_watch import MemoryWatch
+from lotan.optimizers import Adam, Optimizer
+from lotan.run import Run
+from lotan.settings import TrainerConfig, make_config
+from planner.batch import Batch
+from planner.physical import Plan
+
+MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
+OWN = ("optimizer", "seed", "epochs", "patience")
+"""The settings that each member has of its own."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a batch, and what is its own."""
+
+    model: torch.nn.Module  # trained in place: in the end it holds its best weights
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.optimizers
+    seed: int = 0  # of dropout; the model's initial weights are as the model comes
+    epochs: int = 200  # at most
+    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    name: str = ""  # for people; empty: its number
+
+
+@dataclass
+class MemberState:
+    """What has become of a member so far."""
+
+    number: int
+    name: str
+    state: MemberOutcome = "waiting"
+    reason: str = ""  # why it ended, where it did not reach its last epoch
+    learner: Learner | None = field(default=None, repr=False)  # once it trains
+
+    @property
+    def ended(self) -> bool:
+        """Whether it trains no further."""
+        return self.state not in ("waiting", "training")
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return 0 if self.learner is None else self.learner.state.epoch
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry an epoch, as a `Run` has them; seconds are those of the whole batch."""
+        return [] if self.learner is None else self.learner.state.history
+
+    @property
+    def best_epoch(self) -> int | None:
+        """Of the evaluations so far; None before the first."""
+        return None if self.learner is None else self.learner.state.stopping.best_epoch or None
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Of the best epoch, by split and name; empty before the first evaluation."""
+        return self.history[self.best_epoch - 1]["metrics"] if self.best_epoch else {}
+
+
+class ModelBatch:
+    """Trains many models on one graph over shared passes; used as a context, which stops all that was started.
+
+        with lotan.ModelBatch(graph, [lotan.Member(one), lotan.Member(other, optimizer=lotan.SGD(lr=0.1))]) as batch:
+            batch.train()
+            runs = batch.runs()
+
+    Models of any kind may be in one batch; what the Planner can, it shares. A batch that memory is too small for is trained in
+    several, one after the other.
+
+    Args:
+        graph: what to train on.
+        members: the models.
+        on_epoch: called with a member's number and its entry of the history, as soon as an epoch has its figures.
+        max_models: that train together; None: as many as fit into memory.
+        options: the fields of `lotan.TrainerConfig` that are not a member's own, such as `engine`. With `checkpoint_dir`,
+            each member has a directory of its own there.
+
+    Raises:
+        ConfigurationError: for an unknown or unusable option.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        members: Sequence[Member],
+        *,
+        on_epoch: Callable[[int, dict[str, Any]], None] | None = None,
+        max_models: int | None = None,
+        **options: Any,
+    ) -> None:
+        require_kind("ModelBatch", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        if own := [name for name in OWN if name in options]:
+            raise ConfigurationError(f"{', '.join(own)}: each member has its own; give it to lotan.Member")
+        if max_models is not None and (type(max_models) is not int or max_models < 1):
+            raise ConfigurationError(f"max_models is {max_models!r}; expected an integer of at least 1")
+        self.graph, self.config = graph, make_config(options)
+        self.states: list[MemberState] = []
+        self.batches: list[list[int]] = []  # members by the batch that they were trained in last
+        self._members: list[Member] = []
+        self._jobs: dict[int, Job] = {}
+        self._told, self._most = on_epoch, max_models
+        self._opened = ExitStack()
+        self._engine: Engine | None = None
+        self._loaded: Plan | None = None  # what the engine has of the graph is for
+        self._memory = MemoryWatch()
+        self._bytes_moved: dict[str, int] = {}  # before the engine was closed
+        self.setup_seconds = 0.0
+        self.add(members)
+
+    def __enter__(self) -> ModelBatch:
+        self._opened.enter_context(self._memory)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Stop all that was started. May be called twice."""
+        self._bytes_moved = self._moved
+        self._engine = self._loaded = None
+        self._opened.close()
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def add(self, members: Sequence[Member]) -> list[int]:
+        """More members; their numbers.
+
+        Raises:
+            ConfigurationError: something else than members, or settings that cannot be used.
+        """
+        first = len(self._members)
+        for number, member in enumerate(members, first):
+            require_kind("ModelBatch", "member", member, Member, "a lotan.Member(model, ...)")
+            require_kind(
+                "Member", "model", member.model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)"
+            )
+            self._config_of(number, member)
+            self._members.append(member)
+            self.states.append(MemberState(number, member.name or f"model {number}"))
+        return list(range(first, len(self._members)))
+
+    def _config_of(self, number: int, member: Member) -> TrainerConfig:
+        directory = self.config.checkpoint_dir
+        return replace(
+            self.config,
+            **{name: getattr(member, name) for name in OWN},
+            checkpoint_dir=None if directory is None else Path(directory) / f"model-{number:04}",
+        )
+
+    def stop(self, number: int, reason: str) -> None:
+        """Have a member train no further."""
+        state = self.states[number]
+        if not state.ended:
+            state.state, state.reason = "stopped", reason
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @spark_translated()
+    def train(self, upto: int | None = None, only: Collection[int] | None = None) -> None:
+        """Train every member on: to that epoch, its own last one, or its early stop. May be called again, and goes on.
+
+        A member whose numbers are no longer finite ends there, and touches no other.
+
+        Args:
+            upto: the epoch after which to pause; None: each member's last.
+            only: numbers of those to train; None: all.
+
+        Raises:
+            GraphError, ModelError, PlanError: before the first epoch, for what cannot be trained.
+            EngineError: for a failure while running.
+            CheckpointError: for a checkpoint that cannot be written or does not belong to this run.
+        """
+        chosen = [state.number for state in self.states if not state.ended and (only is None or state.number in only)]
+        if not chosen:
+            return
+        started = time.perf_counter()
+        self._begin(chosen)
+        self.batches = divide([self._jobs[number] for number in chosen], chosen, self.config, self._most)
+        for batch in self.batches:
+            waiting = [number for number in batch if self._goes_on(number, upto)]
+            while waiting:
+                together = [n for n in waiting if self.states[n].epoch == min(self.states[m].epoch for m in waiting)]
+                passes = self._passes(together)
+                self.setup_seconds += time.perf_counter() - started
+                waiting = self._epochs(passes, together, waiting, upto)
+                started = time.perf_counter()
+            self._evaluate_late(batch)
+
+    def _epochs(self, passes: BatchPasses, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
+        """Epochs of those who train together, until their number changes; who is waiting then."""
+        others = [number for number in waiting if number not in together]
+        next_of_others = min((self.states[number].epoch for number in others), default=None)
+        while True:
+            run_epoch(passes, self._tell, self._guard)
+            going = [number for number in together if self._goes_on(number, upto)]
+            if going != together or not going or self.states[going[0]].epoch == next_of_others:
+                return sorted([*going, *others])
+
+    def _goes_on(self, number: int, upto: int | None) -> bool:
+        state = self.states[number]
+        assert state.learner is not None  # it has begun
+        if not state.ended and state.learner.done:
+            state.state = "stopped early" if state.learner.exhausted else "done"
+        return not state.ended and (upto is None or state.epoch < upto)
+
+    def _evaluate_late(self, batch: Sequence[int]) -> None:
+        """Those that ended without metrics, having been resumed with fewer epochs."""
+        late = [
+            number
+            for number in batch
+            if (learner := self.states[number].learner)
+            and self.states[number].state == "done"
+            and learner.lacks_metrics
+        ]
+        for number in late:
+            passes = self._passes([number])
+            evaluate(passes, passes.learners, self._guard)
+
+    def _tell(self, learner: Learner) -> None:
+        if self._told is not None:
+            number = next(state.number for state in self.states if state.learner is learner)
+            self._told(number, learner.state.history[-1])
+
+    @contextmanager
+    def _guard(self, learner: Learner) -> Iterator[None]:
+        try:
+            yield
+        except DivergedError as error:
+            state = next(state for state in self.states if state.learner is learner)
+            state.state, state.reason = "diverged", str(error)
+
+    # -- what they stand on ------------------------------------------------------------------------------------------
+
+    def _begin(self, chosen: Sequence[int]) -> None:
+        """Trace, check and plan those that have not been, and let them begin or resume."""
+        check_named_router(self.config.engine, self.config.router, self.config.keys)
+        check_jar(self.config.engine, self.graph)
+        for number in chosen:
+            if number not in self._jobs:
+                self._jobs[number] = self._prepared(number)
+        for number in chosen:
+            state, member = self.states[number], self._members[number]
+            if state.learner is None:
+                config = self._config_of(number, member)
+                if config.checkpoint_dir is not None:
+                    self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
+                state.learner = Learner(member.model, self._jobs[number], config)
+                state.state = "training"
+
+    def _prepared(self, number: int) -> Job:
+        """On the engine that was chosen for the first one."""
+        config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
+        if others:
+            config = replace(config, engine=others[0].engine.name)
+        graph = others[0].graph if others else self.graph
+        job = prepare(self._members[number].model, graph, config, self._opened)
+        return replace(job, engine=others[0].engine) if others else job
+
+    def _passes(self, together: Sequence[int]) -> BatchPasses:
+        """The engine with a plan for these."""
+        batch = self._planned(together)
+        if self._engine is None:
+            jobs = [self._jobs[number] for number in together]
+            needs = needs_of(batch.plan, jobs[0], self.config)
+            self._engine = self._opened.enter_context(closing(open_engine(needs, jobs[0].graph, self.config)))
+        if self._loaded is not None and covers(self._loaded, batch.plan):
+            self._engine.adapt(batch.plan)
+        else:
+            self._engine.load(self._jobs[together[0]].graph, batch.plan)
+            self._loaded = batch.plan
+        learners = [learner for number in together if (learner := self.states[number].learner) is not None]
+        return BatchPasses(self._engine, batch, learners)
+
+    def _planned(self, together: Sequence[int]) -> Batch:
+        return plan_batch([self._jobs[number] for number in together], self.config)
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def run_of(self, number: int) -> Run:
+        """What `Trainer.fit` hands back, of a member that has been evaluated; its model holds its best weights from now on.
+
+        Raises:
+            ConfigurationError: it has not been evaluated yet.
+        """
+        state = self.states[number]
+        if state.learner is None or state.best_epoch is None:
+            raise ConfigurationError(f"{state.name} has no evaluation: {state.reason or 'train it first'}")
+        state.learner.restore_best()
+        return finished(state.learner, self.graph, self.setup_seconds, self._memory.peak, self._moved)
+
+    def runs(self) -> dict[int, Run]:
+        """Those of all members that have been evaluated, by number."""
+        return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
+
+    @property
+    def _moved(self) -> dict[str, int]:
+        return self._bytes_moved if self._engine is None else self._engine.bytes_moved()
+
+    def report(self) -> dict[str, Any]:
+        """What was run and measured, as plain data for JSON, see the README. Seconds are wall time, sizes are bytes.
+
+        Raises:
+            ConfigurationError: nothing has been trained yet.
+        """
+        if not self._jobs:
+            raise ConfigurationError("there is nothing to report: train first")
+        plans = [plan_data(self._planned(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
+        members = [self._described(state) for state in self.states]
+        job = next(iter(self._jobs.values()))
+        return batch_report(job, plans, members, self.setup_seconds, self._memory.peak, self._moved)
+
+    def _described(self, state: MemberState) -> dict[str, Any]:
+        member = self._members[state.number]
+        return {
+            "number": state.number,
+            "name": state.name,
+            "state": state.state,
+            "reason": state.reason,
+            "optimizer": repr(member.optimizer),
+            "seed": member.seed,
+            "best_epoch": state.best_epoch,
+            "metrics": state.metrics,
+            "epochs": state.history,
+        }
+
+    @spark_translated()
+    def explain(self) -> str:
+        """The steps of an epoch of each batch, in words: what models share, and what runs side by side.
+
+        Raises:
+            GraphError, ModelError, PlanError: for what cannot be trained.
+        """
+        numbers = [state.number for state in self.states]
+        for number in numbers:
+            if number not in self._jobs:
+                self._jobs[number] = self._prepared(number)
+        jobs = [self._jobs[number] for number in numbers]
+        batches = divide(jobs, numbers, self.config, self._most)
+        lines = [plan_lines(self._planned(batch), batch, self._jobs[batch[0]]) for batch in batches]
+        return "\n".join(line for of_batch in lines for line in [*of_batch, ""])
+
+
+def covers(loaded: Plan, plan: Plan) -> bool:
+    """Whether what was loaded for one plan is all that another reads."""
+    return all(
+        {column.name for column in getattr(plan, name)} <= {column.name for column in getattr(loaded, name)}
+        for name in ("static_columns", "hoisted")
+    ) and {edges for stage in plan.stages for edges in stage.edge_sets} <= {
+        edges for stage in loaded.stages for edges in stage.edge_sets
+    }

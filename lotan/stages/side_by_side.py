@@ -1,0 +1,235 @@
+"""Runs the stages of a model batch side by side: each model's own, on its own numbers of every row.
+
+Each runs as it would alone: on rows of its own, in memory aligned as ever, by the same kernels. So a model has the bits in
+a batch that it has by itself, whatever the others are; what they share is the row that travels, and all sums over edges.
+(One batched product for all models would be another kernel, whose sums are in another order: torch promises no equal bits
+between `bmm` and `mm`, nor between products of other widths.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.randomness import Randomness
+from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, SavedTogether, StageGradients, Terms
+from lotan.stages.program import StageProgram
+from planner.physical import Part, Stage, StageInput, StageOutput, of_model
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A part, its program, and where its numbers are in the rows of the whole: None for a value that all parts read whole."""
+
+    part: Part
+    program: StageProgram
+    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]  # the whole's, its own, the columns
+    outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
+
+    def chunk(self, chunk: Chunk) -> Chunk:
+        """With the model's own rows, as far as the chunk has any of them."""
+        values = {
+            own.value: chunk.values[whole.value] if columns is None else _rows(chunk.values[whole.value], columns, own)
+            for whole, own, columns in self.inputs
+            if whole.value in chunk.values
+        }
+        return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split)
+
+    def parameters(self, named: Parameters) -> Parameters:
+        """By the model's own names."""
+        return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
+
+    def named(self, own: Parameters) -> dict[str, Tensor]:
+        """By the batch's names."""
+        return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
+
+    def sums(self, sums: Places | None) -> Places | None:
+        """Those of the model's own parameters, by its own names."""
+        if sums is None:
+            return None
+        trained = [p.name for p in self.part.stage.parameters if p.trainable]
+        return {name: sums[of_model(self.part.model, name)] for name in trained}
+
+
+class SideBySide:
+    """A stage with parts, as a program: see `StageProgram`, whose methods it has.
+
+    Args:
+        stage: the stage.
+        source_gradients: see `StageProgram`.
+    """
+
+    def __init__(self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed") -> None:
+        self.stage = stage
+        programs: dict[Stage, StageProgram] = {}
+        for part in stage.parts:
+            if part.stage not in programs:
+                programs[part.stage] = StageProgram(part.stage, source_gradients)
+        self._parts = [
+            _Own(part, programs[part.stage], inputs, outputs)
+            for part, inputs, outputs in zip(stage.parts, _inputs(stage), _outputs(stage), strict=True)
+        ]
+
+    @property
+    def flat(self) -> bool:
+        """Whether all calls of all parts are known."""
+        return all(own.program.flat for own in self._parts)
+
+    @cached_property
+    def rereads(self) -> frozenset[str]:
+        """The inputs that some part's backward reads although its forward was saved."""
+        return frozenset(
+            whole.value for part in self._parts for whole, own, _ in part.inputs if own.value in part.program.rereads
+        )
+
+    @property
+    def terms(self) -> Terms:
+        """On which forward runs are kept."""
+        return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
+
+    def forward(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        keep: bool = False,
+        into: Places = NOWHERE,
+    ) -> tuple[dict[str, Tensor], Saved | None]:
+        """See `StageProgram.forward`."""
+        outputs, saved = self._outputs(chunk.rows, into), []
+        for own in self._parts:
+            draws = randomness.of(own.part.model)
+            rows, kept = own.program.forward(own.chunk(chunk), own.parameters(parameters), draws, keep)
+            _put(outputs, rows, own)
+            saved.append(kept)
+        return outputs, SavedTogether(saved) if keep else None
+
+    def backward(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        output_gradients: Mapping[str, Tensor],
+        saved: Saved | None = None,
+        into: Places = NOWHERE,
+        sums: Places | None = None,
+    ) -> StageGradients:
+        """See `StageProgram.backward`."""
+        kept = saved.parts if isinstance(saved, SavedTogether) else [None] * len(self._parts)
+        found = _Gradients(self.stage, into)
+        for own, of_part in zip(self._parts, kept, strict=True):
+            given = {
+                output.value: _rows(output_gradients[whole.value], columns, output)
+                for whole, output, columns in own.outputs
+                if whole.value in output_gradients
+            }
+            draws, named = randomness.of(own.part.model), own.parameters(parameters)
+            found.add(own, own.program.backward(own.chunk(chunk), named, draws, given, of_part, sums=own.sums(sums)))
+        return found.together(sums)
+
+    def turn(
+        self,
+        chunk: Chunk,
+        parameters: Parameters,
+        randomness: Randomness,
+        into: Places = NOWHERE,
+        sums: Places | None = None,
+    ) -> tuple[np.ndarray, StageGradients]:
+        """See `StageProgram.turn`. Statistics: float64 [models, splits, k], zero for models of other stages."""
+        counted, found = {}, _Gradients(self.stage, into)
+        for own in self._parts:
+            draws, named = randomness.of(own.part.model), own.parameters(parameters)
+            counted[own.part.model], gradients = own.program.turn(own.chunk(chunk), named, draws, sums=own.sums(sums))
+            found.add(own, gradients)
+        return self._statistics(counted), found.together(sums)
+
+    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
+        """See `StageProgram.evaluate`; statistics as of `turn`."""
+        return self._statistics(
+            {own.part.model: own.program.evaluate(own.chunk(chunk), own.parameters(parameters)) for own in self._parts}
+        )
+
+    def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
+        """See `StageProgram.predict`."""
+        outputs = self._outputs(chunk.rows, into)
+        for own in self._parts:
+            _put(outputs, own.program.predict(own.chunk(chunk), own.parameters(parameters)), own)
+        return outputs
+
+    def _statistics(self, counted: Mapping[int, np.ndarray]) -> np.ndarray:
+        found = np.zeros((self.stage.models, *next(iter(counted.values())).shape))
+        for model, sums in counted.items():
+            found[model] = sums
+        return found
+
+    def _outputs(self, rows: int, into: Places) -> dict[str, Tensor]:
+        return {o.value: into[o.value] if o.value in into else torch.empty(rows, *o.shape) for o in self.stage.outputs}
+
+
+class _Gradients:
+    """What the backward runs of parts yield, put together."""
+
+    def __init__(self, stage: Stage, into: Places) -> None:
+        self._stage, self._into = stage, into
+        self._inputs: dict[str, list[Tensor]] = {i.value: [] for i in stage.inputs if i.needs_gradient}
+        self._parameters: dict[str, Tensor] = {}
+
+    def add(self, own: _Own, found: StageGradients) -> None:
+        """The next part's."""
+        for whole, of_part, _ in own.inputs:
+            if whole.needs_gradient:
+                rows = found.inputs[of_part.value]
+                self._inputs[whole.value].append(rows.reshape(rows.shape[0], -1))
+        self._parameters.update(own.named(found.parameters))
+
+    def together(self, sums: Places | None) -> StageGradients:
+        """Rows side by side."""
+        inputs = {}
+        for i in self._stage.inputs:
+            if i.needs_gradient:
+                rows = self._inputs[i.value]
+                place = self._into.get(i.value)
+                inputs[i.value] = torch.empty(rows[0].shape[0], *i.shape) if place is None else place
+                torch.cat(rows, 1, out=inputs[i.value].view(rows[0].shape[0], -1))
+        return StageGradients(inputs, self._parameters if sums is None else sums)
+
+
+def _inputs(stage: Stage) -> Iterator[list[tuple[StageInput, StageInput, slice | None]]]:
+    begins = [0] * len(stage.inputs)
+    for part in stage.parts:
+        found: list[tuple[StageInput, StageInput, slice | None]] = []
+        for place, (whole, own) in enumerate(zip(stage.inputs, part.stage.inputs, strict=True)):
+            end = begins[place] + own.width
+            found.append((whole, own, None if whole.width == own.width else slice(begins[place], end)))
+            begins[place] = end
+        yield found
+
+
+def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slice]]]:
+    begins = [0] * len(stage.outputs)
+    for part in stage.parts:
+        found = []
+        for place, (whole, own) in enumerate(zip(stage.outputs, part.stage.outputs, strict=True)):
+            end = begins[place] + prod(own.shape)
+            found.append((whole, own, slice(begins[place], end)))
+            begins[place] = end
+        yield found
+
+
+def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
+    """A model's numbers of all rows, in memory of their own. [rows, *shape]."""
+    rows = whole.reshape(whole.shape[0], -1)[:, columns]
+    return rows.contiguous().view(-1, *own.shape)
+
+
+def _put(outputs: Mapping[str, Tensor], rows: Mapping[str, Tensor], own: _Own) -> None:
+    for whole, of_part, columns in own.outputs:
+        made = rows[of_part.value]
+        outputs[whole.value].view(made.shape[0], -1)[:, columns] = made.reshape(made.shape[0], -1)

@@ -1,0 +1,135 @@
+"""Many models as one plan: what they compute alike is computed once, the rest side by side in as few steps as can be."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from planner.errors import PlanError
+from planner.physical import PipeStep, Plan, Stage, Step, columns_made, makes, of_model
+from planner.renaming import rename_plan, rename_stage, rename_step
+from planner.rules.share_models import Stack, alike, draws_on_edges, share_models
+from planner.validate import validate
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The plan of several models, and the stacks that it is made of."""
+
+    plan: Plan
+    stacks: tuple[Stack, ...]
+
+    def evaluate(self, models: frozenset[int]) -> tuple[Step, ...]:
+        """An evaluation in which these models take part, and those that are stacked with one of them."""
+        chosen = [stack for stack in self.stacks if not models.isdisjoint(stack.models)]
+        return tuple(step for stack in chosen for step in stack.evaluate)
+
+
+def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
+    """One plan for all.
+
+    Args:
+        plans: of models on one graph, for one engine and one loss; a model's number is its place.
+        share: False: nothing is shared but what is computed once before all epochs, as without the rule share_models.
+
+    Raises:
+        PlanError: plans of other graphs, engines or losses are among them.
+    """
+    named = [_by_content(plan) for plan in plans]
+    if len({(plan.levels, plan.source_gradients) for plan in named}) > 1:
+        raise PlanError("the models of a batch are planned for one engine, with the same rules disabled")
+    stacks = _stacks(named, share)
+    first = named[0]
+    hoisted = _once(column for plan in named for column in plan.hoisted)
+    prepare = _once(step for plan in named for step in plan.prepare)
+    prepared = {step.stage for step in prepare if isinstance(step, PipeStep)}
+    # by name: the same ones may come from different lines of a model
+    stages = {stage.name: stage for plan in reversed(named) for stage in plan.stages if stage.name in prepared}
+    plan = replace(
+        first,
+        stages=(*stages.values(), *(stage for stack in stacks for stage in stack.stages)),
+        train=tuple(step for stack in stacks for step in stack.train),
+        evaluate=tuple(step for stack in stacks for step in stack.evaluate),
+        predict=tuple(step for stack in stacks for step in stack.predict),
+        static_columns=_once(column for plan in named for column in plan.static_columns),
+        trainable=tuple(of_model(model, name) for model, plan in enumerate(named) for name in plan.trainable),
+        prepare=prepare,
+        hoisted=hoisted,
+        fired=_once(rule for plan in named for rule in plan.fired)
+        + (share_models.__name__,) * (len(stacks) < len(named)),
+        models=len(named),
+    )
+    validate(plan)
+    return Batch(plan, stacks)
+
+
+def _stacks(plans: Sequence[Plan], share: bool) -> tuple[Stack, ...]:
+    groups: dict[Hashable, dict[int, Plan]] = {}
+    for model, plan in enumerate(plans):
+        alone = not share or draws_on_edges(plan)
+        groups.setdefault(model if alone else alike(plan), {})[model] = plan
+    found: list[Stack] = []
+    for group in groups.values():
+        found += _stacked(group, len(plans), len(found) if len(groups) > 1 else None)
+    return tuple(found)
+
+
+def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list[Stack]:
+    """A group as one stack, or where that cannot be, each model by itself."""
+    try:
+        return [share_models(_prefixed(group, "" if number is None else f"{number}/"), models)]
+    except PlanError:
+        alone = ({model: plan} for model, plan in group.items())
+        return [share_models(_prefixed(one, f"model {model}/"), models) for one in alone for model in one]
+
+
+def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
+    """Plans whose own columns and stages have names that no other stack has."""
+
+    def name(old: str) -> str:
+        return prefix + old
+
+    def column(old: str, hoisted: Container[str]) -> str:
+        return old if old in hoisted else name(old)
+
+    found = {}
+    for model, plan in group.items():
+        kept = {made for step in plan.prepare for made in makes(step)}
+        found[model] = rename_plan(plan, partial(column, hoisted=kept), name)
+    return found
+
+
+def _by_content(plan: Plan) -> Plan:
+    """The plan, with names for what it computes once that say what that is: columns of the same name are the same."""
+    if not plan.prepare:
+        return plan
+    names: dict[str, str] = {}
+    stages: dict[str, str] = {}
+
+    def to(old: str) -> str:
+        return names.get(old, old)
+
+    for step in plan.prepare:
+        stage = plan.stage(step.stage) if isinstance(step, PipeStep) else None
+        digest = _digest(rename_step(step, to), None if stage is None else rename_stage(stage, to))
+        names |= {name: f"{name}@{digest}" for name in makes(step)}
+        if stage is not None:
+            stages[stage.name] = f"{stage.name}@{digest}"
+    return rename_plan(plan, to, lambda old: stages.get(old, old))
+
+
+def _digest(step: Step, stage: Stage | None) -> str:
+    """Of what a step computes, whatever it is called and wherever its lines stand."""
+    outputs = [(column.shape, column.dtype, column.within) for column in columns_made(step)]
+    calls = () if stage is None else tuple(replace(call, layer="", where="") for call in stage.calls)
+    inside = None if stage is None else replace(stage, calls=calls)
+    return hashlib.sha256(repr((step, outputs, inside)).encode()).hexdigest()[:8]
+
+
+def _once(items: Iterable[T]) -> tuple[T, ...]:
+    return tuple(dict.fromkeys(items))

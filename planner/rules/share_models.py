@@ -1,0 +1,212 @@
+"""Rule: models that are trained together share all steps on the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from planner.errors import PlanError
+from planner.physical import (
+    CollectStep,
+    Column,
+    EdgeDropoutStep,
+    EdgeStep,
+    Gradients,
+    Part,
+    PipeStep,
+    Plan,
+    ScaledPropagateStep,
+    Stage,
+    StageInput,
+    StageOutput,
+    Step,
+    columns_made,
+    makes,
+    of_model,
+    reads,
+)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Models whose plans have the same steps, as one: but for its prepare pass, of which it knows the columns alone."""
+
+    models: tuple[int, ...]  # their numbers in the batch
+    stages: tuple[Stage, ...]
+    train: tuple[Step, ...]
+    evaluate: tuple[Step, ...]
+    predict: tuple[Step, ...]
+
+    @property
+    def passes(self) -> tuple[tuple[Step, ...], ...]:
+        """Those that each epoch may run."""
+        return self.train, self.evaluate, self.predict
+
+
+def share_models(plans: Mapping[int, Plan], models: int) -> Stack:
+    """A sum over edges of rows side by side = the sums side by side: models move and are summed together.
+
+    So it is with all operators that take each number of a row by itself, and with attention, whose heads are those of all
+    models. Stages run each model's own part. What no model makes differently, from the graph alone, is there once.
+
+    Args:
+        plans: of the same steps, see `alike`, by the models' numbers.
+        models: in the batch.
+
+    Raises:
+        PlanError: a step on edges reads what models make beside what none does.
+    """
+    return _Stacking(plans, models).stack()
+
+
+def alike(plan: Plan) -> Hashable:
+    """What plans that can be stacked have in common: everything but how wide columns are, and what stages do inside.
+
+    Steps that read edges must agree in widths too, for runs of numbers that belong together are equally long in a row.
+    """
+    widths = _widths(plan)
+    steps = tuple(tuple(_form(step, widths) for step in steps) for steps in plan.passes[1:])
+    return steps, tuple(map(_interface, plan.stages)), plan.levels, plan.source_gradients
+
+
+def draws_on_edges(plan: Plan) -> bool:
+    """Whether a step draws random numbers, which each model has of its own."""
+    return any(isinstance(step, EdgeDropoutStep) for step in plan.train)
+
+
+def _widths(plan: Plan) -> dict[str, tuple[int, ...]]:
+    made = chain.from_iterable(columns_made(step) for steps in plan.passes for step in steps)
+    return {column.name: column.shape for column in (*plan.static_columns, *plan.hoisted, *made)}
+
+
+def _form(step: Step, widths: Mapping[str, tuple[int, ...]]) -> Hashable:
+    match step:
+        case EdgeStep():
+            return step, tuple(widths[name] for name in step.columns)
+        case PipeStep():
+            return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
+        case CollectStep():
+            return step
+    return replace(step, output=_shapeless(step.output))
+
+
+def _places(step: PipeStep) -> tuple[Gradients, ...]:
+    """Gradients without the names of values, which are a stage's own."""
+    return tuple(Gradients("", gradient.columns) for gradient in step.gradients)
+
+
+def _shapeless(column: Column) -> Column:
+    return replace(column, shape=())
+
+
+def _interface(stage: Stage) -> Hashable:
+    inputs = tuple(replace(i, value="", shape=()) for i in stage.inputs)
+    outputs = tuple(replace(o, value="", shape=()) for o in stage.outputs)
+    return stage.name, inputs, outputs, stage.loss, stage.edge_sets, stage.counts
+
+
+class _Stacking:
+    """Plans of the same steps, being made one."""
+
+    def __init__(self, plans: Mapping[int, Plan], models: int) -> None:
+        self._plans, self._models = plans, models
+        self._first = next(iter(plans.values()))
+        self._stages = {name: [plan.stage(name) for plan in plans.values()] for name in _run(self._first)}
+        # columns and collections that are the same for all models
+        self._alike = {column.name for column in (*self._first.static_columns, *self._first.hoisted)}
+        self._once: set[str] = set()  # stages that run once for all
+
+    def stack(self) -> Stack:
+        for step in chain.from_iterable(self._first.passes[1:]):
+            self._find_alike(step)
+        passes = zip(*(plan.passes[1:] for plan in self._plans.values()), strict=True)
+        made = (tuple(map(self._step, zip(*steps, strict=True))) for steps in passes)
+        return Stack(tuple(self._plans), tuple(map(self._stage, self._stages)), *made)
+
+    def _find_alike(self, step: Step) -> None:
+        """Note what a step makes, if no model makes it differently."""
+        if not self._alike.issuperset(reads(step)):
+            if len(self._plans) > 1 and isinstance(step, EdgeStep) and not self._alike.isdisjoint(step.columns):
+                raise PlanError(f"step {step} reads columns of models beside one of the graph: models cannot share it")
+            return
+        if isinstance(step, PipeStep) and step.emits and _are_one(self._stages[step.stage]):
+            self._once.add(step.stage)
+        if not isinstance(step, PipeStep) or step.stage in self._once:
+            self._alike.update(makes(step))
+
+    # -- steps -------------------------------------------------------------------------------------------------------
+
+    def _step(self, steps: tuple[Step, ...]) -> Step:
+        first = steps[0]
+        match first:
+            case CollectStep():
+                return first
+            case PipeStep():
+                outputs = zip(*(columns_made(step) for step in steps), strict=True)
+                return replace(first, outputs=tuple(map(self._column, outputs)))
+        (output,) = map(self._column, zip(*(columns_made(step) for step in steps), strict=True))
+        match first:
+            case ScaledPropagateStep():
+                return replace(first, output=output, heads=first.heads * output.width // first.output.width)
+            case EdgeDropoutStep():
+                return replace(first, output=output, model=next(iter(self._plans)))
+        return replace(first, output=output)
+
+    def _column(self, columns: Sequence[Column]) -> Column:
+        """The columns of all models as one."""
+        first = columns[0]
+        if first.name in self._alike or len(columns) == 1:
+            return first
+        return replace(first, shape=(sum(column.width for column in columns),))
+
+    # -- stages ------------------------------------------------------------------------------------------------------
+
+    def _stage(self, name: str) -> Stage:
+        stages = self._stages[name]
+        first = stages[0]
+        if name in self._once:
+            return first
+        parts = tuple(Part(model, stage) for model, stage in zip(self._plans, stages, strict=True))
+        owned = ((part.model, parameter) for part in parts for parameter in part.stage.parameters)
+        return replace(
+            first,
+            inputs=tuple(map(self._input, zip(*(stage.inputs for stage in stages), strict=True))),
+            parameters=tuple(replace(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
+            calls=(),
+            outputs=tuple(map(_output, zip(*(stage.outputs for stage in stages), strict=True))),
+            overflow="file" if all(stage.overflow == "file" for stage in stages) else "recompute",
+            worth=min(stage.worth for stage in stages),
+            parts=parts,
+            models=self._models,
+        )
+
+    def _input(self, inputs: Sequence[StageInput]) -> StageInput:
+        first = inputs[0]
+        if first.column in self._alike or len(inputs) == 1:
+            return first
+        return replace(first, shape=(sum(i.width for i in inputs),))
+
+
+def _output(outputs: Sequence[StageOutput]) -> StageOutput:
+    first = outputs[0]
+    return first if len(outputs) == 1 else replace(first, shape=(sum(o.width for o in outputs),))
+
+
+def _are_one(stages: Sequence[Stage]) -> bool:
+    """Whether stages of the same inputs compute the same, whatever the model."""
+    first, *others = map(_inside, stages)
+    draws = any(call.op == "lotan.dropout" for call in first.calls)
+    return not (first.parameters or first.loss or draws) and all(other == first for other in others)
+
+
+def _inside(stage: Stage) -> Stage:
+    """Without what does not matter to what it computes."""
+    return replace(stage, calls=tuple(replace(call, layer="", where="") for call in stage.calls))
+
+
+def _run(plan: Plan) -> list[str]:
+    """The stages that the passes of an epoch run, by name."""
+    steps = chain.from_iterable(plan.passes[1:])
+    run = {step.stage for step in steps if isinstance(step, PipeStep)}
+    return [stage.name for stage in plan.stages if stage.name in run]
