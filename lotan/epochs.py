@@ -28,16 +28,17 @@ class Passes:
     """
 
     def __init__(self, engine: Engine, plan: Plan, learners: Sequence[Learner]) -> None:
-        self._engine, self._plan, self.learners = engine, plan, learners
+        self._engine, self.plan, self.learners = engine, plan, learners
+        self.prepared = False  # again, for this plan alone
 
     def train(self) -> Sequence[Outcome]:
         """A pass of training for the epoch after the last: what it came to for each."""
-        return self._run(self._plan.train, self.learners[0].state.epoch + 1)
+        return self._run(self.plan.train, self.learners[0].state.epoch + 1)
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """A pass of evaluation, for some."""
         assert list(which) == list(self.learners)
-        return self._run(self._plan.evaluate, self.learners[0].state.epoch)
+        return self._run(self.plan.evaluate, self.learners[0].state.epoch)
 
     def _pass(self, epoch: int) -> Pass:
         (one,) = self.learners
@@ -51,8 +52,9 @@ class Passes:
         for attempt in range(1, PASS_ATTEMPTS + 1):
             try:
                 if attempt > 1:
-                    self._engine.prepare(self._plan)  # what it has computed once may be lost as well
-                return self._outcomes(run(self._engine, self._plan, steps, self._pass(epoch)))
+                    self._engine.prepare(self.plan)  # what it has computed once may be lost as well
+                    self.prepared = True
+                return self._outcomes(run(self._engine, self.plan, steps, self._pass(epoch)))
             except PassLostError as error:
                 if attempt == PASS_ATTEMPTS:
                     raise

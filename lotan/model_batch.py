@@ -6,6 +6,7 @@ Each model has the bits that it would have alone, whatever else is in the batch:
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
@@ -21,6 +22,7 @@ from lotan.batch_plan import divide, needs_of, plan_batch
 from lotan.batch_report import batch_report, plan_data, plan_lines
 from lotan.borders import spark_translated
 from lotan.checkpoint import claimed
+from lotan.early_stopping import LOWER_IS_BETTER
 from lotan.engines.base import Engine
 from lotan.engines.opening import check_jar, check_named_router, open_engine
 from lotan.epochs import BatchPasses, evaluate, run_epoch
@@ -226,9 +228,25 @@ class ModelBatch:
         next_of_others = min((self.states[number].epoch for number in others), default=None)
         while True:
             run_epoch(passes, self._tell, self._guard)
+            if self.config.progress:
+                print(self._line(together), file=sys.stderr, flush=True)
+            if passes.prepared:  # for these alone
+                self._loaded = passes.plan
             going = [number for number in together if self._goes_on(number, upto)]
             if going != together or not going or self.states[going[0]].epoch == next_of_others:
                 return sorted([*going, *others])
+
+    def _line(self, together: Sequence[int]) -> str:
+        """What there is to say of an epoch: how many trained, and which is the best of all so far."""
+        known = [state for state in self.states if state.best_epoch is not None and state.state != "diverged"]
+        words = f"epoch {max(self.states[number].epoch for number in together)}: {len(together)} models"
+        stopping = [(state, state.learner.state.stopping) for state in known if state.learner is not None]
+        scored = [(state, one) for state, one in stopping if one.best is not None]
+        if not scored:
+            return words
+        sign = -1 if scored[0][1].monitor in LOWER_IS_BETTER else 1
+        best, one = max(scored, key=lambda pair: sign * (pair[1].best or 0.0))
+        return f"{words}  best val {one.monitor} {one.best:.4f} ({best.name})"
 
     def _goes_on(self, number: int, upto: int | None) -> bool:
         state = self.states[number]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 import torch
 from pyspark.sql import SparkSession
@@ -274,3 +275,36 @@ def test_so_it_is_on_spark(spark: SparkSession, engine, few):
         for number, (member, expected) in enumerate(zip(few, alone, strict=True)):
             assert_as_alone(batch, number, expected, member.model)
         assert batch.report()["bytes"]["messenger_sent"] > 0
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.chaos
+@pytest.mark.skipif(not JAR.is_file(), reason="no jar: make jar")
+def test_a_worker_killed_in_the_middle_costs_no_bit(spark: SparkSession, few):
+    """The first of two workers dies while the second model takes its first step."""
+    on, straight, killed = graph(), deepcopy(few[:3]), []
+
+    def kill(number: int, entry: dict[str, Any]) -> None:
+        if (number, entry["epoch"]) == (0, 1):
+            worker = next(p for p in psutil.Process().children(recursive=True) if "lotan.worker" in p.cmdline())
+            worker.kill()
+            worker.wait(10)
+            killed.append(worker.pid)
+
+    options = {"engine": "blocks", "partitions": 3, "workers": 2, "progress": False}
+    for members, told in ((straight, None), (few[:3], kill)):
+        with ModelBatch(on, members, on_epoch=told, **options) as batch:
+            batch.train()
+    assert len(killed) == 1
+    for one, other in zip(straight, few, strict=False):
+        for name, tensor in one.model.state_dict().items():
+            assert torch.equal(tensor, other.model.state_dict()[name]), name
+
+
+def test_what_an_epoch_came_to_is_said(capsys):
+    with ModelBatch(graph(), alike(2), engine="local") as batch:
+        batch.train()
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.partition("  ")[0] for line in lines] == [f"epoch {n}: 2 models" for n in (1, 2, 3)]
+    assert "best val accuracy" in lines[-1]
