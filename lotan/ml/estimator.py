@@ -1,32 +1,41 @@
-"""What both estimators are: Params and tables in, models out."""
+"""What both estimators are: Params and tables in, models out, all maps of a grid as one batch of models."""
 
 from __future__ import annotations
 
+import logging
+import threading
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Self, TypeVar
 
 import torch
 from pyspark.ml.base import Estimator
+from pyspark.ml.param import Param
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
-from lotan.errors import ConfigurationError
+from lotan.errors import ConfigurationError, EngineError
 from lotan.graph import Graph
+from lotan.job import model_outputs
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import Factory, make_module, make_optimizer
-from lotan.ml.params import GNNParams
+from lotan.ml.params import OF_ONE_MODEL, GNNParams
 from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
+from lotan.model_batch import Member, ModelBatch
+from lotan.tracing import trace
 from lotan.trained_model import TrainedModel
 from lotan.trainer import Trainer
 from planner.spec import Task
 
+log = logging.getLogger(__name__)
+
 M = TypeVar("M", bound=GNNModel)
+ParamMap = dict[Param[Any], Any]
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,21 @@ class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic
         """
         self._factory = factory
         return self
+
+    def fitMultiple(
+        self,
+        dataset: DataFrame,
+        paramMaps: Sequence[ParamMap],
+    ) -> Iterator[tuple[int, M]]:
+        """Fit every map; those that differ only in the model and its optimizer train as one batch, over shared passes.
+
+        A model that diverges leaves the others as they are, and keeps the weights of its best epoch, or its first
+        ones: `model.summary.diverged` says why, and so does a warning.
+
+        Returns:
+            An iterator over (index of the map, model), for one thread or several. Training starts with its first item.
+        """
+        return _Models(lambda: self.copy()._fit_all(dataset, paramMaps))
 
     def write(self) -> EstimatorWriter:
         """For `estimator.write().overwrite().save(path)`."""
@@ -143,3 +167,68 @@ class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic
 
     def _model_of(self, trained: TrainedModel, prepared: Prepared, summary: Summary) -> M:
         return self._copyValues(self._new_model(trained, prepared.given, summary)._resetUid(self.uid))
+
+    def _fit_all(self, dataset: DataFrame, maps: Sequence[ParamMap]) -> Iterator[tuple[int, M]]:
+        """Batch by batch, so that no more models are held than one has."""
+        estimators = [self.copy(one) for one in maps]
+        batches: dict[tuple[Any, ...], list[int]] = {}
+        for index, estimator in enumerate(estimators):
+            batches.setdefault(estimator.key(without=OF_ONE_MODEL), []).append(index)
+        for indices in batches.values():
+            yield from zip(indices, self._fit_batch(dataset, [estimators[index] for index in indices]), strict=True)
+
+    def _fit_batch(self, dataset: DataFrame, estimators: Sequence[GNNEstimator[M]]) -> list[M]:
+        first = estimators[0]
+        with first._prepared(dataset) as prepared:
+            members = [estimator._member(prepared) for estimator in estimators]
+            options = {**first.options(), "task": self.task, "max_models": first.value("maxModels")}
+            with ModelBatch(prepared.graph, members, **options) as batch:
+                batch.train()
+                return [estimator._ended(batch, number, prepared) for number, estimator in enumerate(estimators)]
+
+    def _member(self, prepared: Prepared) -> Member:
+        return Member(
+            self._module(prepared),
+            optimizer=make_optimizer(self),
+            seed=self.value("seed"),
+            epochs=self.value("epochs"),
+            patience=self.value("patience"),
+        )
+
+    def _ended(self, batch: ModelBatch, number: int, prepared: Prepared) -> M:
+        state = batch.states[number]
+        diverged = state.reason if state.state == "diverged" else None
+        if diverged is not None:
+            log.warning("model %d of the grid diverged, and keeps its best weights: %s", number, diverged)
+        if diverged is not None and not state.best_epoch:
+            summary = Summary(state.history, {}, 0, {}, diverged)
+            return self._model_of(self._untrained(prepared), prepared, summary)
+        run = batch.run_of(number)
+        return self._model_of(run.model, prepared, replace(Summary.of(run), diverged=diverged))
+
+    def _untrained(self, prepared: Prepared) -> TrainedModel:
+        """The model with its first weights, for what diverged before its first evaluation."""
+        module = self._module(prepared)
+        spec = trace(module, prepared.graph.statistics.width, training=False)
+        named = [*module.named_parameters(), *module.named_buffers()]
+        weights = {name: tensor.detach().clone() for name, tensor in named}
+        return TrainedModel(spec, prepared.graph.loss_spec(self.task, model_outputs(spec)), weights)
+
+
+class _Models(Generic[M]):
+    """An iterator that several threads may call at once: CrossValidator does, with parallelism."""
+
+    def __init__(self, start: Callable[[], Iterator[tuple[int, M]]]) -> None:
+        self._start = start
+        self._models: Iterator[tuple[int, M]] | None = None
+        self._lock = threading.Lock()
+        self._failed: EngineError | None = None
+
+    def __iter__(self) -> Iterator[tuple[int, M]]:
+        return self
+
+    def __next__(self) -> tuple[int, M]:
+        with self._lock:
+            if self._models is None:
+                self._models = self._start()
+            return next(self._models)

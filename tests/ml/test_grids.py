@@ -1,7 +1,8 @@
-"""Grids and folds, with the numbers of separate runs of the Trainer."""
+"""Grids: all maps of one fit as a batch of models, with the numbers of separate runs of the Trainer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ from pyspark.ml.tuning import CrossValidator, CrossValidatorModel, ParamGridBuil
 from pyspark.sql import DataFrame, SparkSession
 
 import lotan
+import lotan.ml.estimator
 from lotan.ml import GNNClassifier
+from lotan.model_batch import ModelBatch
 from tests.ml.graphs import CLASSES, WIDTH, tables
 from tests.ml.test_estimators import same_weights
 
@@ -20,6 +23,20 @@ pytestmark = pytest.mark.spark
 
 Frames = tuple[DataFrame, DataFrame]
 RATES, WIDTHS = (0.01, 0.1), (4, 8)
+
+
+@pytest.fixture
+def batches(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How many models each batch was made of."""
+    made: list[int] = []
+
+    class Counted(ModelBatch):
+        def __init__(self, graph: Any, members: Any, **options: Any) -> None:
+            made.append(len(members))
+            super().__init__(graph, members, **options)
+
+    monkeypatch.setattr(lotan.ml.estimator, "ModelBatch", Counted)
+    return made
 
 
 @pytest.fixture
@@ -53,7 +70,7 @@ def accuracy(fold: int, lr: float, width: int) -> float:
 
 
 def test_cross_validation_is_separate_runs_with_the_same_masks(
-    graph: Frames, classifier: GNNClassifier, evaluator: Any, tmp_path: Any
+    graph: Frames, classifier: GNNClassifier, evaluator: Any, batches: list[int], tmp_path: Any
 ) -> None:
     grid = ParamGridBuilder().addGrid(classifier.lr, RATES).addGrid(classifier.hiddenChannels, WIDTHS).build()
     validator = CrossValidator(
@@ -65,6 +82,7 @@ def test_cross_validation_is_separate_runs_with_the_same_masks(
         parallelism=2,
     )
     found = validator.fit(graph[0])
+    assert batches == [4, 4]
     expected = [np.mean([accuracy(fold, lr, width) for fold in (0, 1)]) for lr in RATES for width in WIDTHS]
     assert found.avgMetrics == pytest.approx(expected)
     assert len(set(expected)) > 1
@@ -76,9 +94,33 @@ def test_cross_validation_is_separate_runs_with_the_same_masks(
     assert same_weights(loaded.bestModel.trained, found.bestModel.trained)
 
 
-def test_a_split_of_the_vertices(graph: Frames, classifier: GNNClassifier, evaluator: Any) -> None:
+def test_a_split_of_the_vertices(graph: Frames, classifier: GNNClassifier, evaluator: Any, batches: list[int]) -> None:
     grid = ParamGridBuilder().addGrid(classifier.modelType, ["gcn", "sage", "gat"]).build()
     validator = TrainValidationSplit(estimator=classifier, estimatorParamMaps=grid, evaluator=evaluator, seed=0)
     found = validator.fit(graph[0])
+    assert batches == [3]
     assert len(found.validationMetrics) == 3
     assert found.transform(graph[0]).count() == len(tables()[0])
+
+
+def test_maps_that_cannot_share_passes_train_in_batches_of_their_own(
+    graph: Frames, classifier: GNNClassifier, batches: list[int]
+) -> None:
+    grid = ParamGridBuilder().addGrid(classifier.seed, [0, 1]).addGrid(classifier.evalEvery, [1, 2]).build()
+    models = classifier.fit(graph[0], grid)
+    assert batches == [2, 2]
+    for model, one in zip(models, grid, strict=True):
+        assert (model.getSeed(), model.getEvalEvery()) == (one[classifier.seed], one[classifier.evalEvery])
+        assert same_weights(model.trained, classifier.fit(graph[0], one).trained)
+
+
+def test_a_model_that_diverges_leaves_the_others_alone(graph: Frames, classifier: GNNClassifier) -> None:
+    diverging = classifier.copy({classifier.optimizer: "sgd", classifier.weightDecay: 0.0})
+    maps = [{diverging.lr: 0.01}, {diverging.lr: 1e38}]
+    good, bad = diverging.fit(graph[0], maps)
+    assert same_weights(good.trained, diverging.fit(graph[0], maps[0]).trained)
+    assert good.summary.diverged is None
+    assert "epoch" in bad.summary.diverged
+    assert bad.transform(graph[0]).where("prediction is null").count() == 0
+    with pytest.raises(lotan.EngineError, match="the loss is"):
+        diverging.fit(graph[0], maps[1])
