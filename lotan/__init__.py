@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from lotan.settings import TrainerConfig
     from lotan.trained_model import TrainedModel, load
     from lotan.trainer import Trainer
+    from lotan.tuning import Tuned, tune
 
 __version__ = "0.1.0"
 
@@ -48,11 +49,13 @@ __all__ = [
     "TrainedModel",
     "Trainer",
     "TrainerConfig",
+    "Tuned",
     "__version__",
     "datasets",
     "load",
     "ml",
     "nn",
+    "tune",
 ]
 
 _MODULES = {"datasets", "ml", "nn"}
@@ -63,6 +66,7 @@ _PLACES = {
     **dict.fromkeys(("Member", "ModelBatch"), "lotan.model_batch"),
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
+    **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
 }
 

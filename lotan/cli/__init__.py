@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "train": "train a model on a graph",
     "rerun": "run again what a folder of `lotan train --log-dir` holds, and compare",
+    "tune": "train the models of a grid on one graph, over shared passes, and compare them",
     "explain": "print the plan that train would run, without running it",
     "predict": "predict the vertices of a graph with a saved model",
     "router": "start a Router by hand, for workers on other hosts",

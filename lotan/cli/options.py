@@ -146,12 +146,22 @@ def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
 def add_training_options(parser: argparse.ArgumentParser) -> None:
     """How it is trained."""
     group = parser.add_argument_group("training")
-    group.add_argument("--epochs", type=number(int, 1), default=200, metavar="N", help="at most (default: 200)")
+    add_epochs(group, 200)
     group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="with torch's semantics (default: adam)")
     group.add_argument("--lr", type=number(float, 0), default=0.01, metavar="X", help="learning rate (default: 0.01)")
     group.add_argument(
         "--weight-decay", type=number(float, 0), default=5e-4, metavar="X", help="on all parameters (default: 5e-4)"
     )
+    add_evaluation_options(group)
+
+
+def add_epochs(group: argparse._ArgumentGroup, default: int | None) -> None:
+    """--epochs; a default of None is said to be 200 as well, but can be told from 200."""
+    group.add_argument("--epochs", type=number(int, 1), default=default, metavar="N", help="at most (default: 200)")
+
+
+def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
+    """When it is evaluated, and what comes of that."""
     group.add_argument(
         "--patience",
         type=number(int, 1),

@@ -49,7 +49,7 @@ class DiffView:
         return compare(*self.plans, self.names, format, stage)
 
 
-def framed(page: str) -> str:
+def framed(page: str, title: str = "plan") -> str:
     """A page in a frame of its own, whose style and script touch nothing around it, and nothing around it them."""
     style = f"width: 100%; height: {HEIGHT}px; border: 0"
-    return f'<iframe title="plan" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'
+    return f'<iframe title="{escape(title)}" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'

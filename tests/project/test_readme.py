@@ -38,6 +38,24 @@ def test_own_layer_trains():
     assert run.history[-1]["loss"] < run.history[0]["loss"]
 
 
+def test_grid_trains_and_predicts(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    block = next(block for _, block in BLOCKS if "<<'END'" in block)
+    written, commands = block.partition("<<'END'\n")[2].split("\nEND\n")
+    (tmp_path / "grid.toml").write_text(written.replace("epochs = 30", "epochs = 2"))
+    for line in commands.splitlines():
+        assert main([*shlex.split(line)[1:], "--engine", "local"]) == 0
+    assert {"tune.html", "tune.json", "model", "predictions.parquet"} <= {path.name for path in tmp_path.iterdir()}
+
+
+def test_notebook_shows_its_plan():
+    block = next(block for block in PYTHON if "trainer.plan  #" in block)
+    names = {}
+    exec(block.replace("epochs=20", "epochs=1, progress=False"), names)
+    assert "<iframe" in names["trainer"].plan._repr_html_()
+    assert len(names["run"].history) == 1
+
+
 def test_script_for_spark_submit_is_the_example():
     lines = [line for line in (ROOT / "examples" / "train.py").read_text().split("\n") if line]
     block = next(block for block in PYTHON if "sys.exit" in block)
@@ -47,7 +65,16 @@ def test_script_for_spark_submit_is_the_example():
 
 def test_commands_have_the_options_the_readme_gives_them(capsys):
     commands = [shlex.split(line) for line in LINES if line.startswith("lotan ") and "COMMAND" not in line]
-    assert {words[1] for words in commands} == {"train", "explain", "predict", "router", "worker", "doctor", "datasets"}
+    assert {words[1] for words in commands} == {
+        "train",
+        "tune",
+        "explain",
+        "predict",
+        "router",
+        "worker",
+        "doctor",
+        "datasets",
+    }
     for words in commands:
         with pytest.raises(SystemExit) as exited:
             main([*words[1:], "--help"])

@@ -1,0 +1,153 @@
+"""`lotan tune`."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from typing import TYPE_CHECKING
+
+from lotan.cli.options import (
+    add_epochs,
+    add_evaluation_options,
+    add_graph_options,
+    add_plan_options,
+    number,
+    plan_settings,
+    read_graph,
+)
+from lotan.cli.outputs import check_directory, check_file
+from lotan.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from lotan.tuning import Tuned
+
+SEARCHES = ("grid", "random", "halving", "optuna")
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """A graph, a grid, how to search, and a training run's plan."""
+    add_graph_options(parser)
+    _add_search_options(parser)
+    group = parser.add_argument_group("training")
+    add_epochs(group, None)
+    add_evaluation_options(group)
+    add_plan_options(parser)
+    _add_result_options(parser)
+
+
+def _add_search_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("search")
+    group.add_argument(
+        "--grid",
+        required=True,
+        metavar="FILE",
+        help="a TOML file of what to try, such as:\n"
+        "  seed = [0, 1]\n"
+        "  [model]\n"
+        '  kind = ["gcn", "sage"]\n'
+        "  hidden = [16, 64]\n"
+        "  [optimizer]\n"
+        "  lr = [0.01, 0.001]\n"
+        "docs/tune.md has all that it may say; what it does not say is as lotan train has it",
+    )
+    group.add_argument(
+        "--search",
+        choices=SEARCHES,
+        default="grid",
+        help="grid: all combinations; random: --trials of them; halving: all, or --trials, of which the best third goes on,\n"
+        "again and again; optuna: chosen by Optuna, a batch at a time (needs lotan[optuna]) (default: grid)",
+    )
+    group.add_argument(
+        "--trials",
+        type=number(int, 1),
+        metavar="N",
+        help="to draw, not for a grid (default: 20; halving: all combinations, if the file has no ranges)",
+    )
+    group.add_argument(
+        "--eta", type=number(int, 2), default=3, metavar="N", help="halving: one in N goes on (default: 3)"
+    )
+    group.add_argument(
+        "--monitor", metavar="METRIC", help="to compare models by, on val (default: the task's main one)"
+    )
+    group.add_argument(
+        "--max-models-per-batch",
+        type=_models,
+        metavar="auto|N",
+        help="models that train at a time; auto: as many as memory takes (default: auto)",
+    )
+
+
+def _add_result_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("results")
+    group.add_argument("--report", metavar="FILE", help="write every model's history as JSON, such as tune.json")
+    group.add_argument("--html", metavar="FILE", help="write a page with pictures, such as tune.html")
+    group.add_argument("--save-best", metavar="DIR", help="write the best model there, for `lotan predict --model-dir`")
+    group.add_argument(
+        "--checkpoint-dir", metavar="DIR", help="write each model's checkpoints in a folder there (default: none)"
+    )
+    group.add_argument(
+        "--resume", action="store_true", help="go on from the checkpoints in --checkpoint-dir, where there are some"
+    )
+    group.add_argument("--quiet", action="store_true", help="print nothing")
+
+
+def _models(text: str) -> int | None:
+    return None if text == "auto" else int(number(int, 1)(text))
+
+
+_models.__name__ = "auto or whole number"  # argparse: "invalid auto or whole number value: 'x'"
+
+
+def run(options: argparse.Namespace) -> int:
+    """Search, write what was asked for, print the models, best first."""
+    from lotan.tuning import tune
+
+    if options.resume and options.checkpoint_dir is None:
+        raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
+    check_file("--report", options.report)
+    check_file("--html", options.html)
+    check_directory("--save-best", options.save_best)
+    check_directory("--checkpoint-dir", options.checkpoint_dir)
+    tuned = tune(
+        read_graph(options),
+        options.grid,
+        search=options.search,
+        trials=options.trials,
+        eta=options.eta,
+        epochs=options.epochs,
+        patience=options.patience,
+        eval_every=options.eval_every,
+        monitor=options.monitor,
+        max_models=options.max_models_per_batch,
+        checkpoint_dir=options.checkpoint_dir,
+        resume=options.resume,
+        progress=not options.quiet,
+        **plan_settings(options),
+    )
+    _write(tuned, options)
+    return 0
+
+
+def _write(tuned: Tuned, options: argparse.Namespace) -> None:
+    """What a full disk would cost most, first; what cannot be if all models diverged, last."""
+    if not options.quiet:
+        print("\n".join(tuned.lines()))
+    if options.report:
+        tuned.write_report(options.report)
+    if options.html:
+        tuned.write_html(options.html)
+    words = tuned.best.settings.command()
+    if options.save_best:
+        tuned.save_best(options.save_best)
+    if words is not None and not options.quiet:
+        print(f"\nthe best one alone: lotan train {shlex.join([*_in_common(options), *words])}", flush=True)
+
+
+def _in_common(options: argparse.Namespace) -> list[str]:
+    """What all models were given that says what they become, as far as it is no default."""
+    found = ["--graph", options.graph, *["--undirected"] * options.undirected]
+    defaults = {"engine": "auto", "partitions": None, "eval_every": 1, "plan": "auto"}
+    for name, default in defaults.items():
+        value = getattr(options, name)
+        found += [f"--{name.replace('_', '-')}", str(value)] * (value != default)
+    return found

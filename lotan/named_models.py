@@ -1,0 +1,88 @@
+"""From the name of a stock model, or of a factory of one's own, to a module with freshly drawn weights."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+
+import lotan.nn
+from lotan.errors import ConfigurationError, LotanError, ModelError
+
+Factory = Callable[..., torch.nn.Module]
+
+STOCK = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN", "gat": "GAT", "mlp": "MLP"}
+OWN: Mapping[str, tuple[str, ...]] = {"heads": ("gat",), "aggr": ("sage",)}
+"""Arguments that only some stock models have."""
+
+
+def factory_of(name: str, option: str) -> Factory:
+    """What makes models of that name.
+
+    Args:
+        name: a key of `STOCK`, or MODULE:FACTORY.
+        option: where the name was given, for the error.
+
+    Raises:
+        ConfigurationError: for an unknown model, module or factory.
+    """
+    if name in STOCK:
+        return getattr(lotan.nn, STOCK[name])
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigurationError(
+            f"unknown model {name!r}; give one of {', '.join(STOCK)}, or MODULE:FACTORY for your own"
+        )
+    if os.getcwd() not in sys.path:  # the console script, unlike `python -m`, does not look here
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(import_module(module_name), attribute)
+        if not callable(factory):
+            raise TypeError(f"{attribute!r} is a {type(factory).__name__}")
+    except Exception as error:  # importing runs anyone's code
+        raise ConfigurationError(
+            f"{option} {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
+        ) from error
+    return factory
+
+
+def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Those arguments that the factory has parameters for; all of them for a stock model or `**kwargs`."""
+    parameters = inspect.signature(factory).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -> torch.nn.Module:
+    """The model, its weights drawn with a seed: the same for the same arguments, whatever was drawn before.
+
+    Args:
+        factory: of `factory_of`.
+        arguments: those that it accepts are passed on.
+        seed: of the weights.
+        said: what was asked for, for the error.
+
+    Raises:
+        ModelError: the factory fails, or returns something other than a module.
+        ConfigurationError: a stock model refuses an argument.
+    """
+    passed = accepted(factory, arguments)
+    if factory is lotan.nn.MLP:
+        passed.setdefault("norm", None)  # its default, torch_geometric's batch normalisation, mixes rows
+    torch.manual_seed(seed)
+    try:
+        model = factory(**passed)
+    except LotanError:
+        raise
+    except Exception as error:  # a factory is anyone's code; torch has a RuntimeError for no memory
+        given = ", ".join(f"{name}={value!r}" for name, value in passed.items())
+        raise ModelError(f"{said} failed with {given or 'no arguments'}: {type(error).__name__}: {error}") from error
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"{said} returned {type(model).__name__}; a torch.nn.Module was expected")
+    return model

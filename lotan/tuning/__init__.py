@@ -1,0 +1,8 @@
+"""Hyper-parameter search: the models of a grid, trained on one graph over shared passes. See docs/tune.md."""
+
+from lotan.tuning.config import SEARCHES, TuneConfig
+from lotan.tuning.grid_file import read_grid
+from lotan.tuning.result import Trial, Tuned
+from lotan.tuning.tuner import tune
+
+__all__ = ["SEARCHES", "Trial", "TuneConfig", "Tuned", "read_grid", "tune"]

@@ -1,0 +1,107 @@
+"""One setting of a grid with the values it may have: a list, or a range to draw from."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError
+from lotan.tuning.keys import Key, flag, real
+
+_BOUNDS = ("low", "high")
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from low to high, both among them."""
+
+    low: float
+    high: float
+    log: bool = False  # whether the logarithm is drawn evenly
+    whole: bool = False
+
+    def at(self, share: float) -> float:
+        """The number at a share of the way, from 0 to less than 1."""
+        if self.whole and not self.log:
+            return int(self.low) + math.floor(share * (int(self.high) - int(self.low) + 1))
+        low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
+        found = low + share * (high - low)
+        found = min(self.high, max(self.low, math.exp(found) if self.log else found))
+        return round(found) if self.whole else found
+
+
+@dataclass(frozen=True)
+class Axis:
+    """The values of a setting, as they are kept."""
+
+    key: Key
+    values: tuple[Any, ...] = ()
+    range: Range | None = None  # instead of values
+
+    def draw(self, generator: np.random.Generator) -> Any:
+        """One of them, each as likely."""
+        share = float(generator.random())
+        return self.values[int(share * len(self.values))] if self.range is None else self.range.at(share)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        """The values, or the two ends: what can be tried beforehand."""
+        return self.values if self.range is None else (self.range.low, self.range.high)
+
+
+def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
+    """What was given for a key, checked, and remarks on it.
+
+    Args:
+        key: the setting.
+        given: a value, a list of values, or a table of low, high and, perhaps, log.
+        source: where it is from, for errors.
+
+    Raises:
+        ConfigurationError: a value of the wrong type or out of its limits, an empty list, a range that is none.
+    """
+    if isinstance(given, Mapping):
+        return Axis(key, range=_range_of(key, given, source)), ()
+    several = list(given) if isinstance(given, list | tuple) else [given]
+    if not several:
+        raise ConfigurationError(f"{source}: {key.path} = [] has no values; give at least one, or leave it out")
+    values = [_checked(key, value, source) for value in several]
+    distinct = tuple(dict.fromkeys(values))
+    if len(distinct) == len(values):
+        return Axis(key, distinct), ()
+    return Axis(key, distinct), (f"{key.path} has {len(values)} values, of which {len(distinct)} differ",)
+
+
+def _checked(key: Key, value: Any, source: str) -> Any:
+    try:
+        return key.check(value)
+    except ValueError:
+        raise ConfigurationError(f"{source}: {key.path} = {described(value)}; expected {key.expected}") from None
+
+
+def _range_of(key: Key, given: Mapping[str, Any], source: str) -> Range:
+    def refused(why: str) -> ConfigurationError:
+        form = "{ low = 0.0001, high = 0.1, log = true }"
+        return ConfigurationError(f"{source}: {key.path} = {described(dict(given))} {why}; a range is written {form}")
+
+    if key.spans is None:
+        raise ConfigurationError(f"{source}: {key.path} is no number, so has no range; list its values")
+    unknown = [name for name in given if name not in (*_BOUNDS, "log")]
+    missing = [name for name in _BOUNDS if name not in given]
+    if unknown or missing:
+        raise refused(f"has {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}")
+    low, high = (_checked(key, given[name], source) for name in _BOUNDS)
+    try:
+        log = flag(given.get("log", False))
+    except ValueError:
+        raise refused(f"has log = {described(given['log'])}, which is neither true nor false") from None
+    if not real(low) < real(high):
+        raise refused("has no low below its high")
+    if log and low <= 0:
+        raise refused("has a logarithm, and its low is not above 0")
+    return Range(low, high, log, whole=key.spans is int)

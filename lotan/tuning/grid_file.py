@@ -1,0 +1,161 @@
+"""Grid files, and grids given as dictionaries of the same form, to a checked `Space`.
+
+seed = [0, 1, 2]                             # also epochs, patience
+
+[model]
+kind = ["gcn", "sage"]
+hidden = [16, 64]
+dropout = 0.5                                # one value, for all
+
+[optimizer]
+lr = { low = 0.0001, high = 0.1, log = true }  # to draw from
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError
+from lotan.named_models import STOCK, accepted
+from lotan.tuning.axes import Axis, axis_of
+from lotan.tuning.keys import KEYS, KIND, MEANT, MODEL, OPTIMIZER, OPTIMIZER_NAME, TOP, Key
+from lotan.tuning.space import Space
+from lotan.tuning.trial_settings import factory, plays_a_part
+
+TABLES = {"model": MODEL, "optimizer": OPTIMIZER, "": TOP}
+_NO_OWN_PARAMETERS = frozenset(("in_channels", "out_channels"))
+
+
+def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
+    """A grid, checked as far as it can be without a graph.
+
+    Args:
+        given: the path of a TOML file, or what would stand in one.
+
+    Raises:
+        ConfigurationError: no file, no TOML, an unknown key, a wrong type, an empty list, or what no model has a use for.
+    """
+    if isinstance(given, Mapping):
+        return _space(given, "grid")
+    if not isinstance(given, str | Path):
+        raise ConfigurationError(f"grid is {described(given)}; expected the path of a TOML file, or a dictionary")
+    try:
+        content = tomllib.loads(Path(given).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigurationError(f"--grid {given} cannot be read: {error.strerror}; name a TOML file") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"--grid {given} is no TOML: {error}") from error
+    return _space(content, str(given))
+
+
+@dataclass
+class _Read:
+    axes: list[Axis] = field(default_factory=list)
+    further: dict[str, Key] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, key: Key, given: Any, source: str) -> None:
+        axis, notes = axis_of(key, given, source)
+        self.axes.append(axis)
+        self.notes += notes
+
+
+def _space(content: Mapping[str, Any], source: str) -> Space:
+    read = _Read()
+    for name, given in content.items():
+        if name in ("model", "optimizer") and not isinstance(given, Mapping):
+            raise ConfigurationError(f"{source}: {name} = {described(given)}; expected a table, [{name}], of settings")
+        if name not in ("model", "optimizer"):
+            read.add(_known("", name, source), given, source)
+    _read_optimizer(content.get("optimizer", {}), read, source)
+    _read_model(content.get("model", {}), read, source)
+    if not content or not read.axes:
+        raise ConfigurationError(f"{source} is empty; give values to try, such as [optimizer] lr = [0.01, 0.001]")
+    order = list({**KEYS, **read.further})
+    axes = sorted(read.axes, key=lambda axis: order.index(axis.key.path))
+    space = Space(tuple(axes), read.further, source, tuple(read.notes))
+    _check_use(space)
+    space.check_optimizers()
+    return space
+
+
+def _read_optimizer(table: Mapping[str, Any], read: _Read, source: str) -> None:
+    for name, given in table.items():
+        read.add(_known("optimizer", name, source), given, source)
+
+
+def _read_model(table: Mapping[str, Any], read: _Read, source: str) -> None:
+    read.add(KEYS[KIND], table.get("kind", "gcn"), source)
+    kinds = read.axes[-1].values
+    if "kind" not in table:
+        read.axes.pop()
+    own = [kind for kind in kinds if kind not in STOCK]
+    for kind in own:
+        factory(kind)  # which says so where there is none
+    for name, given in table.items():
+        if name == "kind":
+            continue
+        key = KEYS.get(f"model.{name}")
+        if key is None and any(name not in _NO_OWN_PARAMETERS and accepted(factory(kind), {name: 0}) for kind in own):
+            key = read.further.setdefault(f"model.{name}", _own_key(name))
+        read.add(key or _known("model", name, source), given, source)
+
+
+def _own_key(name: str) -> Key:
+    """A parameter of a factory of one's own: any plain value. Stock models have no use for it."""
+    return Key("model", name, "a number, a string, true or false", partial(_plain), owners=("",))
+
+
+def _plain(value: Any) -> Any:
+    if not isinstance(value, bool | int | float | str):
+        raise ValueError(value)
+    return value
+
+
+def _known(table: str, name: str, source: str) -> Key:
+    """The key of that name.
+
+    Raises:
+        ConfigurationError: there is none; with one that may have been meant.
+    """
+    names = [key.name for key in TABLES[table]]
+    if name in names:
+        return next(key for key in TABLES[table] if key.name == name)
+    path = f"{table}.{name}" if table else name
+    raise ConfigurationError(f"{source}: unknown setting {path}; {_advice(table, name, names)}")
+
+
+def _advice(table: str, name: str, names: list[str]) -> str:
+    meant = MEANT.get(name, name)
+    for other, keys in TABLES.items():
+        if other != table and any(key.name == meant for key in keys):
+            place = f"in the table [{other}]" if other else "at the top of the file, above the first [table]"
+            return f"{meant} stands {place}"
+    tables = [] if table else [other for other in TABLES if other]
+    near = [meant] if meant in names else difflib.get_close_matches(name, [*names, *tables], n=1)
+    where = f"[{table}]" if table else "the top of the file"
+    there = f"{where} has {', '.join([*names, *(f'[{other}]' for other in tables)])}"
+    return f"did you mean {near[0]}? {there}" if near else there
+
+
+def _check_use(space: Space) -> None:
+    """Refuse a setting that none of the models, or of the optimizers, has."""
+    values = {axis.key.path: axis.values for axis in space.axes}
+    kinds, optimizers = values.get(KIND, ("gcn",)), values.get(OPTIMIZER_NAME, ("adam",))
+    for axis in space.axes:
+        key = axis.key
+        if any(plays_a_part(key, kind, optimizer) for kind in kinds for optimizer in optimizers):
+            continue
+        having = ", ".join(key.owners) or "others"
+        found = ", ".join(str(one) for one in (optimizers if key.table == "optimizer" else kinds))
+        raise ConfigurationError(
+            f"{space.source}: {key.path} is of {having}, and none of them is in the grid, which has {found}; add one, or "
+            f"leave {key.name} out"
+        )

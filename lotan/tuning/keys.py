@@ -1,0 +1,154 @@
+"""What a grid may set: each key with the table it stands in, what it takes, whom it is for, and `lotan train`'s default."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+from lotan.named_models import OWN
+from lotan.optimizers import OPTIMIZERS
+
+NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
+ABSENT = "absent"  # a default: the setting is left out, so that whoever is called has its own
+
+Check = Callable[[Any], Any]
+"""Gives the value as it is kept; raises a ValueError where it cannot be used."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """One setting."""
+
+    table: str  # "model", "optimizer", or "" for the top of the file
+    name: str
+    expected: str  # a value, in words
+    check: Check
+    default: Any = ABSENT
+    owners: tuple[str, ...] = ()  # stock models, or optimizers, that have it; (): all
+    argument: str = ""  # of the model's factory; "": as the name
+    spans: type[int] | type[float] | None = None  # what a range of it gives; None: it has none
+
+    @property
+    def path(self) -> str:
+        """As errors and reports call it: "model.hidden"."""
+        return f"{self.table}.{self.name}" if self.table else self.name
+
+    @property
+    def passed_as(self) -> str:
+        """The argument that it becomes."""
+        return self.argument or self.name
+
+
+def whole(value: Any, least: int = 0, below: int = 2**63) -> int:
+    """A whole number, as Python's own."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < below:
+        raise ValueError(value)
+    return int(value)
+
+
+def real(value: Any, least: float = -math.inf, below: float = math.inf) -> float:
+    """A finite number, as Python's own."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not (math.isfinite(value) and least <= value < below):
+        raise ValueError(value)
+    return float(value)
+
+
+def flag(value: Any) -> bool:
+    """True or false."""
+    if not isinstance(value, bool):
+        raise ValueError(value)
+    return value
+
+
+def text(value: Any, choices: tuple[str, ...] = ()) -> str:
+    """A string, perhaps one of a few."""
+    if not isinstance(value, str) or not value or (choices and value not in choices):
+        raise ValueError(value)
+    return value
+
+
+def kind_of_model(value: Any) -> Any:
+    """A name, or in Python also a factory itself."""
+    return value if callable(value) else text(value)
+
+
+def _count(name: str, table: str = "", least: int = 1, **more: Any) -> Key:
+    return Key(table, name, f"a whole number of at least {least}", partial(whole, least=least), spans=int, **more)
+
+
+def _choice(name: str, choices: tuple[str, ...], **more: Any) -> Key:
+    return Key("model", name, f"one of {', '.join(choices)}", partial(text, choices=choices), **more)
+
+
+_LAYERED = ("gcn", "sage", "gin", "gat")
+_NUMBERS = {"float": ("a number", real, float), "bool": ("true or false", flag, None)}
+
+TOP = (
+    _count("seed", least=0, default=0),
+    _count("epochs", default=200),
+    _count("patience"),
+)
+MODEL = (
+    Key("model", "kind", "gcn, sage, gin, gat, mlp or MODULE:FACTORY", kind_of_model, default="gcn"),
+    _count("hidden", "model", default=64, argument="hidden_channels"),
+    _count("layers", "model", default=2, argument="num_layers"),
+    Key(
+        "model", "dropout", "a number from 0 to less than 1", partial(real, least=0, below=1), default=0.5, spans=float
+    ),
+    _count("heads", "model", owners=OWN["heads"]),
+    _choice("aggr", ("mean", "max", "sum"), owners=OWN["aggr"]),
+    Key("model", "act", "the name of an activation, such as relu", text, owners=(*_LAYERED, "mlp")),
+    _choice("norm", (NONE, "layer_norm"), owners=(*_LAYERED, "mlp")),
+    _choice("jk", (NONE, "last", "cat", "max"), owners=_LAYERED),
+)
+_DEFAULTS: Mapping[str, Any] = {"lr": 0.01, "weight_decay": 5e-4}
+
+
+def _of_optimizers() -> tuple[Key, ...]:
+    """The numbers and flags that the optimizers take, each with those that take it."""
+    owners: dict[str, list[str]] = {}
+    forms: dict[str, str] = {}
+    for name, optimizer in OPTIMIZERS.items():
+        for item in dataclasses.fields(optimizer):
+            if item.type in _NUMBERS:  # annotations are text here; pairs and groups are left to Python
+                owners.setdefault(item.name, []).append(name)
+                forms[item.name] = str(item.type)
+    keys = []
+    for name, having in owners.items():
+        expected, check, spans = _NUMBERS[forms[name]]
+        default = _DEFAULTS.get(name, ABSENT)
+        keys.append(Key("optimizer", name, expected, check, default, tuple(having), spans=spans))
+    return tuple(keys)
+
+
+OPTIMIZER = (
+    Key(
+        "optimizer", "name", f"one of {', '.join(OPTIMIZERS)}", partial(text, choices=tuple(OPTIMIZERS)), default="adam"
+    ),
+    *_of_optimizers(),
+)
+KEYS = {key.path: key for key in (*MODEL, *OPTIMIZER, *TOP)}
+KIND, OPTIMIZER_NAME = "model.kind", "optimizer.name"
+
+MEANT: Mapping[str, str] = {
+    "model": "kind",
+    "type": "kind",
+    "hidden_channels": "hidden",
+    "width": "hidden",
+    "num_layers": "layers",
+    "depth": "layers",
+    "learning_rate": "lr",
+    "wd": "weight_decay",
+    "optimizer": "name",
+    "aggregation": "aggr",
+    "seeds": "seed",
+    "random_seed": "seed",
+    "normalization": "norm",
+    "activation": "act",
+}
+"""What other tools call these."""

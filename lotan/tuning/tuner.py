@@ -1,0 +1,220 @@
+"""Many models on one graph: a search chooses them, a batch trains them over shared passes of the graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lotan.arguments import require_kind
+from lotan.borders import spark_translated
+from lotan.early_stopping import LOWER_IS_BETTER, make_stopping
+from lotan.engines.opening import check_jar, check_named_router, placed
+from lotan.errors import ConfigurationError, GraphError
+from lotan.graph import Graph
+from lotan.graph.labels import require_training_labels
+from lotan.job import foreseen_of
+from lotan.model_batch import Member, MemberState, ModelBatch
+from lotan.settings import TrainerConfig
+from lotan.tuning.config import TuneConfig, make_configs
+from lotan.tuning.grid_file import read_grid
+from lotan.tuning.live_table import LiveTable
+from lotan.tuning.optuna_search import optuna_search, require_optuna
+from lotan.tuning.result import Trial, Tuned
+from lotan.tuning.search import Round, Scores, Search, all_at_once, halving, rungs_of
+from lotan.tuning.space import Space
+from lotan.tuning.trial_settings import Settings, varied
+from planner.footprint import Footprint
+from planner.spec import SPLITS
+
+GUESSED_OUTPUTS = 64  # of models for files whose labels nobody has read yet
+TRIALS = 20  # of a search that draws, where nobody says
+AT_ONCE = 8  # trials that Optuna is asked for at a time, where nobody says how many train together
+
+
+@spark_translated()
+def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> Tuned:
+    """Train the models of a grid on one graph, over shared passes, and compare them.
+
+    Each model becomes what `lotan train` with its settings makes of it, bit for bit.
+
+    Args:
+        graph: what to train on; it needs validation vertices.
+        grid: the path of a grid file, or a dictionary of the same form, see docs/tune.md.
+        options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that are not each model's
+            own, such as `engine`, `monitor`, `checkpoint_dir`.
+
+    Returns:
+        The trials, best first, and the best model.
+
+    Raises:
+        ConfigurationError: before anything is trained, for a grid or an option that cannot be used.
+        GraphError, ModelError, PlanError: likewise, for what cannot be trained.
+        EngineError: for a failure while running. A model that diverges is none: the others go on.
+    """
+    require_kind("tune", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+    config, common, shared = make_configs(options)
+    space = read_grid(grid).with_defaults(seed=config.seed, epochs=config.epochs, patience=config.patience)
+    trials, notes = _trials(space, config)
+    if config.search == "optuna":
+        require_optuna()
+    if config.search == "halving" and common.eval_every == 0:
+        raise ConfigurationError("search 'halving' compares models as they train; set eval_every to 1 or more")
+    check_named_router(common.engine, common.router, common.keys)
+    check_jar(common.engine, graph)
+    with placed(graph, common, _needs(space, trials, graph, common)) as found:
+        monitor = _monitor(found, common)
+        widths = found.statistics.width, found.labels.outputs
+        for settings in dict.fromkeys([*trials, *space.samples()]):
+            settings.model(*widths)  # what a model refuses, it refuses before any other is trained
+        tuning = _Tuning(found, widths, config, shared, monitor, _paths(space, trials))
+        tuned = tuning.run(_search(space, trials, config, common), (*space.notes, *notes))
+    # what Spark opened is closed by now: the run goes on with the graph as it was given
+    return tuned if tuned.best_run is None else replace(tuned, best_run=replace(tuned.best_run, graph=graph))
+
+
+def _trials(space: Space, config: TuneConfig) -> tuple[list[Settings], tuple[str, ...]]:
+    """Those that are known beforehand, and remarks; none for Optuna, which chooses by scores."""
+    if config.search == "optuna":
+        return [], ()
+    if config.search == "grid" or (config.search == "halving" and config.trials is None and not space.ranges):
+        return space.combinations()
+    return space.drawn(config.trials or TRIALS, config.seed)
+
+
+def _needs(space: Space, trials: Sequence[Settings], graph: Graph, common: TrainerConfig) -> Footprint | None:
+    """What the greatest model on files is estimated to need, before their labels are read: its outputs are guessed.
+
+    Raises:
+        ConfigurationError: what a model refuses, and more than the memory limit.
+        ModelError: as `Settings.model`, and for a model that cannot be traced.
+    """
+    if graph.origin != "files" or common.engine == "local":
+        return None
+    width = graph.estimate().width
+    models = [settings.model(width, GUESSED_OUTPUTS) for settings in trials or dict.fromkeys(space.samples())]
+    greatest = max(models, key=lambda model: sum(parameter.numel() for parameter in model.parameters()))
+    return foreseen_of(greatest, graph, common)
+
+
+def _search(space: Space, trials: Sequence[Settings], config: TuneConfig, common: TrainerConfig) -> Search:
+    if config.search == "optuna":
+        return optuna_search(space, config.trials or TRIALS, config.max_models or AT_ONCE, config.seed)
+    if config.search == "halving":
+        longest = max(settings.values["epochs"] for settings in trials)
+        return halving(trials, rungs_of(len(trials), longest, config.eta, common.eval_every), config.eta)
+    return all_at_once(trials)
+
+
+def _monitor(graph: Graph, common: TrainerConfig) -> str:
+    """The name of the metric by which models are compared.
+
+    Raises:
+        GraphError: no vertex to train on, or none to compare by.
+        ConfigurationError: the task has no such metric.
+    """
+    require_training_labels(graph.labels)
+    labelled = graph.labels.labelled[SPLITS.index("val")]
+    if not labelled:
+        raise GraphError(
+            "vertices.split: no labelled vertex is in 'val', and models are compared by those; set split to 'val' for some"
+        )
+    return make_stopping(common.monitor, None, common.task or graph.labels.task, labelled).monitor
+
+
+def _paths(space: Space, trials: Sequence[Settings]) -> list[str]:
+    """Of the settings by which models are told apart."""
+    return varied(trials) if trials else [axis.key.path for axis in space.axes if len(axis.ends) > 1]
+
+
+@dataclass
+class _Tuning:
+    """One search, from its first round to its result."""
+
+    graph: Graph
+    widths: tuple[int, int]  # of the features, and of what a model puts out
+    config: TuneConfig
+    shared: Mapping[str, Any]  # what models have in common, as a ModelBatch takes it
+    monitor: str
+    paths: Sequence[str]
+    trials: list[Settings] = field(default_factory=list)  # by number
+
+    def run(self, search: Search, notes: tuple[str, ...]) -> Tuned:
+        with ExitStack() as stack:
+            shown = stack.enter_context(closing(LiveTable(self.monitor, self.config.progress)))
+            for note in notes:
+                shown.say(note)
+            one: Round | None = next(search)
+            batch = stack.enter_context(self._batch(self._members(one, shown), shown))
+            while one is not None:
+                for number, reason in one.stop.items():
+                    batch.stop(number, reason)
+                batch.train(upto=one.upto, only=one.only)
+                shown.states((state.number, state.epoch, state.state, state.reason) for state in batch.states)
+                one = _next(search, {state.number: self._score(state, one.upto) for state in batch.states})
+                if one is not None and one.new:
+                    batch.add(self._members(one, shown))
+            return self._tuned(batch, notes)
+
+    def _batch(self, members: Sequence[Member], shown: LiveTable) -> ModelBatch:
+        options = {**self.shared, "max_models": self.config.max_models, "progress": False}
+        return ModelBatch(self.graph, members, on_epoch=shown.epoch, **options)
+
+    def _members(self, one: Round, shown: LiveTable) -> list[Member]:
+        """Of the trials that a round adds."""
+        members = []
+        for settings in one.new:
+            name = settings.words(self.paths) or f"model {len(self.trials)}"
+            members.append(settings.member(*self.widths, name=name))
+            shown.add(name, members[-1].epochs)
+            self.trials.append(settings)
+        return members
+
+    def _score(self, state: MemberState, upto: int | None) -> float:
+        """The best value of the monitored metric before an epoch, turned so that greater is better; see `rungs_of`."""
+        if state.state == "diverged":
+            return -math.inf
+        known = [entry for entry in state.history if upto is None or entry["epoch"] < upto]
+        values = [entry["metrics"]["val"][self.monitor] for entry in known if "val" in entry.get("metrics", {})]
+        sign = -1 if self.monitor in LOWER_IS_BETTER else 1
+        return max((sign * value for value in values if math.isfinite(value)), default=-math.inf)
+
+    def _trial(self, state: MemberState) -> Trial:
+        diverged = state.state == "diverged"
+        metrics = {} if diverged else dict(state.metrics)
+        return Trial(
+            number=state.number,
+            settings=self.trials[state.number],
+            state=state.state,
+            reason=state.reason,
+            epoch=state.epoch,
+            best_epoch=0 if diverged else state.best_epoch or 0,
+            value=metrics.get("val", {}).get(self.monitor),
+            metrics=metrics,
+            history=list(state.history),
+        )
+
+    def _tuned(self, batch: ModelBatch, notes: tuple[str, ...]) -> Tuned:
+        sign = 1 if self.monitor in LOWER_IS_BETTER else -1
+        trials = [self._trial(state) for state in batch.states]
+        trials.sort(key=lambda trial: (math.inf if trial.value is None else sign * trial.value, trial.number))
+        best = trials[0] if trials and trials[0].value is not None else None
+        return Tuned(
+            trials=trials,
+            monitor=self.monitor,
+            search=asdict(self.config),
+            notes=notes,
+            batch=batch.report(),
+            best_run=None if best is None else batch.run_of(best.number),
+        )
+
+
+def _next(search: Search, scores: Scores) -> Round | None:
+    """The round that comes of scores, if there is one."""
+    try:
+        return search.send(scores)
+    except StopIteration:
+        return None
