@@ -1,6 +1,7 @@
 """Whatever rules are off, random models on random graphs have the losses and gradients of plain autograd.
 
 LOTAN_EXAMPLES=20000 pytest tests/exactness/test_random_models.py    as many cases of each test, other ones every time
+python -m tests.exactness.offline --cases 20000                      the same, several graphs for each model: faster
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 from contextlib import closing
+from functools import lru_cache
 
 import numpy as np
 import torch
@@ -20,7 +22,7 @@ from lotan.engines.local import LocalEngine
 from lotan.nn import EdgeIndex
 from lotan.tracing import trace
 from planner import RULES, Options, compile_plan
-from planner.spec import LossSpec
+from planner.spec import LossSpec, Spec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample, trained_on
 from tests.exactness.random_models import Drawn, Paired
 from tests.exactness.steps import assert_equal, train
@@ -40,6 +42,13 @@ def drawn_model(seed: int, dropping: bool, stirred: bool) -> torch.nn.Module:
         for parameter in model.parameters() if stirred else ():
             parameter.mul_(1 + STIR * torch.randn(parameter.shape))
     return model
+
+
+@lru_cache(maxsize=8)
+def specs_of(seed: int, dropping: bool) -> tuple[Spec, Spec]:
+    """In training and in evaluation; weights do not matter."""
+    model = drawn_model(seed, dropping, stirred=False)
+    return trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
 
 
 def by_autograd(seed: int, drawn: Sample, stirred: bool = False) -> Trained:
@@ -63,11 +72,12 @@ def planned_run(
 ) -> Trained:
     """The same steps through a plan, on the local engine; `general` with one that can do no more than the paper's."""
     model = drawn_model(seed, dropping, stirred)
-    specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
     options = Options(disabled=tuple(off), abilities=("levels", "edge_levels") if general else ABILITIES["local"])
     with closing(LocalEngine(chunk_rows=5)) as engine:
-        return train(engine, compile_plan(*specs, loss, drawn.graph.statistics, options), model, drawn)
+        return train(
+            engine, compile_plan(*specs_of(seed, dropping), loss, drawn.graph.statistics, options), model, drawn
+        )
 
 
 def graph_of(seed: int) -> Sample:
@@ -80,8 +90,13 @@ def graph_of(seed: int) -> Sample:
 @DRAWN
 @given(seed=st.integers(0, 2**31), off=SOME_RULES, general=st.booleans())
 def test_any_rules_off_equal_autograd(seed: int, off: set[str], general: bool) -> None:
-    drawn = graph_of(seed)
-    off = off | {"reuse_evaluation"} if seed % 2 else off  # which needs all vertices, and so prunes none
+    check_against_autograd(seed, seed, off, general)
+
+
+def check_against_autograd(seed: int, graph: int, off: set[str], general: bool) -> None:
+    """A case, by the seeds of its model and its graph."""
+    drawn = graph_of(graph)
+    off = off | {"reuse_evaluation"} if graph % 2 else off  # which needs all vertices, and so prunes none
     found, truth = planned_run(seed, False, drawn, off, general), by_autograd(seed, drawn)
     assert_equal(found, truth, TOLERANCE, rounded=[by_autograd(seed, drawn, stirred=True)])
 
@@ -90,6 +105,11 @@ def test_any_rules_off_equal_autograd(seed: int, off: set[str], general: bool) -
 @given(seed=st.integers(0, 2**31), off=SOME_RULES)
 @example(seed=1239, off=set())  # a gradient that autograd hands on as it was given
 def test_any_rules_off_draw_the_same_random_numbers(seed: int, off: set[str]) -> None:
-    drawn = graph_of(seed)
+    check_random_numbers(seed, seed, off)
+
+
+def check_random_numbers(seed: int, graph: int, off: set[str]) -> None:
+    """A case of a model that draws, by the seeds of its model and its graph."""
+    drawn = graph_of(graph)
     found, truth = planned_run(seed, True, drawn, off), planned_run(seed, True, drawn, RULES)
     assert_equal(found, truth, TOLERANCE, rounded=[planned_run(seed, True, drawn, RULES, stirred=True)])
