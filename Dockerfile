@@ -23,6 +23,7 @@ COPY pyproject.toml constraints.txt README.md ./
 COPY lotan lotan
 COPY planner planner
 COPY messenger messenger
+COPY examples examples
 COPY --from=jar /lotan/lotan/jars lotan/jars
 RUN pip install --no-cache-dir --constraint constraints.txt "$TORCH" \
  && pip install --no-cache-dir --constraint constraints.txt '.[tensorboard]' jupyterlab

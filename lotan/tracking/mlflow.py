@@ -33,8 +33,8 @@ class Mlflow(Tracker):
     """Logs to MLflow. What fails once training is under way is said, and ends the logging, never the training.
 
     Raises:
-        ConfigurationError: MLflow is not installed.
-        EngineError: from `begin`: it cannot be reached, or refuses.
+        ConfigurationError: MLflow is not installed, or has no store of the kind that it is told to use.
+        EngineError: from `begin`: the store cannot be reached, or refuses.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,12 @@ class Mlflow(Tracker):
             raise ConfigurationError("mlflow is asked for, but not installed: pip install 'lotan[mlflow]'")
         from mlflow.tracking import MlflowClient
 
-        self._client = MlflowClient()
+        try:
+            self._client = MlflowClient()
+        except Exception as error:  # of whatever store there is
+            raise ConfigurationError(
+                f"MLflow cannot use its store at {_address()} (MLFLOW_TRACKING_URI): {_first_line(error)}"
+            ) from error
         self._run: str | None = None
         self._status = "FAILED"
 

@@ -130,10 +130,11 @@ from lotan.cli import main
 from tests.engines.blocks.faults import Place, at_commit
 from tests.test_killed import MARK, marked
 def kill():
-    print(len(marked(os.environ[MARK])), flush=True)
+    with open(sys.argv[2], "w") as counted:
+        counted.write(str(len(marked(os.environ[MARK]))))
     os.kill(os.getppid(), signal.SIGKILL)  # the Java process that spark-submit has become
 at_commit(pytest.MonkeyPatch(), Place("train.0", "backward"), kill)
-sys.exit(main(sys.argv[2:]))
+sys.exit(main(sys.argv[3:]))
 """
 
 
@@ -151,11 +152,11 @@ def test_an_application_that_is_killed_leaves_nothing_on_any_host(tmp_path: Path
     os.environ[MARK] = mark
     try:
         words = job(tmp_path, "killed", "--engine", "blocks", "--workers", "2")
-        done = submit(master, tmp_path, conf, str(tmp_path / "job.py"), str(ROOT), *words)
+        done = submit(master, tmp_path, conf, str(tmp_path / "job.py"), str(ROOT), str(tmp_path / "counted"), *words)
     finally:
         del os.environ[MARK]
-    assert done.returncode == -signal.SIGKILL, done.stderr
-    assert int(done.stdout) >= 7, "Java, Python, a Router, two workers and two executors"
+    assert done.returncode == -signal.SIGKILL, done.stdout + done.stderr
+    assert int((tmp_path / "counted").read_text()) >= 7, "Java, Python, a Router, two workers and two executors"
     assert not (tmp_path / "killed.json").exists()
     _, alive = psutil.wait_procs(marked(mark), timeout=20)
     assert alive == []

@@ -72,6 +72,19 @@ def test_a_store_that_cannot_be_is_told_before_the_first_epoch(client: Any, monk
         train(mlflow=True)
 
 
+@pytest.mark.parametrize(
+    ("store", "reason"), [("file", "MLFLOW_ALLOW_FILE_STORE"), ("nonsense://x", "unsupported URI")]
+)
+def test_a_store_of_a_kind_that_mlflow_refuses_is_one_line(
+    store: str, reason: str, client: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "false")
+    pytest.importorskip("mlflow").set_tracking_uri(f"file:{tmp_path / 'other'}" if store == "file" else store)
+    with pytest.raises(ConfigurationError, match=f"MLflow cannot use its store at .*{reason}") as raised:
+        train(mlflow=True)
+    assert "\n" not in str(raised.value)
+
+
 def test_without_mlflow_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ours, "find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match=r"pip install 'lotan\[mlflow\]'"):
