@@ -104,10 +104,12 @@ def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
     return found
 
 
-def _by_content(plan: Plan) -> Plan:
-    """The plan, with names for what it computes once that say what that is: columns of the same name are the same."""
-    if not plan.prepare:
-        return plan
+def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
+    """Names for what a plan computes once that say what that is: columns of the same name, on one graph, are the same.
+
+    Returns:
+        New names by old ones, of columns and of stages.
+    """
     names: dict[str, str] = {}
     stages: dict[str, str] = {}
 
@@ -120,7 +122,14 @@ def _by_content(plan: Plan) -> Plan:
         names |= {name: f"{name}@{digest}" for name in makes(step)}
         if stage is not None:
             stages[stage.name] = f"{stage.name}@{digest}"
-    return rename_plan(plan, to, lambda old: stages.get(old, old))
+    return names, stages
+
+
+def _by_content(plan: Plan) -> Plan:
+    if not plan.prepare:
+        return plan
+    names, stages = content_names(plan)
+    return rename_plan(plan, lambda old: names.get(old, old), lambda old: stages.get(old, old))
 
 
 def _digest(step: Step, stage: Stage | None) -> str:

@@ -18,6 +18,7 @@ from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, vertex_columns
 from lotan.graph.given_arrays import columns_of
+from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import (
     LabelStatistics,
     check_class_weights,
@@ -184,6 +185,11 @@ class Graph:
     @cached_property
     def _arrays(self) -> GraphArrays:
         return assemble(*self._load(), self.undirected)
+
+    @cached_property
+    def kept(self) -> KeptColumns:
+        """What was computed once from it in this process."""
+        return KeptColumns()
 
     def relabelled(
         self, label: npt.NDArray[np.generic] | None = None, split: npt.NDArray[np.int8] | None = None

@@ -7,8 +7,9 @@ a column. A stage that reads edges itself runs on all vertices at once.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pandas as pd
 from torch import Tensor
@@ -21,7 +22,9 @@ from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.stage_run import StageRun
 from lotan.errors import EngineError, LotanError
+from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
+from planner.batch import content_names
 from planner.chunks import CHUNK_ROWS, ONE_CHUNK
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
@@ -47,6 +50,7 @@ class LocalEngine(Engine):
         self._crew = Crew(threads)
         self._columns = Columns()
         self._graph: LoadedGraph | None = None
+        self._kept = KeptColumns()  # of the graph
         self._pass: LocalPass | None = None
 
     @property
@@ -65,12 +69,25 @@ class LocalEngine(Engine):
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
         suited = ONE_CHUNK if len(arrays.ids) <= ONE_CHUNK else CHUNK_ROWS
-        self._graph = LoadedGraph(arrays, plan, self._chunk_rows or suited)
+        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows or suited), graph.kept
         self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
 
     def adapt(self, plan: Plan) -> None:
         """Compile other stages."""
         self._loaded.compile(plan)
+
+    def prepare(self, plan: Plan) -> None:
+        """Compute what the plan computes once, unless the graph has it from an earlier training."""
+        names, _ = content_names(plan)
+        keys = {column.name: (names[column.name], plan.levels, self._chunk_rows) for column in plan.hoisted}
+        known = {name: self._kept.get(key) for name, key in keys.items()}
+        if all(column is not None for column in known.values()):
+            self.adopt(plan, cast(Mapping[str, Tensor], known))
+            return
+        started = time.perf_counter()
+        super().prepare(plan)
+        for name, key in keys.items():
+            self._kept.put(key, self.static(name), (time.perf_counter() - started) / len(keys))
 
     def adopt(self, plan: Plan, columns: Mapping[str, Tensor]) -> None:
         """Tensors stay what they are; the graph holds on to its own in any case."""

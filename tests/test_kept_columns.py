@@ -1,0 +1,88 @@
+"""What is computed once from a graph is there for the next training on it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import lotan
+from lotan.engines.local import LocalEngine
+from lotan.graph.kept_columns import KeptColumns
+
+
+@pytest.fixture
+def graph() -> lotan.Graph:
+    random = np.random.default_rng(0)
+    ends = random.integers(0, 40, (2, 90))
+    split = random.choice(3, 40, p=[0.3, 0.4, 0.3])
+    split[:3] = 0, 1, 2
+    return lotan.Graph.from_arrays(random.standard_normal((40, 5)), *ends, np.arange(40) % 3, split)
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list that grows with each epoch 0, which is the pass over what is computed once."""
+    passes: list[int] = []
+    begin = LocalEngine.begin
+
+    def begun(engine: LocalEngine, plan: Any, steps: Any, a_pass: Any) -> None:
+        if a_pass.epoch == 0:
+            passes.append(len(steps))
+        begin(engine, plan, steps, a_pass)
+
+    monkeypatch.setattr(LocalEngine, "begin", begun)
+    return passes
+
+
+def fit(graph: lotan.Graph, model: torch.nn.Module, **options: Any) -> dict[str, torch.Tensor]:
+    lotan.Trainer(model, graph, engine="local", epochs=2, progress=False, **options).fit()
+    return model.state_dict()
+
+
+def test_the_next_training_computes_it_no_more_and_comes_to_the_same_bits(graph, prepared):
+    torch.manual_seed(0)
+    first, wider = lotan.nn.GCN(5, 4, 2, 3), lotan.nn.GCN(5, 8, 3, 3)
+    again, expected = deepcopy(first), deepcopy(wider)
+    weights = fit(graph, first)
+    assert len(prepared) == 1
+    assert all(torch.equal(tensor, weights[name]) for name, tensor in fit(graph, again).items())
+    found = fit(graph, wider)  # another model, whose first sum over edges is the same
+    assert len(prepared) == 1
+    fresh = lotan.Graph.from_arrays(
+        *(getattr(graph.arrays(), name) for name in ("features", "src", "dst", "label", "split"))
+    )
+    assert all(torch.equal(tensor, found[name]) for name, tensor in fit(fresh, expected).items())
+    assert len(prepared) == 2
+
+
+@pytest.mark.parametrize("options", [{"disable": ["prune_vertices"]}, {"chunk_rows": 7}], ids=str)
+def test_rows_in_another_order_or_other_chunks_are_others(graph, prepared, options):
+    fit(graph, lotan.nn.GCN(5, 4, 2, 3))
+    fit(graph, lotan.nn.GCN(5, 4, 2, 3), **options)
+    assert len(prepared) == 2
+
+
+def test_other_layers_compute_other_columns(graph, prepared):
+    fit(graph, lotan.nn.GCN(5, 4, 2, 3))
+    fit(graph, lotan.nn.GraphSAGE(5, 4, 2, 3))
+    assert len(prepared) == 2
+
+
+def test_beyond_the_budget_goes_what_is_worth_least_a_byte():
+    kept = KeptColumns(most=1000)
+    kept.put("cheap", torch.zeros(100), seconds=1.0)
+    kept.put("dear", torch.zeros(50), seconds=2.0)
+    kept.put("small", torch.zeros(10), seconds=0.5)
+    assert kept.nbytes == 640
+    kept.put("large", torch.zeros(190), seconds=9.0)
+    assert [name for name in ("cheap", "dear", "small", "large") if kept.get(name) is not None] == [
+        "dear",
+        "small",
+        "large",
+    ]
+    kept.put("too large", torch.zeros(300), seconds=9.0)
+    assert kept.get("too large") is None
