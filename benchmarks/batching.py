@@ -8,8 +8,8 @@ Eight GCNs, {lr 0.01, 0.005} x {Adam, SGD} x {dropout 0.3, 0.5}: two layers on C
 128-256-256-40, on the graph of arxiv.py. PyG trains them one after the other in one process, on the adjacency as torch's CSR,
 which is its fastest form, with its normalisation cached; Lotan one after the other by a Trainer each, and as one batch. An
 epoch of all is the median epoch of each model or batch, summed; no epoch evaluates. "Whole" is wall time from the graph in
-memory to the last weights of the last model, planning and setting up included. Then 1, 10, 20 and 40 GCNs of the same kind
-with other seeds and learning rates, as one batch, divided by the first.
+memory, and modules imported, to the last weights of the last model, planning and setting up included. Then 1, 10, 20 and 40
+GCNs of the same kind with other seeds and learning rates, as one batch, divided by the first.
 
 Each measurement runs in a process of its own, with torch's default threads; they take turns, so that a disturbance meets all.
 The first epochs, in which memory is fresh and PyG computes what it caches, do not count for a median. Memory is the peak of
@@ -26,6 +26,7 @@ import statistics
 import sys
 import tempfile
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,12 @@ def measure(graph_name: str, contestant: str, count: int, folder: str, epochs: i
     hidden, layers = SHAPES[graph_name]
     channels = (known.width, hidden, layers, graph.labels.outputs)
     kind, _, engine = contestant.partition(" on ")
-    train = {PYG: train_pyg, ALONE: train_alone, TOGETHER: train_together}[kind]
+    train, needed = {
+        PYG: (train_pyg, "torch_geometric.nn"),
+        ALONE: (train_alone, "lotan.trainer"),
+        TOGETHER: (train_together, "lotan.model_batch"),
+    }[kind]
+    import_module(needed)
     with MemoryWatch() as watch:
         started = time.perf_counter()
         seconds = train(graph, channels, models, epochs + WARM_UP, engine)

@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from lotan.tuning.table import aligned
+
+if TYPE_CHECKING:
+    from lotan.model_batch import MemberState
 
 REDRAW_SECONDS = 0.1  # at most so often
 SPARE_LINES = 4  # of the terminal, for heads and what is below
@@ -76,14 +79,19 @@ class LiveTable:
         elif self._lines and line.epoch < line.epochs and line.epoch % -(-line.epochs // LINES_A_MODEL) == 0:
             self._print(number)
 
-    def states(self, found: Iterable[tuple[int, int, str, str]]) -> None:
-        """Number, epoch, state and reason of models between two rounds."""
-        for number, epoch, state, reason in found:
-            line = self._models[number]
-            ends = state in ENDED and line.state != state
-            line.epoch, line.state, line.reason = epoch, state, reason
+    def states(self, found: Iterable[MemberState]) -> None:
+        """What has become of models between two rounds."""
+        for one in found:
+            line = self._models[one.number]
+            ends = one.state in ENDED and line.state != one.state
+            line.epoch, line.state, line.reason = one.epoch, one.state, one.reason
+            for entry in one.history[-1:]:
+                line.loss = entry["loss"]
+            evaluated = [entry["metrics"]["val"] for entry in one.history if "val" in entry.get("metrics", {})]
+            for figures in evaluated[-1:]:
+                line.value = figures[self._monitor]
             if ends and self._lines:
-                self._print(number)
+                self._print(one.number)
         if self._live:
             self._redraw()
 

@@ -153,7 +153,7 @@ class _Tuning:
                 for number, reason in one.stop.items():
                     batch.stop(number, reason)
                 batch.train(upto=one.upto, only=one.only)
-                shown.states((state.number, state.epoch, state.state, state.reason) for state in batch.states)
+                shown.states(batch.states)
                 one = _next(search, {state.number: self._score(state, one.upto) for state in batch.states})
                 if one is not None and one.new:
                     batch.add(self._members(one, shown))

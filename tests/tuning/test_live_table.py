@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import io
 import re
+from types import SimpleNamespace
 
+from lotan.model_batch import MemberState
 from lotan.tuning.live_table import LiveTable
 from tests.test_progress import Terminal
 
 
 def entry(epoch: int) -> dict:
     return {"epoch": epoch, "loss": 1 / epoch, "metrics": {"val": {"accuracy": epoch / 100}}}
+
+
+def state(number: int, epoch: int, state: str, evaluated: int = 0, reason: str = "") -> MemberState:
+    """Of a model that was evaluated up to an epoch."""
+    history = [entry(done) if done <= evaluated else {"loss": 1 / done} for done in range(1, epoch + 1)]
+    return SimpleNamespace(number=number, epoch=epoch, state=state, reason=reason, history=history)
 
 
 def run(stream: io.StringIO, show: bool = True, models: int = 2, epochs: int = 20) -> str:
@@ -20,8 +28,8 @@ def run(stream: io.StringIO, show: bool = True, models: int = 2, epochs: int = 2
     shown.say("2 of 4 combinations are the same")
     for epoch in range(1, epochs + 1):
         shown.epoch(0, entry(epoch))
-    shown.states([(0, epochs, "done", ""), (1, 5, "stopped", "after epoch 5")])
-    shown.states([(0, epochs, "done", ""), (1, 5, "stopped", "after epoch 5")])
+    for _ in range(2):
+        shown.states([state(0, epochs, "done", epochs), state(1, 5, "stopped", 4, "after epoch 5")])
     shown.close()
     return stream.getvalue()
 
@@ -45,7 +53,7 @@ def test_a_few_plain_lines_where_there_is_no_terminal():
     assert lines[1] == "model 0 (lr 0.1)  epoch 2/20  loss 0.5000  val accuracy 0.0200  training"
     assert lines[-2:] == [
         "model 0 (lr 0.1)  epoch 20/20  loss 0.0500  val accuracy 0.2000  done",
-        "model 1 (lr 0.2)  epoch 5/20  loss -  val accuracy -  stopped: after epoch 5",
+        "model 1 (lr 0.2)  epoch 5/20  loss 0.2000  val accuracy 0.0400  stopped: after epoch 5",
     ]
     assert len(lines) == 1 + 9 + 2
 
@@ -58,7 +66,7 @@ def test_a_table_redrawn_in_place_on_a_terminal_and_taken_away_at_the_end(monkey
     before_the_end = screen(written[: written.rindex("\x1b[", 0, written.rindex("\x1b["))])
     assert before_the_end[1].split() == ["model", "epoch", "loss", "val", "accuracy", "state"]
     assert before_the_end[2].split() == ["0", "lr", "0.1", "20/20", "0.0500", "0.2000", "done"]
-    assert before_the_end[3].split()[-5:] == ["-", "stopped:", "after", "epoch", "5"]
+    assert before_the_end[3].split()[-5:] == ["0.0400", "stopped:", "after", "epoch", "5"]
 
 
 def test_a_table_fits_the_terminal_and_shows_who_is_training(monkeypatch):
@@ -68,7 +76,9 @@ def test_a_table_fits_the_terminal_and_shows_who_is_training(monkeypatch):
     shown = LiveTable("accuracy", True, stream)
     for number in range(20):
         shown.add(f"lr 0.{number}", 20)
-    shown.states([(number, 20, "done", "") for number in range(18)] + [(18, 3, "training", ""), (19, 0, "waiting", "")])
+    shown.states(
+        [*(state(number, 20, "done") for number in range(18)), state(18, 3, "training"), state(19, 0, "waiting")]
+    )
     lines = screen(stream.getvalue())
     assert max(map(len, lines)) < 40
     assert len(lines) <= 9
