@@ -25,7 +25,8 @@ def write_small_graph(folder) -> str:
 
 MIXED = {
     "seed": 3,
-    "epochs": 4,
+    "epochs": 8,
+    "patience": 2,
     "model": {"kind": ["gcn", "gat"], "hidden": 4, "heads": [1, 2]},
     "optimizer": {"name": ["adam", "sgd"], "lr": 0.05, "momentum": 0.5},
 }
