@@ -35,6 +35,7 @@ from lotan.memory_watch import MemoryWatch
 from lotan.optimizers import Adam, Optimizer
 from lotan.run import Run
 from lotan.settings import TrainerConfig, make_config
+from lotan.tracking import MemberTrackers
 from planner.batch import Batch
 from planner.physical import Plan
 
@@ -106,8 +107,8 @@ class ModelBatch:
         members: the models.
         on_epoch: called with a member's number and its entry of the history, as soon as an epoch has its figures.
         max_models: that train together; None: as many as fit into memory.
-        options: the fields of `lotan.TrainerConfig` that are not a member's own, such as `engine`. With `checkpoint_dir`,
-            each member has a directory of its own there.
+        options: the fields of `lotan.TrainerConfig` that are not a member's own, such as `engine`. With `checkpoint_dir`
+            or `log_dir`, each member has a directory of its own there.
 
     Raises:
         ConfigurationError: for an unknown or unusable option.
@@ -134,6 +135,7 @@ class ModelBatch:
         self._jobs: dict[int, Job] = {}
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
+        self._trackers = MemberTrackers()
         self._engine: Engine | None = None
         self._loaded: Plan | None = None  # what the engine has of the graph is for
         self._memory = MemoryWatch()
@@ -148,10 +150,15 @@ class ModelBatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is None:
+                self._finish_tracked()
+        finally:
+            self.close()
 
     def close(self) -> None:
         """Stop all that was started. May be called twice."""
+        self._trackers.close()
         self._bytes_moved = self._moved
         self._engine = self._loaded = None
         self._opened.close()
@@ -176,12 +183,12 @@ class ModelBatch:
         return list(range(first, len(self._members)))
 
     def _config_of(self, number: int, member: Member) -> TrainerConfig:
-        directory = self.config.checkpoint_dir
-        return replace(
-            self.config,
-            **{name: getattr(member, name) for name in OWN},
-            checkpoint_dir=None if directory is None else Path(directory) / f"model-{number:04}",
-        )
+        folders = {
+            name: Path(folder) / f"model-{number:04}"
+            for name in ("checkpoint_dir", "log_dir")
+            if (folder := getattr(self.config, name)) is not None
+        }
+        return replace(self.config, **{name: getattr(member, name) for name in OWN}, **folders)
 
     def stop(self, number: int, reason: str) -> None:
         """Have a member train no further."""
@@ -267,10 +274,12 @@ class ModelBatch:
         for number in late:
             passes = self._passes([number])
             evaluate(passes, passes.learners, self._guard)
+            self._trackers.epoch(number, self.states[number].history[-1])
 
     def _tell(self, learner: Learner) -> None:
+        number = next(state.number for state in self.states if state.learner is learner)
+        self._trackers.epoch(number, learner.state.history[-1])
         if self._told is not None:
-            number = next(state.number for state in self.states if state.learner is learner)
             self._told(number, learner.state.history[-1])
 
     @contextmanager
@@ -297,6 +306,7 @@ class ModelBatch:
                 if config.checkpoint_dir is not None:
                     self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
                 state.learner = Learner(member.model, self._jobs[number], config)
+                self._trackers.begin(number, state.name, state.learner)
                 state.state = "training"
 
     def _prepared(self, number: int) -> Job:
@@ -325,6 +335,11 @@ class ModelBatch:
 
     def _planned(self, together: Sequence[int]) -> Batch:
         return plan_batch([self._jobs[number] for number in together], self.config)
+
+    def _finish_tracked(self) -> None:
+        for state in self.states:
+            if state.number in self._trackers and state.state != "diverged" and state.best_epoch is not None:
+                self._trackers.finish(state.number, self.run_of(state.number))
 
     # -- results -----------------------------------------------------------------------------------------------------
 

@@ -32,7 +32,7 @@ from lotan.memory_watch import MemoryWatch
 from lotan.progress import Progress
 from lotan.run import Run
 from lotan.settings import make_config
-from lotan.tracking import Start, Tracker, configuration, open_tracker
+from lotan.tracking import Tracker, open_tracker, start_of
 from planner.explain import Format, PlanStage, PlanView, explain
 
 
@@ -150,16 +150,9 @@ class Trainer:
 
     def _train(self, learner: Learner, passes: Passes, tracker: Tracker) -> None:
         state, stopping, epochs = learner.state, learner.state.stopping, self.config.epochs
-        shown = state.epoch - (learner.owes_metrics and not learner.done)
-        tracker.begin(
-            Start(
-                configuration(self.model, learner.job, self.config),
-                learner.job.planned,
-                state.history[:shown],
-                learner.weights,
-            )
-        )
-        with closing(Progress(epochs, shown, self.config.progress, listener=tracker.epoch)) as progress:
+        start = start_of(learner)
+        tracker.begin(start)
+        with closing(Progress(epochs, len(start.history), self.config.progress, listener=tracker.epoch)) as progress:
             progress.say(f"memory: {learner.job.planned.options.memory}")
             for warning in learner.job.warnings:
                 progress.say(warning)

@@ -88,6 +88,14 @@ def _add_result_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--resume", action="store_true", help="go on from the checkpoints in --checkpoint-dir, where there are some"
     )
+    group.add_argument(
+        "--log-dir",
+        metavar="DIR",
+        help="keep each model's run in a folder there, as `lotan train --log-dir` does (default: none)",
+    )
+    group.add_argument(
+        "--mlflow", action="store_true", help="log each model as a run of MLflow's (needs lotan[mlflow])"
+    )
     group.add_argument("--quiet", action="store_true", help="print nothing")
 
 
@@ -108,6 +116,7 @@ def run(options: argparse.Namespace) -> int:
     check_file("--html", options.html)
     check_directory("--save-best", options.save_best)
     check_directory("--checkpoint-dir", options.checkpoint_dir)
+    check_directory("--log-dir", options.log_dir)
     tuned = tune(
         read_graph(options),
         options.grid,
@@ -121,6 +130,8 @@ def run(options: argparse.Namespace) -> int:
         max_models=options.max_models_per_batch,
         checkpoint_dir=options.checkpoint_dir,
         resume=options.resume,
+        log_dir=options.log_dir,
+        mlflow=options.mlflow,
         progress=not options.quiet,
         **plan_settings(options),
     )

@@ -11,9 +11,11 @@ import torch
 
 from lotan.optimizers import Optimizer
 from lotan.report import graph_figures
+from lotan.tracking.tracker import Start
 
 if TYPE_CHECKING:
     from lotan.job import Job
+    from lotan.learner import Learner
     from lotan.settings import TrainerConfig
 
 
@@ -31,6 +33,23 @@ def configuration(model: torch.nn.Module, job: Job, config: TrainerConfig) -> di
         },
         "graph": {**graph_figures(job), "origin": job.graph.origin},
     }
+
+
+def start_of(learner: Learner, planned: bool = True) -> Start:
+    """What there is to tell of a run as it begins, or goes on from a checkpoint.
+
+    Args:
+        learner: before its first epoch since then.
+        planned: whether the plan is part of it.
+    """
+    told = learner.state.epoch - (learner.owes_metrics and not learner.done)  # an epoch is told with its metrics
+    job = learner.job
+    return Start(
+        configuration=configuration(learner.model, job, learner.config),
+        planned=job.planned if planned else None,
+        history=learner.state.history[:told],
+        weights=learner.weights,
+    )
 
 
 def plain_settings(config: TrainerConfig) -> dict[str, Any]:

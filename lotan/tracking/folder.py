@@ -49,7 +49,8 @@ class RunFolder(Tracker):
     """
 
     def __init__(self, folder: Path, resumed: bool = False) -> None:
-        if (folder / EPOCHS).exists() and not resumed:
+        epochs = folder / EPOCHS
+        if epochs.exists() and epochs.stat().st_size and not resumed:
             raise ConfigurationError(
                 f"log_dir {folder} holds a run already: name another folder, or go on with that run by resume"
             )

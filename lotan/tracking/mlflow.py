@@ -32,12 +32,15 @@ TOGETHER = 100  # parameters that it takes at a time
 class Mlflow(Tracker):
     """Logs to MLflow. What fails once training is under way is said, and ends the logging, never the training.
 
+    Args:
+        name: of the run; empty: what `MLFLOW_RUN_NAME` says.
+
     Raises:
         ConfigurationError: MLflow is not installed, or has no store of the kind that it is told to use.
         EngineError: from `begin`: the store cannot be reached, or refuses.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, name: str = "") -> None:
         if find_spec("mlflow") is None:
             raise ConfigurationError("mlflow is asked for, but not installed: pip install 'lotan[mlflow]'")
         from mlflow.tracking import MlflowClient
@@ -48,15 +51,15 @@ class Mlflow(Tracker):
             raise ConfigurationError(
                 f"MLflow cannot use its store at {_address()} (MLFLOW_TRACKING_URI): {_first_line(error)}"
             ) from error
+        self._name = name or os.environ.get("MLFLOW_RUN_NAME")
         self._run: str | None = None
         self._status = "FAILED"
 
     def begin(self, start: Start) -> None:
         """Make a run, with the settings as its parameters and the plan as a page."""
         try:
-            self._run = self._client.create_run(
-                self._experiment(), tags=_tags(), run_name=os.environ.get("MLFLOW_RUN_NAME")
-            ).info.run_id
+            made = self._client.create_run(self._experiment(), tags=_tags(), run_name=self._name)
+            self._run = made.info.run_id
             self._parameters(start.configuration)
             if start.planned is not None:
                 self._client.log_text(self._run, explain(start.planned), "plan.txt")

@@ -14,7 +14,6 @@ from lotan.tuning.search import ETA
 SearchName = Literal["grid", "random", "halving", "optuna"]
 SEARCHES: tuple[SearchName, ...] = get_args(SearchName)
 _OF_A_MODEL = frozenset(("optimizer", "epochs", "patience", "seed"))  # of TrainerConfig, what is each model's own
-_OF_A_RUN = frozenset(("log_dir", "mlflow"))  # and what a search has no use for
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ def make_configs(options: Mapping[str, Any]) -> tuple[TuneConfig, TrainerConfig,
         ConfigurationError: for an unknown or unusable one.
     """
     own = [item.name for item in fields(TuneConfig)]
-    common = [item.name for item in fields(TrainerConfig) if item.name not in {*_OF_A_MODEL, *_OF_A_RUN, *own}]
+    common = [item.name for item in fields(TrainerConfig) if item.name not in {*_OF_A_MODEL, *own}]
     for name in options:
         if name in _OF_A_MODEL and name not in own:
             raise ConfigurationError(f"tune got {name}, which is each model's own: set it in the grid")

@@ -32,6 +32,7 @@ def grid(tmp_path) -> str:
 def test_it_trains_writes_and_says_how_to_train_the_best_alone(grid, tmp_path, capsys):
     report, page, best, alone = (tmp_path / name for name in ("tune.json", "tune.html", "best", "alone.json"))
     words = ["--graph", "digits", "--grid", grid, "--engine", "local", "--eval-every", "2"]
+    words += ["--log-dir", str(tmp_path / "runs")]
     assert main(["tune", *words, "--report", str(report), "--html", str(page), "--save-best", str(best)]) == 0
     shown = capsys.readouterr()
     found = json.loads(report.read_text())
@@ -40,6 +41,7 @@ def test_it_trains_writes_and_says_how_to_train_the_best_alone(grid, tmp_path, c
     assert [line.split()[0] for line in lines[1:3]] == [str(trial["number"]) for trial in found["trials"]]
     assert "model 0 (hidden 4)  epoch 3/3" in shown.err
     assert page.read_text().startswith("<!doctype html>")
+    assert len(list(tmp_path.glob("runs/model-000[01]/report.json"))) == 2
     assert list(lotan.load(best).predict(lotan.Graph.read("digits"), engine="local").columns)[:2] == [
         "id",
         "prediction",

@@ -150,7 +150,7 @@ def test_if_all_diverge_there_is_no_best(tmp_path):
         ({"seed": 1}, {"eta": 1, "search": "halving"}, ConfigurationError, "eta=1"),
         ({"seed": 1}, {"optimizer": lotan.Adam()}, ConfigurationError, "which is each model's own"),
         ({"seed": 1}, {"engin": "local"}, ConfigurationError, "unknown setting engin"),
-        ({"seed": 1}, {"log_dir": "runs"}, ConfigurationError, "unknown setting log_dir"),
+        ({"seed": 1}, {"log_file": "runs"}, ConfigurationError, "unknown setting log_file"),
         ({"seed": 1}, {"search": "halving", "eval_every": 0}, ConfigurationError, "eval_every to 1 or more"),
         ({"seed": 1}, {"monitor": "mse"}, ConfigurationError, "unknown metric 'mse'"),
         ({"seed": 1, "patience": 3}, {"patience": 3}, ConfigurationError, "grid sets patience"),

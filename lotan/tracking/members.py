@@ -1,0 +1,50 @@
+"""Trackers of models that train as one batch: each model is told of as a run of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lotan.tracking.configuration import start_of
+from lotan.tracking.opening import open_tracker
+from lotan.tracking.tracker import Entry, Tracker
+
+if TYPE_CHECKING:
+    from lotan.learner import Learner
+    from lotan.run import Run
+
+
+class MemberTrackers:
+    """A tracker for each member that has begun, where its settings ask for one."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Tracker] = {}
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._open
+
+    def begin(self, number: int, name: str, learner: Learner) -> None:
+        """A member is about to train.
+
+        Raises:
+            ConfigurationError: another run is in its folder; MLflow is not installed.
+            EngineError: MLflow cannot be reached.
+        """
+        config = learner.config
+        if config.log_dir is not None or config.mlflow:
+            self._open[number] = open_tracker(config.log_dir, config.mlflow, config.resume, name)
+            self._open[number].begin(start_of(learner, planned=False))  # it is the batch that has a plan
+
+    def epoch(self, number: int, entry: Entry) -> None:
+        """A member has an epoch's figures."""
+        if number in self:
+            self._open[number].epoch(entry)
+
+    def finish(self, number: int, run: Run) -> None:
+        """A member is at its end."""
+        self._open[number].finish(run)
+
+    def close(self) -> None:
+        """All that has not finished has failed. May be called twice."""
+        for tracker in self._open.values():
+            tracker.close()
+        self._open.clear()
