@@ -1,4 +1,4 @@
-"""The plans that could have been: other engines, and rules left out, by what an epoch of each is estimated to take."""
+"""The plans that could have been: other engines, rules left out, and work spread otherwise, by their estimated seconds."""
 
 from __future__ import annotations
 
@@ -17,12 +17,15 @@ from planner.compiler import Planned, without
 from planner.cost import epoch_seconds
 from planner.explain import duration, size
 
+MORE_PARTITIONS = (2, 4)  # times as many as Spark runs tasks at once
+SPREADING = ("--partitions", "--workers")  # options
+
 
 @dataclass(frozen=True)
 class Alternative:
     """A plan, by its name and by the options that ask for it."""
 
-    name: str  # which asks for it as `plan`; see lotan.plan_names
+    name: str  # which asks for it as `plan`; see lotan.plan_names. Those that only spread their work otherwise share it
     options: str  # of the command line, beside those given
     chosen: bool  # whether it is what would run
     seconds: float  # of a training pass, estimated
@@ -32,25 +35,47 @@ class Alternative:
 
 
 def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
-    """Each engine's plan, and its plans without each of the rules that fire in it; the fastest first.
+    """Each engine's plan, those without each of the rules that fire in it, and itself spread otherwise; the fastest first.
 
     Args:
         job: what was chosen.
         config: what was asked for.
     """
     known = cost_cache.load()
-    found = [
-        _alternative(job, config, known, planned, words)
-        for engine in ABILITIES
-        if config.rgb or engine != "blocks"
-        for planned, words in _variants(job, engine)
-    ]
+    found = []
+    for engine in ABILITIES:
+        if not config.rgb and engine == "blocks":
+            continue
+        for planned, words in _variants(job, engine):
+            found.append(_alternative(job, config, known, planned, words))
+        first = _first(job, engine)
+        for spread, words in _spreads(config, engine):
+            found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}"))
     return sorted(found, key=lambda one: one.seconds)
+
+
+def _first(job: Job, engine: str) -> Planned:
+    """The plan for an engine, with the rules that were asked for."""
+    return job.planned.with_options(replace(job.planned.options, abilities=ABILITIES[engine], engine=engine))
+
+
+def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, str]]:
+    """Other numbers of partitions and workers, where nobody asked for some: more of the former, and half of the latter."""
+    if engine == "local":
+        return
+    layout = MemoryLimit.of(config).layout(engine, config.partitions)
+    if config.partitions is None:
+        for times in MORE_PARTITIONS:
+            count = times * layout.crew.tasks
+            yield replace(config, partitions=count), f"--partitions {count}"
+    if config.workers is None and layout.crew.workers > 1:
+        count = layout.crew.workers // 2
+        yield replace(config, workers=count), f"--workers {count}"
 
 
 def _variants(job: Job, engine: str) -> Iterator[tuple[Planned, str]]:
     """Plans for an engine, and how to ask for them."""
-    first = job.planned.with_options(replace(job.planned.options, abilities=ABILITIES[engine], engine=engine))
+    first = _first(job, engine)
     yield first, f"--engine {engine}"
     if first.options.plan == "general":
         return
@@ -80,8 +105,14 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
     for one in found:
         figures = f"{duration(one.seconds):>10}{one.steps:>7}{size(one.peak_bytes):>11}"
         limit = "" if one.fits else "  over the limit"
-        lines.append(f"{'>' if one.chosen else ' '} {one.name:<52}{figures}{limit}")
-    return [*lines, "  the first column is what --plan takes"]
+        lines.append(f"{'>' if one.chosen else ' '} {_called(one):<52}{figures}{limit}")
+    return [*lines, "  the first word of a line is what --plan takes"]
+
+
+def _called(one: Alternative) -> str:
+    """The name, and what else has to be asked for."""
+    spread = [option for option in SPREADING if option in one.options.split()]
+    return " ".join([one.name, *(one.options[one.options.index(option) :] for option in spread)])
 
 
 def alternative_data(found: Sequence[Alternative]) -> list[dict[str, Any]]:

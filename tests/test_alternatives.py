@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 
 import pytest
@@ -45,7 +46,17 @@ def test_the_options_ask_for_the_plan(words):
 def test_a_plan_that_was_forced_is_the_chosen_one():
     listed = found(plan="local-push_down")
     assert [one["name"] for one in listed if one["chosen"]] == ["local-push_down"]
-    assert len({one["name"] for one in listed}) == len(listed)
+    assert {one["name"] for one in listed} >= {"local-push_down", "local-general-push_down", "blocks-push_down"}
+
+
+def test_work_that_is_spread_otherwise_is_the_same_plan(monkeypatch):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    listed = {one["options"]: one for one in found(workers=2, master="local[2]")}
+    plain, more = listed["--engine blocks"], listed["--engine blocks --partitions 8"]
+    assert more["name"] == plain["name"] == "blocks"
+    assert more["seconds"] > plain["seconds"], "four waves of tasks, and nothing spared"
+    assert not any("--workers" in options for options in listed), "they were asked for"
+    assert "--engine rows --workers 1" in {one["options"] for one in found() if one["name"] == "rows"}
 
 
 def test_what_a_limit_rules_out_is_marked():

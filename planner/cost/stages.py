@@ -18,11 +18,15 @@ LOSS = 4  # operations on an output, of a loss and its gradient
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
     """In how many chunks a stage runs over so many vertices."""
-    if layout.chunk_rows is not None or engine != "local":
-        each = ceil(rows / (1 if engine == "local" else layout.partitions))
-        chunks = ceil(each / (layout.chunk_rows or CHUNK_ROWS))
-        return max(1, chunks) * (1 if engine == "local" else layout.partitions)
-    return 1 if rows <= ONE_CHUNK else ceil(rows / CHUNK_ROWS)
+    parts = 1 if engine == "local" else layout.partitions
+    return parts * max(1, ceil(ceil(rows / parts) / max(1, chunk_rows(rows, engine, layout))))
+
+
+def chunk_rows(rows: int, engine: str, layout: Layout) -> int:
+    """Vertices in a chunk of a stage that runs over so many of them, at the most."""
+    if layout.chunk_rows is None and engine == "local" and rows <= ONE_CHUNK:
+        return rows
+    return layout.chunk_rows or CHUNK_ROWS
 
 
 def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float) -> Work:

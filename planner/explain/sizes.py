@@ -1,4 +1,4 @@
-"""Bytes and seconds in words."""
+"""Bytes, seconds and counts in words."""
 
 from __future__ import annotations
 
@@ -13,6 +13,15 @@ def size(count: int) -> str:
         if count >= scale:
             return f"{count / scale:.1f} {unit}"
     return f"{count} B"
+
+
+def counted(count: int, what: str) -> str:
+    """A count for people.
+
+    >>> counted(1, "worker"), counted(2048, "row")
+    ('1 worker', '2,048 rows')
+    """
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def duration(seconds: float) -> str:

@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 from planner.compiler import Planned
 from planner.cost import StepCost
+from planner.cost.stages import chunk_rows
 from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
 from planner.explain.rules import rule_facts, rule_lines
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import counted, duration, size
 from planner.expressions import text
 from planner.footprint import local_bytes
 from planner.keeping import saved_row_bytes
@@ -84,10 +85,20 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
     return {
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
         "Engine": f"{data['engine']}{reason}",
+        "Spread": _spread(data["engine"], data["layout"]),
         "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
         "Time": f"{duration(data['estimated_epoch_seconds'])} estimated for an epoch's training pass, "
         f"{duration(data['estimated_evaluation_seconds'])} for an evaluation",
     }
+
+
+def _spread(engine: str, layout: Mapping[str, int]) -> str:
+    """Over what an engine spreads its work, as far as this host knows: what the estimates go by."""
+    chunks = f"chunks of {counted(layout['chunk_rows'], 'row')} at most"
+    if engine == "local":
+        return f"{counted(layout['cores'], 'thread')}; {chunks}"
+    tasks = f"{counted(layout['partitions'], 'partition')}, {counted(layout['tasks'], 'task')} at a time"
+    return f"{tasks}, {counted(layout['workers'], 'worker')}; {chunks}"
 
 
 # --- steps ----------------------------------------------------------------------------------------------------------
@@ -186,11 +197,19 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
         "engine_reason": options.engine_reason,
+        "layout": _layout_data(planned),
         "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
         "memory": options.memory,
         "estimated_epoch_seconds": _rounded(planned.cost(planned.plan.train).seconds),
         "estimated_evaluation_seconds": _rounded(planned.cost(planned.plan.evaluate).seconds),
     }
+
+
+def _layout_data(planned: Planned) -> dict[str, int]:
+    """Partitions, tasks at a time, workers, cores, and vertices in a chunk."""
+    layout, engine = planned.options.pricing.layout, planned.options.engine
+    return {"partitions": layout.partitions, "tasks": layout.crew.tasks, "workers": layout.crew.workers,
+            "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, engine, layout)}  # fmt: skip
 
 
 def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
