@@ -10,13 +10,15 @@ from typing import Any
 
 from planner.compiler import Planned, without
 from planner.estimate import step_bytes
-from planner.explain.sizes import size
+from planner.explain.sizes import duration, size
 from planner.nodes import Node
 from planner.optimizer import Firing
-from planner.physical import Step
+from planner.physical import CollectStep, GatherStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.rules.reuse_evaluation import reuse_evaluation
+
+COLLECTED = "neighbourhoods are collected"  # how a reason ends that leaves them to the DL Engine
 
 
 def rule_lines(planned: Planned) -> list[str]:
@@ -81,7 +83,7 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
     layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
-    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
+    declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
     return {
         "name": name,
         "enabled": enabled,
@@ -90,6 +92,17 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
         "gain": _gain(planned, less, name) if less is not None else None,
     }
+
+
+def _priced(planned: Planned, reasons: list[str]) -> list[str]:
+    """Reasons, with what they cost where that is known: to bring neighbourhoods to the DL Engine, and their gradients back."""
+    if not any(reason.endswith(COLLECTED) for reason in reasons):
+        return reasons
+    steps = planned.plan.train
+    costs = zip(steps, planned.cost(steps).steps, strict=True)
+    seconds = sum(cost.seconds for step, cost in costs if isinstance(step, CollectStep | GatherStep))
+    said = f", {duration(seconds)} an epoch with those of all layers"
+    return [reason + said * reason.endswith(COLLECTED) for reason in reasons]
 
 
 def _gain(planned: Planned, less: Planned, name: str) -> dict[str, int]:
