@@ -55,11 +55,16 @@ class Forward:
 
 
 def insert_collects(root: Node) -> Node:
-    """Scatter(x, source) = Scatter(Collect(x), source): the row of a source has to come from where the source is."""
+    """Scatter(x, source) = Scatter(Collect(x), source): the row of a source has to come from where the source is.
+
+    Rows that several layers read come once: what is summed of their gradients on the way back is of all readers.
+    """
+    collected: dict[tuple[Node, EdgeSet], Collect] = {}
 
     def change(node: Node) -> Node | None:
         if isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect):
-            return Scatter(Collect(node.x, node.edges, node.layer), "source", node.edges, node.layer)
+            once = collected.setdefault((node.x, node.edges), Collect(node.x, node.edges, node.layer))
+            return Scatter(once, "source", node.edges, node.layer)
         return None
 
     return transform(root, change)

@@ -39,6 +39,20 @@ class Residual(torch.nn.Module):
         return self.last(h, graph)
 
 
+class Twins(torch.nn.Module):
+    """Two layers side by side that sum the same rows, for which parameters before them want gradients."""
+
+    def __init__(self, layers=nn) -> None:
+        super().__init__()
+        self.before = torch.nn.Linear(WIDTH, HIDDEN)
+        self.left = layers.SAGEConv(HIDDEN, OUT, aggr="sum")
+        self.right = layers.SAGEConv(HIDDEN, OUT)
+
+    def forward(self, x, graph):
+        hidden = torch.relu(self.before(x))
+        return self.left(hidden, graph) + torch.tanh(self.right(hidden, graph))
+
+
 class Branches(torch.nn.Module):
     """Two branches of different layers over one input, joined with it (jumping knowledge), under LayerNorm."""
 
@@ -250,6 +264,7 @@ CASES: Mapping[str, Case] = {
     "MLP": Case(lambda: nn.MLP([WIDTH, HIDDEN, OUT], norm=None), lambda: pyg.MLP([WIDTH, HIDDEN, OUT], norm=None)),
     "residual": Case(Residual, lambda: Residual(pyg)),
     "branches": Case(Branches, lambda: Branches(pyg)),
+    "twins": Case(Twins, lambda: Twins(pyg)),
     "shared layer": Case(Shared, lambda: Shared(pyg)),
     "own layer": Case(Difference, PlainDifference, weights=True),
     "hops": Case(Hops, PlainHops, weights=True),
