@@ -20,13 +20,14 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.graph import Graph
 from lotan.job import model_outputs
 from lotan.ml.model import GNNModel
-from lotan.ml.modules import Factory, make_module, make_optimizer
+from lotan.ml.modules import make_module, make_optimizer
 from lotan.ml.params import OF_ONE_MODEL, GNNParams
 from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
 from lotan.model_batch import Member, ModelBatch
+from lotan.named_models import Factory
 from lotan.tracing import trace
 from lotan.trained_model import TrainedModel
 from lotan.trainer import Trainer
@@ -76,7 +77,7 @@ class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic
         Args:
             factory: called with those of in_channels, hidden_channels, num_layers, out_channels, dropout and heads that it
                 has parameters for; returns a `torch.nn.Module`. It is code, so an estimator with one is not saved; its
-                models are.
+                models are. (A factory that can be imported may be named instead: modelType="my_module:make_model".)
         """
         self._factory = factory
         return self

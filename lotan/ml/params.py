@@ -78,11 +78,13 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         "vertices", "a table or view of all vertices, by name; or see setVertices", TypeConverters.toString
     )
 
-    modelType = make_param("modelType", "gcn, sage, gin, gat or mlp", TypeConverters.toString)
+    modelType = make_param(
+        "modelType", "gcn, sage, gin, gat, mlp, or MODULE:FACTORY of your own", TypeConverters.toString
+    )
     hiddenChannels = make_param("hiddenChannels", "width of the hidden layers", TypeConverters.toInt)
     numLayers = make_param("numLayers", "number of layers", TypeConverters.toInt)
     dropout = make_param("dropout", "probability", TypeConverters.toFloat)
-    heads = make_param("heads", "attention heads, of gat", TypeConverters.toInt)
+    heads = make_param("heads", "attention heads, of gat or a factory of your own", TypeConverters.toInt)
 
     optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)

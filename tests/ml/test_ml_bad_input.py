@@ -82,7 +82,7 @@ def test_what_was_not_given(graph: Frames, fitted: GNNClassificationModel) -> No
         GNNClassificationModel().setEdges(edges).transform(vertices)
     with pytest.raises(lotan.ConfigurationError, match=r"has no Param hidden; there are .*hiddenChannels"):
         GNNClassifier(hidden=3)
-    with pytest.raises(lotan.ConfigurationError, match=r"unknown modelType 'transformer'; there are gcn"):
+    with pytest.raises(lotan.ConfigurationError, match=r"unknown model 'transformer'; give one of gcn"):
         GNNClassifier(modelType="transformer", **QUICK).setEdges(edges).fit(vertices)
     with pytest.raises(lotan.ConfigurationError, match=r"unknown engine 'gpu'"):
         GNNClassifier(engine="gpu").setEdges(edges).fit(vertices)
