@@ -10,15 +10,16 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 # Before what is installed in an environment shared with another checkout; Spark's Python workers inherit it.
 export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
+NOTEBOOKS := $(VENV)/.set-up-notebooks
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
 JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
 JVM := jvm/pom.xml $(shell find jvm/src/main)
 
-.PHONY: help setup jar run test check bench clean
+.PHONY: help setup jar run test check bench notebooks clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) $(JAR) ## Make the virtual environment and the jar that run, test and bench need (once)
 
@@ -47,6 +48,13 @@ check: setup ## Check format, lint, types and the direction of imports
 
 bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)
+
+notebooks: setup $(NOTEBOOKS) ## Run the notebooks, writing their outputs into them; ARGS=--check writes nothing
+	python notebooks/run.py $(ARGS)
+
+$(NOTEBOOKS): $(STAMP)
+	env -u PYTHONPATH python -m pip install --quiet --editable '.[notebooks]' --constraint constraints.txt
+	@touch $@
 
 clean: ## Remove what was built or cached, the virtual environment .venv included
 	rm -rf .venv build dist jvm/target lotan/jars *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache spark-warehouse report.json
