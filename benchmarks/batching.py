@@ -147,7 +147,8 @@ def train_alone(graph: Any, channels: tuple[int, ...], models: Models, epochs: i
 
 def train_together(graph: Any, channels: tuple[int, ...], models: Models, epochs: int, engine: str) -> float:
     """An epoch of all, as one batch; where memory divides it, of each part."""
-    from lotan.model_batch import Member, ModelBatch
+    from lotan.members import Member
+    from lotan.model_batch import ModelBatch
 
     members = []
     for settings in models:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from lotan import datasets, ml, nn
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
-    from lotan.model_batch import Member, ModelBatch
+    from lotan.members import Member
+    from lotan.model_batch import ModelBatch
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
     from lotan.settings import TrainerConfig
     from lotan.trained_model import TrainedModel, load
@@ -63,7 +64,8 @@ _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.trainer",
     "TrainerConfig": "lotan.settings",
-    **dict.fromkeys(("Member", "ModelBatch"), "lotan.model_batch"),
+    "Member": "lotan.members",
+    "ModelBatch": "lotan.model_batch",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
     **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),

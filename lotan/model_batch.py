@@ -10,10 +10,10 @@ import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -31,65 +31,13 @@ from lotan.finish import finished
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner
+from lotan.members import OWN, Member, MemberState
 from lotan.memory_watch import MemoryWatch
-from lotan.optimizers import Adam, Optimizer
 from lotan.run import Run
 from lotan.settings import TrainerConfig, make_config
 from lotan.tracking import MemberTrackers
 from planner.batch import Batch
 from planner.physical import Plan
-
-MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
-OWN = ("optimizer", "seed", "epochs", "patience")
-"""The settings that each member has of its own."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """One model of a batch, and what is its own."""
-
-    model: torch.nn.Module  # trained in place: in the end it holds its best weights
-    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.optimizers
-    seed: int = 0  # of dropout; the model's initial weights are as the model comes
-    epochs: int = 200  # at most
-    patience: int | None = None  # evaluations without improvement after which to stop; None: never
-    name: str = ""  # for people; empty: its number
-
-
-@dataclass
-class MemberState:
-    """What has become of a member so far."""
-
-    number: int
-    name: str
-    state: MemberOutcome = "waiting"
-    reason: str = ""  # why it ended, where it did not reach its last epoch
-    learner: Learner | None = field(default=None, repr=False)  # once it trains
-
-    @property
-    def ended(self) -> bool:
-        """Whether it trains no further."""
-        return self.state not in ("waiting", "training")
-
-    @property
-    def epoch(self) -> int:
-        """Epochs done."""
-        return 0 if self.learner is None else self.learner.state.epoch
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """One entry an epoch, as a `Run` has them; seconds are those of the whole batch."""
-        return [] if self.learner is None else self.learner.state.history
-
-    @property
-    def best_epoch(self) -> int | None:
-        """Of the evaluations so far; None before the first."""
-        return None if self.learner is None else self.learner.state.stopping.best_epoch or None
-
-    @property
-    def metrics(self) -> dict[str, dict[str, float]]:
-        """Of the best epoch, by split and name; empty before the first evaluation."""
-        return self.history[self.best_epoch - 1]["metrics"] if self.best_epoch else {}
 
 
 class ModelBatch:

@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.engines.local import LocalEngine
 from lotan.jar import JAR
-from lotan.model_batch import Member, ModelBatch
+from lotan.members import Member
+from lotan.model_batch import ModelBatch
 from planner.physical import PipeStep, PropagateStep
 
 WIDTH, CLASSES = 6, 3

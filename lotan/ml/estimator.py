@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from lotan.errors import ConfigurationError, EngineError
 from lotan.graph import Graph
 from lotan.job import model_outputs
+from lotan.members import Member
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import make_module, make_optimizer
 from lotan.ml.params import OF_ONE_MODEL, GNNParams
@@ -26,7 +27,7 @@ from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
-from lotan.model_batch import Member, ModelBatch
+from lotan.model_batch import ModelBatch
 from lotan.named_models import Factory
 from lotan.tracing import trace
 from lotan.trained_model import TrainedModel

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lotan.errors import ConfigurationError, LotanError, ModelError
-from lotan.model_batch import Member
+from lotan.members import Member
 from lotan.named_models import STOCK, Factory, accepted, factory_of, made
 from lotan.optimizers import Optimizer, optimizer_by_name
 from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key

@@ -17,7 +17,8 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
 from lotan.job import foreseen_of
-from lotan.model_batch import Member, MemberState, ModelBatch
+from lotan.members import Member, MemberState
+from lotan.model_batch import ModelBatch
 from lotan.settings import TrainerConfig
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid

@@ -6,7 +6,7 @@ import io
 import re
 from types import SimpleNamespace
 
-from lotan.model_batch import MemberState
+from lotan.members import MemberState
 from lotan.tuning.live_table import LiveTable
 from tests.test_progress import Terminal
 

@@ -1,0 +1,63 @@
+"""The members of a model batch: what each is, and what has become of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from lotan.learner import Learner
+from lotan.optimizers import Adam, Optimizer
+
+MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
+OWN = ("optimizer", "seed", "epochs", "patience")
+"""The settings that each member has of its own."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a batch, and what is its own."""
+
+    model: torch.nn.Module  # trained in place: in the end it holds its best weights
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.optimizers
+    seed: int = 0  # of dropout; the model's initial weights are as the model comes
+    epochs: int = 200  # at most
+    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    name: str = ""  # for people; empty: its number
+
+
+@dataclass
+class MemberState:
+    """What has become of a member so far."""
+
+    number: int
+    name: str
+    state: MemberOutcome = "waiting"
+    reason: str = ""  # why it ended, where it did not reach its last epoch
+    learner: Learner | None = field(default=None, repr=False)  # once it trains
+
+    @property
+    def ended(self) -> bool:
+        """Whether it trains no further."""
+        return self.state not in ("waiting", "training")
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return 0 if self.learner is None else self.learner.state.epoch
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """One entry an epoch, as a `Run` has them; seconds are those of the whole batch."""
+        return [] if self.learner is None else self.learner.state.history
+
+    @property
+    def best_epoch(self) -> int | None:
+        """Of the evaluations so far; None before the first."""
+        return None if self.learner is None else self.learner.state.stopping.best_epoch or None
+
+    @property
+    def metrics(self) -> dict[str, dict[str, float]]:
+        """Of the best epoch, by split and name; empty before the first evaluation."""
+        return self.history[self.best_epoch - 1]["metrics"] if self.best_epoch else {}
