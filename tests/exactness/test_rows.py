@@ -31,6 +31,7 @@ SPREAD = [
     ("residual", "general", 1),
     ("branches", "no lift_message", 2),
     ("shared layer", "auto", 5),
+    ("twins", "general", 2),
     ("own layer", "general", 3),
     ("hops", "no commute_linear", 2),
 ]
