@@ -26,7 +26,7 @@ import psutil
 from epoch import MEBI, machine
 
 import lotan
-from lotan import epochs
+from lotan import epochs as loop
 from lotan.memory_watch import process_groups
 from lotan.planted import PlantedGraph
 from lotan.spark_session import SparkSettings, open_spark
@@ -40,7 +40,7 @@ HEAP = "Java's heap"
 
 
 class Watch:
-    """Notes memory and time while `Trainer` walks through its passes: stands in for `epochs.run`.
+    """Notes memory and time while `Trainer` walks through its passes: stands in for `lotan.epochs.run`.
 
     Args:
         java: the gateway to Spark's JVM.
@@ -48,7 +48,7 @@ class Watch:
     """
 
     def __init__(self, java: Any, epochs: int) -> None:
-        self.java, self.run = java, epochs.run
+        self.java, self.run = java, loop.run
         self.ends = {quarter * epochs // QUARTERS for quarter in range(1, QUARTERS + 1)}
         self.seconds: list[float] = []
         self.memory: dict[str, list[float]] = defaultdict(list)
@@ -95,7 +95,7 @@ def measure(epochs: int, session: Any) -> Watch:
         lotan.datasets.write_parquet(PlantedGraph(20_000, 280_000, 64, 8, seed=0), place)
         model = lotan.nn.GCN(64, 64, 2, 8, dropout=0.5)
         settings = {"engine": "blocks", "epochs": epochs, "eval_every": 10, "workers": 2, "progress": False}
-        with mock.patch.object(epochs, "run", watch):
+        with mock.patch.object(loop, "run", watch):
             lotan.Trainer(model, lotan.Graph.read(place), optimizer=lotan.Adam(lr=0.01), **settings).fit()
     return watch
 

@@ -101,7 +101,7 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
     import torch
 
     import lotan
-    from lotan import epochs
+    from lotan import epochs as loop
     from lotan.planted import PlantedGraph
 
     torch.manual_seed(0)
@@ -111,8 +111,8 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
         tasks.append(task_seconds())
         return run(engine, plan, steps, a_pass)
 
-    run = epochs.run
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(epochs, "run", watched):
+    run = loop.run
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(loop, "run", watched):
         place = Path(folder) / "graph"
         lotan.datasets.write_parquet(
             PlantedGraph(case["vertices"], case["edges"], case["width"], case["classes"], seed=0), place

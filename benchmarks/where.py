@@ -26,7 +26,7 @@ import psutil
 from epoch import GRAPHS, LOTAN, WARM_UP, machine, read_graph
 
 import lotan
-from lotan import epochs
+from lotan import epochs as loop
 from lotan.memory_watch import process_groups
 
 RESULTS = Path(__file__).parent / "results" / "where.md"
@@ -121,7 +121,7 @@ def measure(graph_name: str, contestant: str, epochs: int) -> dict[str, float]:
         return one
 
     settings = {**LOTAN[contestant], "epochs": epochs + WARM_UP, "eval_every": 0, "progress": False}
-    with mock.patch.object(epochs, "run", watched(epochs.run)):
+    with mock.patch.object(loop, "run", watched(loop.run)):
         lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), **settings).fit()
     counted = passes[WARM_UP:-1]  # the last pass evaluates
     return {name: statistics.mean(one[name] for one in counted) for name in COLUMNS}
