@@ -523,7 +523,7 @@ class TestPredictions:
         ({"epoch": 3}, "unknown setting epoch"),
         ({"epochs": 0}, "epochs is 0"),
         ({"engine": "spork"}, "unknown engine 'spork'"),
-        ({"plan": "best"}, "unknown plan 'best'"),
+        ({"plan": "best"}, "there is no plan 'best'"),
         ({"patience": 3, "eval_every": 0}, "patience needs evaluations"),
         ({"resume": True}, "resume needs checkpoint_dir"),
         ({"optimizer": "adam"}, "optimizer is 'adam'"),

@@ -47,6 +47,9 @@ class Recorder(Engine):
     def lay_out(self, graph: Any, plan: Plan) -> None:
         self.note("lay out")
 
+    def adapt(self, plan: Plan) -> None:
+        self.note("adapt")
+
     def adopt(self, plan: Plan, columns: Any) -> None:
         self.note(f"adopt {' '.join(columns)}")
 
