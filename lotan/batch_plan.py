@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import psutil
-
 from lotan.borders import translated
 from lotan.engines.choice import MEMORY_SHARE
+from lotan.free_memory import free_memory
 from lotan.job import Job
 from lotan.memory_limit import MemoryLimit
 from lotan.settings import TrainerConfig
@@ -69,4 +68,4 @@ def _fits(jobs: Sequence[Job], config: TrainerConfig) -> bool:
     needs, limit = needs_of(plan_batch(jobs, config).plan, jobs[0], config), MemoryLimit.of(config).bytes
     if limit is not None:
         return needs.least <= limit
-    return needs.peak - DRIVER_BYTES <= MEMORY_SHARE * psutil.virtual_memory().available
+    return needs.peak - DRIVER_BYTES <= MEMORY_SHARE * free_memory()

@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Protocol
 
-import psutil
+from lotan.free_memory import free_memory
 
 MOST_BYTES = 1 << 30
 FREE_SHARE = 0.1  # of the memory that is free, where that is less
@@ -64,4 +64,4 @@ class KeptColumns:
     def _budget(self) -> int:
         if self._most is not None:
             return self._most
-        return min(MOST_BYTES, int(FREE_SHARE * psutil.virtual_memory().available))
+        return min(MOST_BYTES, int(FREE_SHARE * free_memory()))
