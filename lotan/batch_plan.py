@@ -11,8 +11,6 @@ from lotan.job import Job
 from lotan.memory_limit import MemoryLimit
 from lotan.settings import TrainerConfig
 from planner.batch import Batch, compile_batch
-from planner.footprint import Footprint
-from planner.physical import Plan
 from planner.shares import DRIVER_BYTES
 
 
@@ -20,17 +18,6 @@ from planner.shares import DRIVER_BYTES
 def plan_batch(jobs: Sequence[Job], config: TrainerConfig) -> Batch:
     """One plan for all."""
     return compile_batch([job.plan for job in jobs], share="share_models" not in config.disable)
-
-
-def needs_of(plan: Plan, job: Job, config: TrainerConfig) -> Footprint:
-    """The memory that a batch's plan is estimated to need.
-
-    Args:
-        plan: of the batch.
-        job: of one of its models.
-        config: as asked for.
-    """
-    return MemoryLimit.of(config).needs(job.engine.name, plan, job.statistics, config.partitions)
 
 
 def divide(jobs: Sequence[Job], numbers: Sequence[int], config: TrainerConfig, most: int | None) -> list[list[int]]:
@@ -65,7 +52,7 @@ def _fitting(jobs: Sequence[Job], config: TrainerConfig, most: int | None) -> in
 
 
 def _fits(jobs: Sequence[Job], config: TrainerConfig) -> bool:
-    needs, limit = needs_of(plan_batch(jobs, config).plan, jobs[0], config), MemoryLimit.of(config).bytes
+    needs, limit = jobs[0].needs(config, plan_batch(jobs, config).plan), MemoryLimit.of(config).bytes
     if limit is not None:
         return needs.least <= limit
     return needs.peak - DRIVER_BYTES <= MEMORY_SHARE * free_memory()

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lotan.job import Job
-from lotan.memory_watch import MEMORY_KEYS
-from lotan.report import BYTES_KEYS, transport, versions
+from lotan.report import cost_figures, job_figures, plan_figures, versions
 from planner.batch import Batch
-from planner.cost import pass_seconds
+from planner.cost import epoch_seconds
 from planner.explain import duration, step_label
 
 
@@ -32,21 +31,10 @@ def batch_report(
         bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
     """
     return {
-        "graph": {
-            "vertices": job.statistics.vertices,
-            "edges": job.statistics.edges,
-            "width": job.statistics.width,
-            "classes": job.loss.outputs,
-        },
-        "task": job.loss.task,
-        "engine": job.engine.name,
-        "engine_reason": job.engine.reason,
+        **job_figures(job),
         "batches": list(plans),
         "members": list(members),
-        "setup_seconds": setup_seconds,
-        "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
-        "bytes": {key: bytes_moved.get(key, 0) for key in BYTES_KEYS},
-        "transport": transport(bytes_moved),
+        **cost_figures(setup_seconds, peak_memory, bytes_moved),
         "versions": versions(),
     }
 
@@ -62,19 +50,14 @@ def plan_data(batch: Batch, numbers: Sequence[int], job: Job) -> dict[str, Any]:
     return {
         "models": list(numbers),
         "side_by_side": [[numbers[model] for model in stack.models] for stack in batch.stacks],
-        "rules_fired": list(batch.plan.fired),
-        "physical_operators": {
-            "once": [step_label(step) for step in batch.plan.prepare],
-            "train": [step_label(step) for step in batch.plan.train],
-            "evaluate": [step_label(step) for step in batch.plan.evaluate],
-        },
+        **plan_figures(batch.plan),
         "estimated_epoch_seconds": estimated_seconds(batch, job),
     }
 
 
 def estimated_seconds(batch: Batch, job: Job) -> float:
     """Of a training pass of the batch."""
-    return pass_seconds(batch.plan, batch.plan.train, job.statistics, job.planned.options.pricing).seconds
+    return epoch_seconds(batch.plan, job.statistics, job.planned.options.pricing).seconds
 
 
 def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:

@@ -46,9 +46,9 @@ class Job:
         """What the engine runs."""
         return self.planned.plan
 
-    def needs(self, config: TrainerConfig) -> Footprint:
-        """The memory that the plan is estimated to need."""
-        return MemoryLimit.of(config).needs(self.engine.name, self.plan, self.statistics, config.partitions)
+    def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
+        """The memory that the plan is estimated to need, or that of a batch which the job is a part of."""
+        return MemoryLimit.of(config).needs(self.engine.name, plan or self.plan, self.statistics, config.partitions)
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")

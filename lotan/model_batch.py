@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
-from lotan.batch_plan import divide, needs_of, plan_batch
+from lotan.batch_plan import divide, plan_batch
 from lotan.batch_report import batch_report, plan_data, plan_lines
 from lotan.borders import spark_translated
 from lotan.checkpoint import claimed
@@ -165,12 +165,12 @@ class ModelBatch:
         if not chosen:
             return
         started = time.perf_counter()
-        self._begin(chosen)
-        self.batches = divide([self._jobs[number] for number in chosen], chosen, self.config, self._most)
+        self.batches = divide(self._begin(chosen), chosen, self.config, self._most)
         for batch in self.batches:
             waiting = [number for number in batch if self._goes_on(number, upto)]
             while waiting:
-                together = [n for n in waiting if self.states[n].epoch == min(self.states[m].epoch for m in waiting)]
+                least = min(self.states[number].epoch for number in waiting)
+                together = [number for number in waiting if self.states[number].epoch == least]
                 passes = self._passes(together)
                 self.setup_seconds += time.perf_counter() - started
                 waiting = self._epochs(passes, together, waiting, upto)
@@ -225,37 +225,46 @@ class ModelBatch:
             self._trackers.epoch(number, self.states[number].history[-1])
 
     def _tell(self, learner: Learner) -> None:
-        number = next(state.number for state in self.states if state.learner is learner)
-        self._trackers.epoch(number, learner.state.history[-1])
+        number, entry = self._state_of(learner).number, learner.state.history[-1]
+        self._trackers.epoch(number, entry)
         if self._told is not None:
-            self._told(number, learner.state.history[-1])
+            self._told(number, entry)
 
     @contextmanager
     def _guard(self, learner: Learner) -> Iterator[None]:
         try:
             yield
         except DivergedError as error:
-            state = next(state for state in self.states if state.learner is learner)
+            state = self._state_of(learner)
             state.state, state.reason = "diverged", str(error)
+
+    def _state_of(self, learner: Learner) -> MemberState:
+        return next(state for state in self.states if state.learner is learner)
 
     # -- what they stand on ------------------------------------------------------------------------------------------
 
-    def _begin(self, chosen: Sequence[int]) -> None:
-        """Trace, check and plan those that have not been, and let them begin or resume."""
+    def _begin(self, chosen: Sequence[int]) -> list[Job]:
+        """Trace, check and plan those that have not been, and let them begin or resume; their jobs."""
         check_named_router(self.config.engine, self.config.router, self.config.keys)
         check_jar(self.config.engine, self.graph)
-        for number in chosen:
-            if number not in self._jobs:
-                self._jobs[number] = self._prepared(number)
-        for number in chosen:
+        jobs = self._prepare(chosen)
+        for number, job in zip(chosen, jobs, strict=True):
             state, member = self.states[number], self._members[number]
             if state.learner is None:
                 config = self._config_of(number, member)
                 if config.checkpoint_dir is not None:
                     self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
-                state.learner = Learner(member.model, self._jobs[number], config)
+                state.learner = Learner(member.model, job, config)
                 self._trackers.begin(number, state.name, state.learner)
                 state.state = "training"
+        return jobs
+
+    def _prepare(self, numbers: Sequence[int]) -> list[Job]:
+        """The jobs of members, each made once."""
+        for number in numbers:
+            if number not in self._jobs:
+                self._jobs[number] = self._prepared(number)
+        return [self._jobs[number] for number in numbers]
 
     def _prepared(self, number: int) -> Job:
         """On the engine that was chosen for the first one."""
@@ -268,15 +277,14 @@ class ModelBatch:
 
     def _passes(self, together: Sequence[int]) -> BatchPasses:
         """The engine with a plan for these."""
-        batch = self._planned(together)
+        batch, job = self._planned(together), self._jobs[together[0]]
         if self._engine is None:
-            jobs = [self._jobs[number] for number in together]
-            needs = needs_of(batch.plan, jobs[0], self.config)
-            self._engine = self._opened.enter_context(closing(open_engine(needs, jobs[0].graph, self.config)))
+            needs = job.needs(self.config, batch.plan)
+            self._engine = self._opened.enter_context(closing(open_engine(needs, job.graph, self.config)))
         if self._loaded is not None and covers(self._loaded, batch.plan):
             self._engine.adapt(batch.plan)
         else:
-            self._engine.load(self._jobs[together[0]].graph, batch.plan)
+            self._engine.load(job.graph, batch.plan)
             self._loaded = batch.plan
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
         return BatchPasses(self._engine, batch, learners)
@@ -346,11 +354,7 @@ class ModelBatch:
             GraphError, ModelError, PlanError: for what cannot be trained.
         """
         numbers = [state.number for state in self.states]
-        for number in numbers:
-            if number not in self._jobs:
-                self._jobs[number] = self._prepared(number)
-        jobs = [self._jobs[number] for number in numbers]
-        batches = divide(jobs, numbers, self.config, self._most)
+        batches = divide(self._prepare(numbers), numbers, self.config, self._most)
         lines = [plan_lines(self._planned(batch), batch, self._jobs[batch[0]]) for batch in batches]
         return "\n".join(line for of_batch in lines for line in [*of_batch, ""])
 

@@ -18,6 +18,7 @@ from planner.explain import step_label
 
 if TYPE_CHECKING:
     from lotan.job import Job
+    from planner.physical import Plan
 
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
 WARM_UP = 2  # epochs that do not count for how long one takes, where there are more
@@ -67,16 +68,10 @@ def make_report(
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
     """The report of a finished run, see the README. Seconds are wall time, sizes are bytes."""
-    passes = {"once": job.plan.prepare, "train": job.plan.train, "evaluate": job.plan.evaluate}
-    operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
     return {
-        "graph": graph_figures(job),
-        "task": job.loss.task,
-        "engine": job.engine.name,
-        "engine_reason": job.engine.reason,
+        **job_figures(job),
         "plan": {
-            "rules_fired": list(job.plan.fired),
-            "physical_operators": operators,
+            **plan_figures(job.plan),
             "estimated_peak_bytes": estimated_peak,
             "estimated_epoch_seconds": job.planned.cost(job.plan.train).seconds,
             "measured_epoch_seconds": epoch_seconds(epochs),
@@ -84,12 +79,38 @@ def make_report(
         "epochs": epochs,
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},
+        **cost_figures(setup_seconds, peak_memory, bytes_moved),
+        "seed": seed,
+        "versions": versions(),
+    }
+
+
+def job_figures(job: Job) -> dict[str, Any]:
+    """What was trained on, and where."""
+    return {
+        "graph": graph_figures(job),
+        "task": job.loss.task,
+        "engine": job.engine.name,
+        "engine_reason": job.engine.reason,
+    }
+
+
+def plan_figures(plan: Plan) -> dict[str, Any]:
+    """The rules that fired, and the steps of each pass in words."""
+    passes = {"once": plan.prepare, "train": plan.train, "evaluate": plan.evaluate}
+    operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
+    return {"rules_fired": list(plan.fired), "physical_operators": operators}
+
+
+def cost_figures(
+    setup_seconds: float, peak_memory: Mapping[str, int], bytes_moved: Mapping[str, int]
+) -> dict[str, Any]:
+    """What it took beside epochs: wall time, memory by process, bytes moved and how."""
+    return {
         "setup_seconds": setup_seconds,
         "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
         "bytes": {key: bytes_moved.get(key, 0) for key in BYTES_KEYS},
         "transport": transport(bytes_moved),
-        "seed": seed,
-        "versions": versions(),
     }
 
 
