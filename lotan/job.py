@@ -27,6 +27,8 @@ from planner.phases import Phases
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec, Statistics
 
+GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
+
 
 @dataclass(frozen=True)
 class Job:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from planner.errors import PlanError
-from planner.physical import PipeStep, Plan, Stage, Step, columns_made, makes, of_model
+from planner.physical import PipeStep, Plan, Stage, Step, makes, of_model
 from planner.renaming import rename_plan, rename_stage, rename_step
 from planner.rules.share_models import Stack, alike, draws_on_edges, share_models
 from planner.validate import validate
@@ -119,9 +119,9 @@ def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
     for step in plan.prepare:
         stage = plan.stage(step.stage) if isinstance(step, PipeStep) else None
         digest = _digest(rename_step(step, to), None if stage is None else rename_stage(stage, to))
-        names |= {name: f"{name}@{digest}" for name in makes(step)}
+        names |= {name: _named(name, digest) for name in makes(step)}
         if stage is not None:
-            stages[stage.name] = f"{stage.name}@{digest}"
+            stages[stage.name] = _named(stage.name, digest)
     return names, stages
 
 
@@ -132,12 +132,23 @@ def _by_content(plan: Plan) -> Plan:
     return rename_plan(plan, lambda old: names.get(old, old), lambda old: stages.get(old, old))
 
 
+def _named(name: str, digest: str) -> str:
+    """A name by content; of a plan whose names are so already, the same again."""
+    return f"{name.split('#')[0]}#{digest}"
+
+
 def _digest(step: Step, stage: Stage | None) -> str:
-    """Of what a step computes, whatever it is called and wherever its lines stand."""
-    outputs = [(column.shape, column.dtype, column.within) for column in columns_made(step)]
-    calls = () if stage is None else tuple(replace(call, layer="", where="") for call in stage.calls)
-    inside = None if stage is None else replace(stage, calls=calls)
-    return hashlib.sha256(repr((step, outputs, inside)).encode()).hexdigest()[:8]
+    """Of what a step computes, whatever it and what it makes are called, and wherever its lines stand."""
+    own = {*makes(step), *((stage.name,) if stage is not None else ())}
+
+    def to(name: str) -> str:
+        return "" if name in own else name
+
+    inside = None
+    if stage is not None:
+        calls = tuple(replace(call, layer="", where="") for call in stage.calls)
+        inside = rename_stage(replace(stage, calls=calls), to, to)
+    return hashlib.sha256(repr((rename_step(step, to, to), inside)).encode()).hexdigest()[:8]
 
 
 def _once(items: Iterable[T]) -> tuple[T, ...]:

@@ -12,6 +12,7 @@ import torch
 import lotan
 from lotan.engines.local import LocalEngine
 from lotan.graph.kept_columns import KeptColumns
+from lotan.members import Member
 
 
 @pytest.fixture
@@ -70,6 +71,15 @@ def test_other_layers_compute_other_columns(graph, prepared):
     fit(graph, lotan.nn.GCN(5, 4, 2, 3))
     fit(graph, lotan.nn.GraphSAGE(5, 4, 2, 3))
     assert len(prepared) == 2
+
+
+def test_a_batch_takes_what_a_model_alone_has_left_and_leaves_it_to_others(graph, prepared):
+    fit(graph, lotan.nn.GCN(5, 4, 2, 3))
+    members = [Member(lotan.nn.GCN(5, hidden, 2, 3), epochs=2) for hidden in (4, 8)]
+    with lotan.ModelBatch(graph, members, engine="local", progress=False) as batch:
+        batch.train()
+    fit(graph, lotan.nn.GCN(5, 16, 2, 3))
+    assert len(prepared) == 1
 
 
 def test_beyond_the_budget_goes_what_is_worth_least_a_byte():

@@ -9,12 +9,10 @@ import torch
 
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
-from lotan.job import foreseen_of
+from lotan.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.named_models import OWN, STOCK, factory_of, made
 from lotan.settings import TrainerConfig
 from planner.footprint import Footprint
-
-GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
 
 
 def make_model(options: argparse.Namespace, in_channels: int, out_channels: int) -> torch.nn.Module:

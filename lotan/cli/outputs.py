@@ -2,10 +2,35 @@
 
 from __future__ import annotations
 
+import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from lotan.errors import ConfigurationError
+
+
+def check_outputs(options: argparse.Namespace, *, files: Sequence[str], directories: Sequence[str]) -> None:
+    """All that a command that trains is to write: before anything is read.
+
+    Args:
+        options: of the command; it has --checkpoint-dir and --resume.
+        files: names of options, such as `report`.
+        directories: likewise.
+
+    Raises:
+        ConfigurationError: naming the option.
+    """
+    if options.resume and options.checkpoint_dir is None:
+        raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
+    for name in files:
+        check_file(_option(name), getattr(options, name))
+    for name in ("checkpoint_dir", *directories):
+        check_directory(_option(name), getattr(options, name))
+
+
+def _option(name: str) -> str:
+    return "--" + name.replace("_", "-")
 
 
 def check_file(option: str, given: str | None) -> None:

@@ -14,7 +14,7 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
-from lotan.cli.outputs import check_directory, check_file
+from lotan.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -62,17 +62,11 @@ def train(options: argparse.Namespace) -> Run:
     from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
     from lotan.engines.opening import check_jar, check_named_router, placed
-    from lotan.errors import ConfigurationError
     from lotan.report import write_report
     from lotan.settings import make_config
     from lotan.tracking import open_tracker
 
-    if options.resume and options.checkpoint_dir is None:
-        raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
-    check_file("--report", options.report)
-    check_directory("--save", options.save)
-    check_directory("--checkpoint-dir", options.checkpoint_dir)
-    check_directory("--log-dir", options.log_dir)
+    check_outputs(options, files=("report",), directories=("save", "log_dir"))
     open_tracker(options.log_dir, options.mlflow, options.resume).close()  # finds out now what would be wrong later
     config = make_config(plan_settings(options))
     check_named_router(config.engine, config.router, config.keys)

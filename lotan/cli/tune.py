@@ -15,8 +15,7 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
-from lotan.cli.outputs import check_directory, check_file
-from lotan.errors import ConfigurationError
+from lotan.cli.outputs import check_outputs
 
 if TYPE_CHECKING:
     from lotan.tuning import Tuned
@@ -110,13 +109,7 @@ def run(options: argparse.Namespace) -> int:
     """Search, write what was asked for, print the models, best first."""
     from lotan.tuning import tune
 
-    if options.resume and options.checkpoint_dir is None:
-        raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
-    check_file("--report", options.report)
-    check_file("--html", options.html)
-    check_directory("--save-best", options.save_best)
-    check_directory("--checkpoint-dir", options.checkpoint_dir)
-    check_directory("--log-dir", options.log_dir)
+    check_outputs(options, files=("report", "html"), directories=("save_best", "log_dir"))
     tuned = tune(
         read_graph(options),
         options.grid,

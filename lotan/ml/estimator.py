@@ -16,13 +16,15 @@ from pyspark.ml.param import Param
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
-from lotan.errors import ConfigurationError, EngineError
+from lotan.errors import ConfigurationError
 from lotan.graph import Graph
 from lotan.job import model_outputs
+from lotan.learner import weights_of
 from lotan.members import Member
+from lotan.ml.given_graph import HasGraph
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import make_module, make_optimizer
-from lotan.ml.params import OF_ONE_MODEL, GNNParams
+from lotan.ml.params import OF_ONE_MODEL
 from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
@@ -49,28 +51,15 @@ class Prepared:
     outputs: int  # classes, or 1
 
 
-class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic[M]):
+class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[M]):
     """The base of `GNNClassifier` and `GNNRegressor`."""
 
     task: Task
 
     def __init__(self, **params: Any) -> None:
         super().__init__()
-        self._given = Given()
         self._factory: Factory | None = None
         self.setParams(**params)
-
-    def setEdges(self, edges: DataFrame | str) -> Self:
-        """Give the edges: a DataFrame, which is not saved with the estimator, or the name of a table or view."""
-        return self._give("edges", edges)
-
-    def setVertices(self, vertices: DataFrame | str) -> Self:
-        """Give all vertices, with features: a dataset to fit is then a part of them. A DataFrame, or a name."""
-        return self._give("vertices", vertices)
-
-    def setGraph(self, graph: Any) -> Self:
-        """Give all vertices and the edges: a GraphFrame, or anything that has these two DataFrames."""
-        return self.setVertices(graph.vertices).setEdges(graph.edges)
 
     def setModelFactory(self, factory: Factory) -> Self:
         """Train a model of one's own instead of a stock one.
@@ -118,15 +107,6 @@ class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic
     @abstractmethod
     def _new_model(self, trained: TrainedModel, given: Given, summary: Summary) -> M:
         """A model of the kind that this estimator makes."""
-
-    def _give(self, what: str, value: DataFrame | str) -> Self:
-        if isinstance(value, str):
-            self._given = replace(self._given, **{what: None}, made={})
-            return self._set(**{what: value})
-        require_frame(what, value)
-        self.clear(self.getParam(what))
-        self._given = replace(self._given, **{what: value}, made={})
-        return self
 
     def _fit(self, dataset: Any) -> M:
         if not isinstance(dataset, DataFrame) and hasattr(dataset, "vertices"):
@@ -212,8 +192,7 @@ class GNNEstimator(Estimator[M], GNNParams, MLReadable[Any], MLWritable, Generic
         """The model with its first weights, for what diverged before its first evaluation."""
         module = self._module(prepared)
         spec = trace(module, prepared.graph.statistics.width, training=False)
-        named = [*module.named_parameters(), *module.named_buffers()]
-        weights = {name: tensor.detach().clone() for name, tensor in named}
+        weights = {name: tensor.clone() for name, tensor in weights_of(module).items()}
         return TrainedModel(spec, prepared.graph.loss_spec(self.task, model_outputs(spec)), weights)
 
 
@@ -224,7 +203,6 @@ class _Models(Generic[M]):
         self._start = start
         self._models: Iterator[tuple[int, M]] | None = None
         self._lock = threading.Lock()
-        self._failed: EngineError | None = None
 
     def __iter__(self) -> Iterator[tuple[int, M]]:
         return self

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import replace
 from typing import Any, Self
 
 from pyspark.ml.base import Model
@@ -12,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lotan.errors import ConfigurationError, ModelError
-from lotan.ml.params import GNNParams
+from lotan.ml.given_graph import HasGraph
 from lotan.ml.persistence import ModelReader, ModelWriter
 from lotan.ml.predictions import predicted
 from lotan.ml.rows import check_rows
@@ -21,7 +20,7 @@ from lotan.ml.tables import Given, hinted, predicting_graph, require_frame, tabl
 from lotan.trained_model import TrainedModel
 
 
-class GNNModel(Model, GNNParams, MLReadable[Any], MLWritable):
+class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
     """The base of `GNNClassificationModel` and `GNNRegressionModel`.
 
     Predictions are of the graph that the estimator was given, or that the model was: the dataset's rows are looked up
@@ -31,7 +30,7 @@ class GNNModel(Model, GNNParams, MLReadable[Any], MLWritable):
     def __init__(self, trained: TrainedModel | None = None, given: Given | None = None, summary: Summary | None = None):
         super().__init__()
         self._trained = trained
-        self._given = given or Given()
+        self._given = given or self._given
         self._summary = summary
         self._predicted: dict[tuple[Any, ...], DataFrame] = {}  # of all vertices; copies share it
 
@@ -67,18 +66,6 @@ class GNNModel(Model, GNNParams, MLReadable[Any], MLWritable):
         """Width of the features."""
         return self.trained.spec.width
 
-    def setEdges(self, edges: DataFrame | str) -> Self:
-        """Predict on other edges, see the estimator's."""
-        return self._give("edges", edges)
-
-    def setVertices(self, vertices: DataFrame | str) -> Self:
-        """Predict on other vertices, see the estimator's."""
-        return self._give("vertices", vertices)
-
-    def setGraph(self, graph: Any) -> Self:
-        """Predict on another graph, see the estimator's."""
-        return self.setVertices(graph.vertices).setEdges(graph.edges)
-
     def write(self) -> ModelWriter:
         """For `model.write().overwrite().save(path)`. The graph is not saved."""
         return ModelWriter(self)
@@ -97,15 +84,8 @@ class GNNModel(Model, GNNParams, MLReadable[Any], MLWritable):
         """Refuse labels that the model cannot predict; `largest` is the largest + 1."""
 
     def _give(self, what: str, value: DataFrame | str) -> Self:
-        named = isinstance(value, str)
-        if not named:
-            require_frame(what, value)
-        self._given = replace(self._given, **{what: None if named else value}, made={})
         self._predicted = {}
-        if named:
-            return self._set(**{what: value})
-        self.clear(self.getParam(what))
-        return self
+        return super()._give(what, value)
 
     def _transform(self, dataset: Any) -> DataFrame:
         if not isinstance(dataset, DataFrame) and hasattr(dataset, "vertices"):

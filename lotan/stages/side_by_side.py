@@ -42,6 +42,12 @@ class _Own:
         }
         return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split)
 
+    def given(
+        self, chunk: Chunk, parameters: Parameters, randomness: Randomness
+    ) -> tuple[Chunk, Parameters, Randomness]:
+        """What the model's program is run on, of what the whole was given."""
+        return self.chunk(chunk), self.parameters(parameters), randomness.of(self.part.model)
+
     def parameters(self, named: Parameters) -> Parameters:
         """By the model's own names."""
         return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
@@ -105,8 +111,7 @@ class SideBySide:
         """See `StageProgram.forward`."""
         outputs, saved = self._outputs(chunk.rows, into), []
         for own in self._parts:
-            draws = randomness.of(own.part.model)
-            rows, kept = own.program.forward(own.chunk(chunk), own.parameters(parameters), draws, keep)
+            rows, kept = own.program.forward(*own.given(chunk, parameters, randomness), keep)
             _put(outputs, rows, own)
             saved.append(kept)
         return outputs, SavedTogether(saved) if keep else None
@@ -130,8 +135,8 @@ class SideBySide:
                 for whole, output, columns in own.outputs
                 if whole.value in output_gradients
             }
-            draws, named = randomness.of(own.part.model), own.parameters(parameters)
-            found.add(own, own.program.backward(own.chunk(chunk), named, draws, given, of_part, sums=own.sums(sums)))
+            mine = own.given(chunk, parameters, randomness)
+            found.add(own, own.program.backward(*mine, given, of_part, sums=own.sums(sums)))
         return found.together(sums)
 
     def turn(
@@ -145,8 +150,8 @@ class SideBySide:
         """See `StageProgram.turn`. Statistics: float64 [models, splits, k], zero for models of other stages."""
         counted, found = {}, _Gradients(self.stage, into)
         for own in self._parts:
-            draws, named = randomness.of(own.part.model), own.parameters(parameters)
-            counted[own.part.model], gradients = own.program.turn(own.chunk(chunk), named, draws, sums=own.sums(sums))
+            mine = own.given(chunk, parameters, randomness)
+            counted[own.part.model], gradients = own.program.turn(*mine, sums=own.sums(sums))
             found.add(own, gradients)
         return self._statistics(counted), found.together(sums)
 

@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 
 from lotan.arguments import described, require_count, require_flag
 from lotan.errors import ConfigurationError
+from lotan.members import OWN
 from lotan.settings import TrainerConfig, make_config
 from lotan.tuning.search import ETA
 
 SearchName = Literal["grid", "random", "halving", "optuna"]
 SEARCHES: tuple[SearchName, ...] = get_args(SearchName)
-_OF_A_MODEL = frozenset(("optimizer", "epochs", "patience", "seed"))  # of TrainerConfig, what is each model's own
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ def make_configs(options: Mapping[str, Any]) -> tuple[TuneConfig, TrainerConfig,
         ConfigurationError: for an unknown or unusable one.
     """
     own = [item.name for item in fields(TuneConfig)]
-    common = [item.name for item in fields(TrainerConfig) if item.name not in {*_OF_A_MODEL, *own}]
+    common = [item.name for item in fields(TrainerConfig) if item.name not in {*OWN, *own}]
     for name in options:
-        if name in _OF_A_MODEL and name not in own:
+        if name in OWN and name not in own:
             raise ConfigurationError(f"tune got {name}, which is each model's own: set it in the grid")
         if name not in (*own, *common):
             raise ConfigurationError(f"unknown setting {name}; there are {', '.join([*own, *common])}")

@@ -16,7 +16,7 @@ from lotan.engines.opening import check_jar, check_named_router, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
-from lotan.job import foreseen_of
+from lotan.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.members import Member, MemberState
 from lotan.model_batch import ModelBatch
 from lotan.settings import TrainerConfig
@@ -31,7 +31,6 @@ from lotan.tuning.trial_settings import Settings, varied
 from planner.footprint import Footprint
 from planner.spec import SPLITS
 
-GUESSED_OUTPUTS = 64  # of models for files whose labels nobody has read yet
 TRIALS = 20  # of a search that draws, where nobody says
 AT_ONCE = 8  # trials that Optuna is asked for at a time, where nobody says how many train together
 

@@ -38,11 +38,6 @@ class Stack:
     evaluate: tuple[Step, ...]
     predict: tuple[Step, ...]
 
-    @property
-    def passes(self) -> tuple[tuple[Step, ...], ...]:
-        """Those that each epoch may run."""
-        return self.train, self.evaluate, self.predict
-
 
 def share_models(plans: Mapping[int, Plan], models: int) -> Stack:
     """A sum over edges of rows side by side = the sums side by side: models move and are summed together.
@@ -65,8 +60,7 @@ def alike(plan: Plan) -> Hashable:
 
     Steps that read edges must agree in widths too, for runs of numbers that belong together are equally long in a row.
     """
-    widths = _widths(plan)
-    steps = tuple(tuple(_form(step, widths) for step in steps) for steps in plan.passes[1:])
+    steps = tuple(tuple(_form(step, plan.columns) for step in steps) for steps in plan.passes[1:])
     return steps, tuple(map(_interface, plan.stages)), plan.levels, plan.source_gradients
 
 
@@ -75,15 +69,10 @@ def draws_on_edges(plan: Plan) -> bool:
     return any(isinstance(step, EdgeDropoutStep) for step in plan.train)
 
 
-def _widths(plan: Plan) -> dict[str, tuple[int, ...]]:
-    made = chain.from_iterable(columns_made(step) for steps in plan.passes for step in steps)
-    return {column.name: column.shape for column in (*plan.static_columns, *plan.hoisted, *made)}
-
-
-def _form(step: Step, widths: Mapping[str, tuple[int, ...]]) -> Hashable:
+def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
     match step:
         case EdgeStep():
-            return step, tuple(widths[name] for name in step.columns)
+            return step, tuple(columns[name].shape for name in step.columns)
         case PipeStep():
             return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
         case CollectStep():

@@ -1,0 +1,40 @@
+"""The graph around a dataset, given to an estimator or to a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Self
+
+from pyspark.sql import DataFrame
+
+from lotan.ml.params import GNNParams
+from lotan.ml.tables import Given, require_frame
+
+
+class HasGraph(GNNParams):
+    """What takes edges and vertices as tables or by name. A model has its estimator's, until it is given others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._given = Given()
+
+    def setEdges(self, edges: DataFrame | str) -> Self:
+        """Give the edges: a DataFrame, which is not saved, or the name of a table or view."""
+        return self._give("edges", edges)
+
+    def setVertices(self, vertices: DataFrame | str) -> Self:
+        """Give all vertices, with features: a dataset is then a part of them. A DataFrame, which is not saved, or a name."""
+        return self._give("vertices", vertices)
+
+    def setGraph(self, graph: Any) -> Self:
+        """Give all vertices and the edges: a GraphFrame, or anything that has these two DataFrames."""
+        return self.setVertices(graph.vertices).setEdges(graph.edges)
+
+    def _give(self, what: str, value: DataFrame | str) -> Self:
+        if isinstance(value, str):
+            self._given = replace(self._given, **{what: None}, made={})
+            return self._set(**{what: value})
+        require_frame(what, value)
+        self.clear(self.getParam(what))
+        self._given = replace(self._given, **{what: value}, made={})
+        return self
