@@ -34,7 +34,10 @@ class Interned(type):
         if found is not None:
             return found
         made = super().__call__(*values)
-        object.__setattr__(made, "children", tuple(_nodes_in(values)))
+        children = tuple(_nodes_in(values))
+        trained = getattr(made, "trainable", False) or any(child.trained for child in children)
+        object.__setattr__(made, "children", children)
+        object.__setattr__(made, "trained", trained)
         Interned._pool[key] = made
         return made
 
@@ -64,6 +67,8 @@ class Node(metaclass=Interned):
 
     children: ClassVar[tuple[Node, ...]]  # of each node, found as it is interned; no field, hence the ClassVar
     """Direct inputs, in field order, each as often as it is used."""
+    trained: ClassVar[bool]  # likewise
+    """Whether a gradient of it leads to a parameter that is trained."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(_values(self))

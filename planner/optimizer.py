@@ -9,7 +9,7 @@ from itertools import groupby
 
 from planner.errors import PlanError
 from planner.labels import Alike
-from planner.nodes import Node, consumers, topological, transform
+from planner.nodes import Node, consumers, topological
 from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
 from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability
@@ -95,15 +95,20 @@ class _Walk:
         # Nodes on which none of them fired, and none ever will: rules are pure, and nodes immutable.
         self._idle: set[Node] = set()
         self._order: Order = ()  # of the graph at hand
-        self._readers: Readers | None = None  # in it, once asked for
+        self._readers: dict[Node, list[Node]] | None = None  # in it, once asked for
 
     def over(self, root: Node, order: Order) -> tuple[Node, Order]:
         """The graph with the rules applied to every node. Where none fires on any of them, nothing is built anew."""
         self._order, self._readers = order, None
         if not any(self._fired(node) for node in order if node not in self._idle):
             return root, order
-        root = transform(root, self._record, order)
-        return root, topological(root)
+        new: dict[Node, Node] = {}
+        for node in order:
+            moved = node.with_children(new)
+            if self._readers is not None and moved is not node:  # read as before, for all that this walk has done so far
+                self._readers.setdefault(moved, self._readers[node])
+            new[node] = self._record(moved) or moved
+        return new[root], topological(new[root])
 
     def _record(self, node: Node) -> Node | None:
         fired = [] if node in self._idle else self._fired(node)

@@ -9,9 +9,9 @@ from planner.nodes import MatMul, Node, Propagate
 
 
 def commute_linear(node: Node) -> Node | None:
-    """A(x W) = (A x) W for a sum along edges or a factor for each row: whichever of x and x W has fewer numbers is summed.
+    """A(x W) = (A x) W for a sum along edges or a factor for each row: summed is whichever moves fewer numbers in an epoch.
 
-    In backward the gradient of that side is what moves, and has as few.
+    In backward the gradient of that side moves, and has as many; that of x only if a parameter is behind it.
 
     >>> from planner.nodes import Parameter, StaticColumn
     >>> from planner.spec import ValueType
@@ -21,11 +21,16 @@ def commute_linear(node: Node) -> Node | None:
     True
     """
     before = pulled(node)
-    if before is not None and before.arguments[0].output.width < node.output.width:
+    if before is not None and moved(before.arguments[0]) < moved(node):
         return before
-    if isinstance(node, MatMul) and node.output.width < node.arguments[0].output.width:
+    if isinstance(node, MatMul) and moved(node) < moved(node.arguments[0]):
         return pushed(node)
     return None
+
+
+def moved(summed: Node) -> int:
+    """Numbers that each edge moves for a sum in an epoch, forward and backward."""
+    return summed.output.width * (2 if summed.trained else 1)
 
 
 def pays(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
@@ -42,14 +47,14 @@ def pays(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
         return False
     if any(len(readers[one]) > 1 for one in sums[1:]):
         return False
-    together = sum(reader.output.width for reader in readers[sums[0]])
-    return together < sums[0].output.width and all(isinstance(reader, MatMul) for reader in readers[sums[0]])
+    together = sum(map(moved, readers[sums[0]]))
+    return together < moved(sums[0]) and all(isinstance(reader, MatMul) for reader in readers[sums[0]])
 
 
 def declined(node: Node) -> str | None:
     """Why a sum stayed on the wider side, and what to write instead."""
     if not isinstance(node, Propagate) or not isinstance(node.x, MatMul) or bias(node.x) is None:
         return None
-    if node.x.arguments[0].output.width >= node.output.width:
+    if moved(node.x.arguments[0]) >= moved(node):
         return None
     return f"the linear map before the sum of layer {node.layer or '?'} has a bias; add it after the sum"

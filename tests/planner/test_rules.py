@@ -315,8 +315,19 @@ def test_commute_linear_sums_the_narrower_side_of_a_map_before_the_sum(outputs, 
     assert root.output.width == outputs
 
 
-@pytest.mark.parametrize(("outputs", "summed"), [(3, 3), (8, 8), (20, 8)])
+@pytest.mark.parametrize(("outputs", "below", "summed"), [(5, False, 8), (5, True, 5), (3, False, 3), (4, False, 8)])
+def test_commute_linear_counts_what_backward_moves_as_well(outputs, below, summed):
+    """Of the features no gradient is wanted, of what a parameter made it is."""
+
+    def write(w):
+        x = w.vertex("mul.Tensor", FEATURES, w.parameter("scale", 8), width=8) if below else FEATURES
+        return w.linear(w.aggregate(w.scatter(x, "source", 8), 8), "lin", 8, outputs)
+
+    assert widths_summed(moved(write)) == [summed]
+
+
 @pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("outputs", "summed"), [(3, 3), (8, 8), (20, 8)])
 def test_commute_linear_sums_the_narrower_side_of_a_map_after_the_mean(outputs, summed, bias):
     def write(w):
         found = w.aggregate(w.scatter(FEATURES, "source", 8), 8, "mean")
@@ -350,6 +361,21 @@ def test_commute_linear_passes_through_a_chain_of_any_length_at_once(outputs):
     assert [firing.rule for firing in rewritten.firings].count("commute_linear") == (outputs < 8)
 
 
+@pytest.mark.parametrize("layers", [2, 70])
+def test_commute_linear_fires_in_every_layer_at_once_whatever_their_number(layers):
+    """What a walk has done below a layer does not keep it from asking who reads that layer's sum."""
+
+    def write(w):
+        h = w.vertex("mul.Tensor", FEATURES, w.parameter("scale", 200), width=200)
+        for layer in range(layers):
+            width = 200 - layer
+            total = w.aggregate(w.scatter(h, "source", width), width)
+            h = w.vertex("relu.default", w.linear(total, f"lin{layer}", width, width - 1), width=width - 1)
+        return h
+
+    assert widths_summed(moved(write, width=200)) == list(range(199, 199 - layers, -1))
+
+
 def test_commute_linear_leaves_a_bias_below_the_sum_and_says_so():
     w = SpecWriter(layer="conv")
     h = w.vertex("linear.default", FEATURES, w.parameter("lin", 20, 8), w.parameter("bias", 20), width=20)
@@ -359,7 +385,7 @@ def test_commute_linear_leaves_a_bias_below_the_sum_and_says_so():
     assert "bias" in reason
 
 
-@pytest.mark.parametrize(("outputs", "summed"), [(5, [8]), (3, [3, 3])])
+@pytest.mark.parametrize(("outputs", "summed"), [(3, [8]), (1, [1, 1])])
 def test_commute_linear_leaves_a_sum_of_two_maps_unless_both_together_are_narrower(outputs, summed):
     def write(w):
         total = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
