@@ -6,8 +6,10 @@ spec -> logical -> rewritten -> hoisted -> stages and forward steps -> steps of 
 from __future__ import annotations
 
 import difflib
+import gc
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -51,7 +53,6 @@ class Planned:
     plan: Plan
     logical: Node
     rewritten: Rewritten
-    evaluation: Rewritten
     statistics: Statistics
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
@@ -73,6 +74,19 @@ class Planned:
         return compile_plan(*self.given, self.statistics, options, self.phases)
 
 
+@contextmanager
+def _collecting_later() -> Iterator[None]:
+    """Planning makes thousands of objects and no cycles; a walk of the garbage collector over all others takes as long."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_collecting_later()
 def compile_plan(
     train: Spec,
     evaluate: Spec,
@@ -124,7 +138,7 @@ def compile_plan(
     plan = _plan(epoch, inference, (rewritten, evaluation), options, firings)
     plan = replace(_with_columns(plan, once, dict(held)), levels=_levels(statistics, options, disabled))
     validate(plan)
-    return Planned(plan, graphs[0], rewritten, evaluation, statistics, options, firings, phases)
+    return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
 
 
 def without(planned: Planned, rule: str) -> Planned:

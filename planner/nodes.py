@@ -303,11 +303,12 @@ def topological(*roots: Node) -> list[Node]:
     done: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
-        node = stack[-1]
-        waiting = [] if node in done else [child for child in node.children if child not in done]
-        if waiting:
-            stack += reversed(waiting)
-        else:
+        node, height = stack[-1], len(stack)
+        if node not in done:
+            for child in reversed(node.children):
+                if child not in done:
+                    stack.append(child)
+        if len(stack) == height:
             done[stack.pop()] = None
     return list(done)
 

@@ -105,7 +105,9 @@ class _Walk:
         new: dict[Node, Node] = {}
         for node in order:
             moved = node.with_children(new)
-            if self._readers is not None and moved is not node:  # read as before, for all that this walk has done so far
+            if (
+                self._readers is not None and moved is not node
+            ):  # read as before, for all that this walk has done so far
                 self._readers.setdefault(moved, self._readers[node])
             new[node] = self._record(moved) or moved
         return new[root], topological(new[root])

@@ -11,9 +11,10 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from planner.build import build
+from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
 from planner.lower import Forward, insert_collects, lower, lower_columns
-from planner.nodes import Node, StaticColumn
+from planner.nodes import Dropout, Node, StaticColumn, transform
 from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
@@ -57,11 +58,18 @@ class Phases:
     def rewritten(
         self, graphs: tuple[Node, Node], disabled: frozenset[str], abilities: Collection[Ability]
     ) -> tuple[Rewritten, Rewritten]:
-        """Both graphs after the rules on nodes. What evaluation leaves undone, nobody asks for."""
+        """Both graphs after the rules on nodes. What evaluation leaves undone, nobody asks for.
+
+        Where evaluation is training without its random numbers, so is what has been made of training: most is done.
+        """
         logical, inferred = graphs
         given = disabled & ON_NODES, frozenset(abilities) & NEEDED
         rewritten = self._once(_optimized, logical, *given, True)
-        return rewritten, rewritten if inferred is logical else self._once(_optimized, inferred, *given, False)
+        if inferred is logical:
+            return rewritten, rewritten
+        is_training = self._once(without_dropout, logical) is inferred
+        start = without_dropout(rewritten.root) if is_training else inferred
+        return rewritten, self._once(_optimized, start, *given, False)
 
     def hoisted(self, train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Held]:
         """Both graphs, reading what training hoists as static columns, and what these hold."""
@@ -85,6 +93,11 @@ class Phases:
             self._known[key] = phase(*given)
         found: Found = self._known[key]
         return found
+
+
+def without_dropout(root: Node) -> Node:
+    """The graph that draws no random numbers."""
+    return transform(root, lambda node: node.x if isinstance(node, (Dropout, EdgeDropout)) else None)
 
 
 def _optimized(root: Node, disabled: frozenset[str], abilities: frozenset[Ability], says_why: bool) -> Rewritten:

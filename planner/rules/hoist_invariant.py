@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
@@ -32,10 +32,11 @@ def hoist_invariant(root: Node) -> Hoisted:
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
     alike = Alike()
-    for node in _outermost(exposed, facts):
+    order = topological(exposed)
+    for node in _outermost(order, facts):
         column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
         columns[node] = held.setdefault(alike(node), column)
-    return Hoisted(substituted(exposed, columns), columns, held)
+    return Hoisted(substituted(order, columns), columns, held)
 
 
 def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
@@ -51,16 +52,17 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
     first = {alike(node) for node in common}
     exposed, facts = _exposed(root, lambda summed: alike(summed) in first)
     columns = {alike(node): column for node, column in held.items()}
-    found = {node: columns.get(alike(node)) for node in topological(exposed) if facts.can_be_hoisted(node)}
-    return substituted(exposed, {node: column for node, column in found.items() if column is not None})
+    order = topological(exposed)
+    found = {node: columns.get(alike(node)) for node in order if facts.can_be_hoisted(node)}
+    return substituted(order, {node: column for node, column in found.items() if column is not None})
 
 
-def substituted(root: Node, columns: Mapping[Node, StaticColumn]) -> Node:
-    """The graph with columns in place of what they hold."""
+def substituted(order: Sequence[Node], columns: Mapping[Node, StaticColumn]) -> Node:
+    """The graph of these nodes, children first, with columns in place of what they hold."""
     new: dict[Node, Node] = {}
-    for node in topological(root):
+    for node in order:
         new[node] = columns.get(node) or node.with_children(new)
-    return new[root]
+    return new[order[-1]]
 
 
 def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
@@ -81,12 +83,11 @@ def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
     return transform(root, change), facts
 
 
-def _outermost(root: Node, facts: _Facts) -> list[Node]:
+def _outermost(order: Sequence[Node], facts: _Facts) -> list[Node]:
     """What can be hoisted and is no part of anything that can, children first."""
-    order = topological(root)
     found: set[Node] = set()
     seen: set[Node] = set()
-    stack = [root]
+    stack = [order[-1]]
     while stack:
         node = stack.pop()
         if node in seen:

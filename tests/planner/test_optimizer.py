@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from planner import RULES, Options, PlanError, compile_plan
+from planner import RULES, Options, PlanError, compile_plan, phases
 from planner.compiler import without
 from planner.nodes import Elementwise, StaticColumn
 from planner.optimizer import optimize
@@ -73,3 +75,12 @@ def test_a_plan_with_phases_of_another_is_the_plan_it_would_be_alone(rule, model
     assert (
         without(first, rule).plan == planned(*specs, options=Options(disabled=(rule,), abilities=EDGES.abilities)).plan
     )
+
+
+@pytest.mark.parametrize("model", [gcn, lambda training: attention(dropout=training)])
+@pytest.mark.parametrize("rule", [(), *((rule,) for rule in RULES)], ids=str)
+def test_evaluation_begins_where_training_ended_and_ends_as_it_would_by_itself(model, rule, monkeypatch):
+    specs, options = (model(training=True), model(training=False)), replace(EDGES, disabled=rule)
+    plan = planned(*specs, options=options).plan
+    monkeypatch.setattr(phases, "without_dropout", lambda root: None)  # so that they have nothing in common
+    assert planned(*specs, options=options).plan == plan
