@@ -6,8 +6,8 @@
 Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are the sum of all of its
 processes' proportional set sizes (PSS), sampled twice a second. "limit": convolutions of width 128 with an MLP of one
 wide hidden layer after each, so that most of the working set lies between forward and backward; the same run with all the
-memory it can use, and within a limit of a quarter of that; weights are compared bit by bit. "estimates": a GCN
-128-256-256-40 on graphs of three sizes.
+memory it can use, and within a limit of a quarter of that; weights are compared bit by bit. "estimates": each stock model,
+128-256-256-40, and the GCN on graphs of three sizes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,16 @@ MIB = 1 << 20
 LIMIT_SECONDS = 3600
 PARTITIONS = 8
 LARGE = {"vertices": 250_000, "edges": 2_500_000}
-SIZES = (50_000, 100_000, 200_000)  # vertices; ten times as many edges
+ESTIMATED = (("gcn", 50_000), ("gcn", 100_000), ("gcn", 200_000), ("sage", 100_000), ("gin", 100_000), ("gat", 100_000))
+"""Models, and vertices of their graphs, which have ten times as many edges."""
 WIDE, LAYERS = 2048, 6
 AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forward and backward, where there is no limit
 
 
 def graph(folder: Path, vertices: int, edges: int) -> Path:
     place = folder / f"graph-{vertices}"
+    if place.exists():
+        return place
     words = ["--vertices", vertices, "--edges", edges, "--features", 128, "--classes", 40, "--seed", 0]
     subprocess.run(
         [sys.executable, "-m", "lotan", "datasets", "generate", str(place), *map(str, words)],
@@ -62,7 +65,10 @@ def run_case(case: dict[str, Any]) -> dict[str, Any]:
     import lotan
 
     torch.manual_seed(0)
-    model = wide_model() if case["model"] == "wide" else lotan.nn.GCN(128, 256, 3, 40, dropout=0.5)
+    kind = {"gcn": lotan.nn.GCN, "sage": lotan.nn.GraphSAGE, "gin": lotan.nn.GIN, "gat": lotan.nn.GAT}.get(
+        case["model"]
+    )
+    model = wide_model() if kind is None else kind(128, 256, 3, 40, dropout=0.5)
     read = lotan.Graph.read(case["graph"])
     options = {name: case[name] for name in ("engine", "memory_limit", "worker_memory") if name in case}
     if case["engine"] == "blocks":
@@ -132,14 +138,17 @@ def _row(name: str, limit: int | None, found: dict[str, Any]) -> str:
 
 
 def estimate_table(folder: Path) -> list[str]:
-    lines = ["| vertices | engine | estimated, MiB | measured, MiB | estimated / measured |", "|---|---|---|---|---|"]
-    for vertices in SIZES:
+    lines = [
+        "| model | vertices | engine | estimated, MiB | measured, MiB | estimated / measured |",
+        "|---|---|---|---|---|---|",
+    ]
+    for model, vertices in ESTIMATED:
         place = graph(folder, vertices, 10 * vertices)
         for engine in ("local", "blocks"):
-            found = measured({"graph": str(place), "model": "gcn", "engine": engine, "epochs": 3}, folder)
+            found = measured({"graph": str(place), "model": model, "engine": engine, "epochs": 3}, folder)
             peak = sum(found["peak"].values())
             sizes = f"{found['estimated'] / MIB:,.0f} | {peak / MIB:,.0f} | {found['estimated'] / peak:.2f}"
-            lines.append(f"| {vertices:,} | {engine} | {sizes} |")
+            lines.append(f"| {model} | {vertices:,} | {engine} | {sizes} |")
     return ["## Estimated and measured peak", "", *lines, ""]
 
 
