@@ -25,6 +25,9 @@ from planner.rules import GENERAL_PLAN_WITHOUT, LACKING, RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant
+from planner.rules.hold_sparse import declined as not_sparse
+from planner.rules.hold_sparse import held as inputs_held
+from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, deepest_level, prune_vertices, reads_edges
 from planner.rules.reuse_evaluation import reuse_evaluation
@@ -134,9 +137,13 @@ def compile_plan(
     if keep_or_recompute.__name__ not in disabled:
         epoch = _kept(epoch, statistics)
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
+    plan = _plan(epoch, inference, (rewritten, evaluation), options)
+    if hold_sparse.__name__ not in disabled:
+        plan, rewritten = _sparse(plan, rewritten, statistics, options)
+    counts[hold_sparse.__name__] = inputs_held(plan)
     firings = {name: counts[name] for name in RULES}
-    plan = _plan(epoch, inference, (rewritten, evaluation), options, firings)
-    plan = replace(_with_columns(plan, once, dict(held)), levels=_levels(statistics, options, disabled))
+    fired = tuple(name for name, count in firings.items() if count)
+    plan = replace(_with_columns(plan, once, dict(held)), levels=_levels(statistics, options, disabled), fired=fired)
     validate(plan)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
 
@@ -168,6 +175,18 @@ def _pruned(
         reason = LACKING["edge_levels"]
     why = Declined(prune_vertices.__name__, reason)
     return forward, replace(rewritten, declined=(*rewritten.declined, why))
+
+
+def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
+    """The plan with the features sparse where that pays, or as it was, and what stopped it."""
+    reason = not_sparse(plan, statistics)
+    if reason is None:
+        sparse = hold_sparse(plan)
+        if sparse == plan or "sparse_rows" in options.abilities:
+            return sparse, rewritten
+        reason = LACKING["sparse_rows"]
+    why = Declined(hold_sparse.__name__, reason)
+    return plan, replace(rewritten, declined=(*rewritten.declined, why))
 
 
 def _levels(statistics: Statistics, options: Options, disabled: frozenset[str]) -> int | None:
@@ -230,7 +249,6 @@ def _plan(
     inference: Forward,
     graphs: tuple[Rewritten, ...],
     options: Options,
-    firings: Mapping[str, int],
 ) -> Plan:
     trainable = [parameter.name for stage in epoch.stages for parameter in stage.parameters if parameter.trainable]
     columns = {column.name: column for graph in graphs for column in static_columns(graph.root)}
@@ -242,7 +260,6 @@ def _plan(
         predict=_last_as(inference.steps, "predict", inference.stages[-1].loss),
         static_columns=(*columns.values(), *labels),
         trainable=tuple(dict.fromkeys(trainable)),
-        fired=tuple(name for name, count in firings.items() if count),
         source_gradients="summed" if options.rgb else "per_edge",
     )
 

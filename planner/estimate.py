@@ -20,6 +20,7 @@ from planner.spec import Statistics, ValueType
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
 WIDEST = 8  # bytes of a number of any other type, which no column has
 CSR_BYTES_PER_EDGE = 8  # a 4-byte position and a 4-byte value
+SPARSE_TIMES = 3  # what a number that is not zero takes in a product of sparse rows; 1 is what any takes in a dense one
 
 
 def step_rows(step: Step, statistics: Statistics) -> int:

@@ -42,6 +42,7 @@ LOCAL_EDGE_BYTES = 100  # of an edge there: its ends, as read and sorted, and th
 LOCAL_VERTEX_BYTES = 40
 KEPT_PER_CALL = 2  # a call on edges keeps its output for backward, and backward makes a gradient of the same size
 KEY_BYTES = 8  # of a vertex: its row key
+SPARSE_BYTES = 16  # of a number that is not zero: with its place, by row and by column
 GARBAGE = 1.5  # of a heap by what is reachable in it: large arrays need room in one piece
 
 
@@ -90,7 +91,15 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
 def local_bytes(plan: Plan, statistics: Statistics) -> int:
     """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
     kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
-    return reading_bytes(statistics) + held(plan, statistics, lambda step: frozenset(reads(step))) + kept
+    columns = held(plan, statistics, lambda step: frozenset(reads(step)))
+    return reading_bytes(statistics) + columns + _sparse_bytes(plan, statistics) + kept
+
+
+def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
+    """Bytes of the features as stages read them that are given what is not zero."""
+    if not any(i.sparse for stage in plan.stages for i in stage.inputs):
+        return 0
+    return int(SPARSE_BYTES * statistics.density * statistics.width * statistics.vertices)
 
 
 def reading_bytes(statistics: Statistics) -> int:

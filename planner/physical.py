@@ -62,6 +62,7 @@ class StageInput:
     dtype: str = "float32"
     static: bool = False
     needs_gradient: bool = False
+    sparse: bool = False  # given as the numbers that are not zero; linear maps alone read it
 
     @property
     def width(self) -> int:

@@ -31,9 +31,10 @@ Rows = Literal["vertex", "edge", "none"]
 EdgeSet = Literal["graph", "self_loops"]
 """Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
 
-Ability = Literal["edge_columns", "extremes", "levels", "edge_levels"]
+Ability = Literal["edge_columns", "extremes", "levels", "edge_levels", "sparse_rows"]
 """What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to
-order vertices by level and compute the first levels alone, of sums of rows and of stages; of all steps that read edges."""
+order vertices by level and compute the first levels alone, of sums of rows and of stages; of all steps that read edges; to
+give stages the features as the numbers that are not zero."""
 
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
@@ -184,6 +185,11 @@ class Statistics:
         while hops < level and rows < self.vertices:
             rows, hops = rows * (1 + self.edges / self.vertices), hops + 1
         return min(self.vertices, round(rows))
+
+    @property
+    def density(self) -> float:
+        """The share of the features that is not zero; 1 where nobody has counted."""
+        return 1.0 if self.profile is None else self.profile.density
 
     def degrees(self, reverse: bool = False) -> Degrees:
         """How many edges begin, or with `reverse` end, at vertices; evenly spread where nobody has counted."""

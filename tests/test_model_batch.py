@@ -96,6 +96,20 @@ def test_each_is_as_alone(seed):
                 assert_as_alone(batch, number, expected, member.model)
 
 
+def test_so_it_is_where_the_features_are_held_sparse():
+    """All models of a batch read the same sparse rows, and each as it would alone."""
+    random, dense = np.random.default_rng(7), graph(7).arrays()
+    features = dense.features * (random.random(dense.features.shape) < 0.05)
+    on = lotan.Graph.from_arrays(features, dense.src, dense.dst, dense.label, dense.split)
+    members = [drawn(random) for _ in range(6)]
+    alone = [fit_alone(member, on, engine="local", disable=["hoist_invariant"]) for member in members]
+    assert any("hold_sparse" in run.report["plan"]["rules_fired"] for _, run in alone)
+    with ModelBatch(on, members, engine="local", progress=False, disable=["hoist_invariant"]) as batch:
+        batch.train()
+        for number, (member, expected) in enumerate(zip(members, alone, strict=True)):
+            assert_as_alone(batch, number, expected, member.model)
+
+
 OTHERS = [{"disable": ["share_models"]}, {"plan": "general"}, {"disable": ["hoist_invariant", "prune_vertices"]},
           {"eval_every": 2}, {"eval_every": 0}, {"chunk_rows": 16}, {"max_models": 2}]  # fmt: skip
 

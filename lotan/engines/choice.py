@@ -25,7 +25,7 @@ SPARK_SECONDS = (
 )
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes", "levels", "edge_levels"),
+    "local": ("edge_columns", "extremes", "levels", "edge_levels", "sparse_rows"),
     "rows": (),
     "blocks": ("edge_columns", "extremes", "levels"),
 }

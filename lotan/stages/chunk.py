@@ -15,6 +15,7 @@ from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
     from lotan.spill_file import SpillFile
+    from lotan.stages.sparse_rows import SparseRows
 
 Parameters = Mapping[str, Tensor]
 
@@ -102,6 +103,9 @@ class Chunk:
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
+    sparse: Mapping[str, SparseRows] = field(
+        default_factory=dict
+    )  # values that are not among `values`, for flat stages
 
     @property
     def rows(self) -> int:

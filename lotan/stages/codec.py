@@ -55,6 +55,7 @@ def _encode_input(i: StageInput) -> Plain:
         "dtype": i.dtype,
         "static": i.static,
         "needs_gradient": i.needs_gradient,
+        "sparse": i.sparse,
     }
 
 
@@ -180,6 +181,7 @@ def _decode_input(data: Any) -> StageInput:
         dtype=read.choice("dtype", _DTYPES),
         static=read.flag("static"),
         needs_gradient=read.flag("needs_gradient"),
+        sparse=read.flag("sparse"),
     )
     if i.role == "source" and i.edges is None:
         raise StageError(f"stage input {i.value!r}: a source input names its edge set")

@@ -17,6 +17,7 @@ from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageG
 from lotan.stages.kernels import Kernel
 from lotan.stages.known import Translation
 from lotan.stages.saved_values import Memory, SavedValues
+from lotan.stages.sparse_rows import SparseRows
 from planner.physical import Stage
 
 Rows = dict[str, Tensor]
@@ -180,10 +181,13 @@ class _Run:
         self._sums: Mapping[int, Tensor] = {}
         self._taken = 0  # pieces of scratch memory
         self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
+        self.sparse: dict[int, SparseRows] = {}
         for number, name, _ in stage.parameters:
             self.values[number] = _find(parameters, name, stage)
         for number, name, *_ in stage.inputs:
-            if saved is None or name in chunk.values:
+            if name in chunk.sparse:
+                self.sparse[number] = chunk.sparse[name]
+            elif saved is None or name in chunk.values:
                 self.values[number] = _find(chunk.values, name, stage).reshape(self._rows, stage.widths[number])
         for shift in stage.shifts:
             self.values[shift.out] = self.values[shift.parameter] + shift.number

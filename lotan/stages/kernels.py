@@ -8,7 +8,7 @@ output and gives gradients to its inputs, in place where the gradient is the run
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lotan.randomness import Mask
+from lotan.stages.sparse_rows import SparseRows
 
 _aten = torch.ops.aten
 
@@ -24,6 +25,7 @@ class Running(Protocol):
     """What a kernel sees of a run over one chunk."""
 
     values: list[Tensor]  # by slot; rows' values [rows, width], parameters as they are
+    sparse: Mapping[int, SparseRows]  # by slot, those that are not among the values; linear maps alone read them
 
     def target(self, slot: int) -> Tensor:
         """Where the value of a slot is to be written."""
@@ -94,7 +96,11 @@ class Linear(Kernel):
     def forward(self, run: Running) -> None:
         """[rows, k] -> [rows, width]."""
         values, out = run.values, run.target(self.out)
-        if self.bias is None:
+        if self.x in run.sparse:
+            out.copy_(run.sparse[self.x].product(values[self.weight]))
+            if self.bias is not None:
+                out.add_(values[self.bias])
+        elif self.bias is None:
             torch.mm(values[self.x], values[self.weight].t(), out=out)
         else:
             torch.addmm(values[self.bias], values[self.x], values[self.weight].t(), out=out)
@@ -102,7 +108,9 @@ class Linear(Kernel):
     def backward(self, run: Running) -> None:
         """To the input, the weight and the bias."""
         gradient, _ = run.taken(self.out)
-        if run.wants(self.weight):
+        if run.wants(self.weight) and self.x in run.sparse:
+            run.sparse[self.x].add_gradient(run.sum_of(self.weight), gradient)
+        elif run.wants(self.weight):
             run.sum_of(self.weight).addmm_(gradient.t(), run.values[self.x])
         if self.bias is not None and run.wants(self.bias):
             run.sum_of(self.bias).add_(gradient.sum(0))

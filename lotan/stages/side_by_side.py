@@ -40,7 +40,8 @@ class _Own:
             for whole, own, columns in self.inputs
             if whole.value in chunk.values
         }
-        return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split)
+        sparse = {own.value: chunk.sparse[whole.value] for whole, own, _ in self.inputs if whole.value in chunk.sparse}
+        return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
 
     def given(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness

@@ -6,7 +6,7 @@ from math import ceil, prod
 
 from planner.chunks import CHUNK_ROWS, LEAST_GROUPS, MOST_IN_A_GROUP, ONE_CHUNK, SAVED_BYTES
 from planner.cost.work import Work
-from planner.estimate import row_bytes
+from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
 from planner.keeping import PRODUCTS, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
@@ -41,9 +41,9 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
         return found + on_edges * (forward + 2 * backward)
     each = Work()
     if forward:
-        each += _rerun(stage)
+        each += _rerun(stage, statistics.density)
     if backward:
-        each += sum(map(_backward, stage.each), Work())
+        each += sum((_backward(one, statistics.density) for one in stage.each), Work())
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         each += Work(numbers=LOSS * stage.loss.outputs * len(stage.each))
     hands = layout.cores if engine == "local" else layout.crew.workers or 1
@@ -67,26 +67,25 @@ def _computing(stage: Stage) -> list[Call]:
     return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
 
 
-def _rerun(stage: Stage) -> Work:
+def _rerun(stage: Stage, density: float) -> Work:
     """Of a row, forward, of all models."""
-    return sum(map(_forward, stage.each), Work())
+    return sum((_forward(one, density) for one in stage.each), Work())
 
 
-def _forward(stage: Stage) -> Work:
+def _forward(stage: Stage, density: float) -> Work:
     """Of a row."""
     total = Work()
     for call in _computing(stage):
         width = call.type.width
         if operator_name(call.op) in PRODUCTS:
-            taken = _taken(stage, call)
-            total += Work(multiply_adds=width * taken, product_numbers=width + taken)
+            total += _product(stage, call, density)
         else:
             drawn = width if operator_name(call.op) == "dropout" else 0
             total += Work(numbers=width, draws=drawn)
     return total
 
 
-def _backward(stage: Stage) -> Work:
+def _backward(stage: Stage, density: float) -> Work:
     """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
@@ -94,13 +93,12 @@ def _backward(stage: Stage) -> Work:
     for call in _computing(stage):
         if call.output not in wanted:
             continue
-        width, read = call.type.width, {ref.name for ref in call.references}
+        read = {ref.name for ref in call.references}
         if operator_name(call.op) in PRODUCTS:
-            taken = _taken(stage, call)
             times = bool(read & trained) + bool(read & (wanted - trained))
-            total += Work(multiply_adds=width * taken, product_numbers=width + taken) * times
+            total += _product(stage, call, density) * times
         else:
-            total += Work(numbers=width)
+            total += Work(numbers=call.type.width)
     return total
 
 
@@ -112,6 +110,15 @@ def _wanted(stage: Stage) -> set[str]:
         if any(ref.name in wanted for ref in call.references):
             wanted.add(call.output)
     return wanted
+
+
+def _product(stage: Stage, call: Call, density: float) -> Work:
+    """Of a row; of one that is held sparse, what is not zero counts, at its own price."""
+    width, taken = call.type.width, float(_taken(stage, call))
+    sparse = {i.value for i in stage.inputs if i.sparse}
+    if not sparse.isdisjoint(ref.name for ref in call.references):
+        taken *= density * SPARSE_TIMES
+    return Work(multiply_adds=width * taken, product_numbers=width + taken)
 
 
 def _taken(stage: Stage, call: Call) -> int:
@@ -158,4 +165,4 @@ def _kept_elsewhere(step: PipeStep, stage: Stage, statistics: Statistics, beyond
         return Work()
     if stage.overflow == "file":
         return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
-    return _rerun(stage) * (beyond * statistics.vertices)
+    return _rerun(stage, statistics.density) * (beyond * statistics.vertices)

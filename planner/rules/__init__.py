@@ -16,6 +16,7 @@ from planner.rules import (
     drop_unit_weight,
     fuse_apply,
     hoist_invariant,
+    hold_sparse,
     keep_or_recompute,
     lift_message,
     prune_vertices,
@@ -65,6 +66,7 @@ LACKING: dict[Ability, str] = {
     "edge_columns": "this engine holds no values of edges",
     "extremes": "this engine takes no max or min",
     "levels": "this engine computes every layer on all vertices",
+    "sparse_rows": "this engine gives stages all numbers of a row",
     "edge_levels": "this engine computes attention, maxima and what is collected on all vertices, and so what they read",
 }
 """Why a rule was left out that would have fired."""
@@ -85,6 +87,8 @@ RULES: tuple[str, ...] = (
     drop_dead_gradients.drop_dead_gradients.__name__,
     # After that: only then is it known which stages run backward, and what these read.
     keep_or_recompute.keep_or_recompute.__name__,
+    # On the finished plan: only then is it known what every stage reads.
+    hold_sparse.hold_sparse.__name__,
     # On the finished plans of all models of a batch.
     share_models.share_models.__name__,
 )
@@ -103,6 +107,7 @@ IDLE = {
     "prune_vertices": "the model's output is needed on too many vertices",
     "drop_dead_gradients": "every gradient leads to a parameter",
     "keep_or_recompute": "no stage keeps anything for its backward",
+    "hold_sparse": "no stage reads the features for linear maps alone",
     "share_models": "there is one model; those of a batch share its steps",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""
@@ -117,5 +122,6 @@ GENERAL_PLAN_WITHOUT = (
     "hoist_invariant",
     "reuse_evaluation",
     "prune_vertices",
+    "hold_sparse",
 )
 """The rules that the paper's general plan does without: every neighbourhood is collected, messages run in the DL Engine."""

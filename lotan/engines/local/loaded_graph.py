@@ -16,6 +16,7 @@ from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, make_program
+from lotan.stages.sparse_rows import SparseRows
 from planner.physical import Column, Plan, PropagateStep, Stage
 from planner.spec import EdgeSet
 
@@ -70,6 +71,7 @@ class LoadedGraph:
         self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
         self.per_edge = plan.source_gradients == "per_edge"
         self.compile(plan)
+        self._sparse: dict[tuple[str, int, int], SparseRows] = {}
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
 
     def compile(self, plan: Plan) -> None:
@@ -95,6 +97,13 @@ class LoadedGraph:
             matrix, weighted = edges.matrix(step.weighted, step.reverse), step.weighted and edges.weight is not None
             self._products[key] = Product(matrix, weighted, self.chunks_within(step.output.within))
         return self._products[key]
+
+    def sparse(self, name: str, rows: slice) -> SparseRows:
+        """Rows of a static column as the numbers that are not zero; made on first use."""
+        key = name, rows.start, rows.stop
+        if key not in self._sparse:
+            self._sparse[key] = SparseRows(self.static[name][rows])
+        return self._sparse[key]
 
     def _column(self, name: str, arrays: GraphArrays) -> Tensor:
         match name.split("@"):

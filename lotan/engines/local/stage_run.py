@@ -122,10 +122,10 @@ class StageRun:
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
         """A chunk with all inputs, or `only` those."""
         rows = self._chunks[number]
+        inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
+        sparse = {i.value: i.column for i in inputs if i.sparse and self._program.flat}
         given = {
-            i.value: self._rows(values[i.column], number).reshape(-1, *i.shape)
-            for i in self._program.stage.inputs
-            if only is None or i.value in only
+            i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in inputs if i.value not in sparse
         }
         label, split = values.get("label"), values.get("split")
         return Chunk(
@@ -133,6 +133,7 @@ class StageRun:
             given,
             label=None if label is None else label[rows],
             split=None if split is None else split[rows],
+            sparse={value: self._graph.sparse(column, rows) for value, column in sparse.items()},
         )
 
     def _rows(self, handle: Handle, number: int) -> Tensor:

@@ -1,0 +1,58 @@
+"""Rows that are mostly zeros, as the numbers that are not: what a linear map of them, and its gradient, take instead."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+class SparseRows:
+    """Numbers that are not zero, by row and by column.
+
+    Args:
+        rows: float32 [rows, width].
+    """
+
+    def __init__(self, rows: Tensor) -> None:
+        self.shape = rows.shape
+        places = rows.nonzero()  # [numbers, 2], row by row
+        of_row, columns = places.unbind(1)
+        values = rows[of_row, columns]
+        order = columns.argsort(stable=True)
+        self._by_row = columns.int(), _ends(of_row, rows.shape[0]), values
+        self._by_column = of_row[order].int(), _ends(columns, rows.shape[1]), values[order]
+
+    def product(self, weight: Tensor) -> Tensor:
+        """x W^T. [out, width] -> [rows, out], memory of its own."""
+        return _sums(_by_input(weight), *self._by_row)
+
+    def add_gradient(self, total: Tensor, gradient: Tensor) -> None:
+        """Add g^T x to the gradient of W. [out, width], given that of the product, [rows, out]."""
+        total.add_(_sums(gradient.contiguous(), *self._by_column).t())
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that it takes."""
+        return sum(part.nbytes for form in (self._by_row, self._by_column) for part in form)
+
+
+def _ends(sorted_or_not: Tensor, count: int) -> Tensor:
+    """Where the numbers of each row (column) begin, and the last ones end. int32 [count + 1]."""
+    counts = torch.bincount(sorted_or_not, minlength=count)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
+
+
+def _sums(matrix: Tensor, positions: Tensor, ends: Tensor, factors: Tensor) -> Tensor:
+    """Of rows of a matrix times their factors, between each two ends."""
+    if not positions.numel():
+        return matrix.new_zeros(ends.numel() - 1, matrix.shape[1])
+    return torch.embedding_bag(matrix, positions, ends, False, 0, False, factors, True)[0]
+
+
+def _by_input(weight: Tensor) -> Tensor:
+    """W^T in memory of its own, made once for all chunks that are given the same tensor."""
+    made: tuple[int, Tensor] | None = getattr(weight, "_lotan_by_input", None)
+    if made is None or made[0] != weight._version:
+        made = weight._version, weight.t().contiguous()
+        weight._lotan_by_input = made  # type: ignore[attr-defined]  # goes with the tensor
+    return made[1]

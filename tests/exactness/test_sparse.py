@@ -1,0 +1,57 @@
+"""Features that are mostly zeros: on the local engine, held sparse, every model equals plain autograd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from lotan.graph import Graph
+from planner import Options
+from tests.exactness.cases import EVERY, Sample, models, sample
+from tests.exactness.steps import assert_equals_truth, plan_of, train
+
+AUTO = Options(abilities=ABILITIES["local"])
+IN_PLACE = replace(AUTO, disabled=("hoist_invariant",))  # so that more maps stand right on the features
+READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer", "arithmetic on edges")
+
+
+def thinned(drawn: Sample, left: int) -> Sample:
+    """The same graph, of whose features so many numbers are not zero."""
+    x = np.zeros_like(drawn.x.numpy())
+    places = np.random.default_rng(0).choice(x.size, left, replace=False)
+    x.flat[places] = drawn.x.numpy().flat[places]
+    given = drawn.graph.arrays()
+    graph = Graph.from_arrays(x, given.src, given.dst, given.label, given.split, given.weight)
+    return replace(drawn, graph=graph, x=torch.from_numpy(x))
+
+
+@pytest.mark.parametrize("chunk_rows", [None, 7])
+@pytest.mark.parametrize("options", [AUTO, IN_PLACE], ids=["auto", "no hoist_invariant"])
+@pytest.mark.parametrize("left", [16, 60])
+@pytest.mark.parametrize("name", EVERY)
+def test_equals_autograd(name, left, options, chunk_rows):
+    drawn = thinned(sample(seed=3, vertices=40, edges=120, weighted=EVERY[name].weights), left)
+    ours, truth = models(name, seed=3)
+    planned, engine = plan_of(name, drawn, options), LocalEngine(chunk_rows=chunk_rows)
+    assert "hold_sparse" in planned.plan.fired or name not in READS_THEM
+    try:
+        assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
+    finally:
+        engine.close()
+
+
+@pytest.mark.parametrize(("left", "abilities", "said"), [
+    (70, ABILITIES["local"], "35.0% of the features are not zero; it pays below 33.3%"),
+    (200, ABILITIES["local"], "100.0% of the features are not zero; it pays below 33.3%"),
+    (16, (), "this engine gives stages all numbers of a row"),
+])  # fmt: skip
+def test_what_stops_it_is_said(left, abilities, said):
+    drawn = thinned(sample(seed=3, vertices=40), left)
+    planned = plan_of("MLP", drawn, Options(abilities=abilities))
+    assert not planned.firings["hold_sparse"]
+    assert [entry.reason for entry in planned.rewritten.declined if entry.rule == "hold_sparse"] == [said]
