@@ -124,7 +124,8 @@ def compile_plan(
     inference = phases.lowered(evaluation.root, "evaluate", fuse)
     reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
-    if prune_vertices.__name__ not in disabled:
+    prunes = prune_vertices.__name__ not in disabled
+    if prunes:
         forward, rewritten = _pruned(forward, rewritten, statistics, options, reused is not None)
     naive = differentiate(forward, options.rgb)
     steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
@@ -138,12 +139,15 @@ def compile_plan(
         epoch = _kept(epoch, statistics)
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     plan = _plan(epoch, inference, (rewritten, evaluation), options)
+    if prunes:
+        plan = replace(plan, evaluate=_pruned_evaluation(plan.evaluate, statistics, options))
     if hold_sparse.__name__ not in disabled:
         plan, rewritten = _sparse(plan, rewritten, statistics, options)
     counts[hold_sparse.__name__] = inputs_held(plan)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
-    plan = replace(_with_columns(plan, once, dict(held)), levels=_levels(statistics, options, disabled), fired=fired)
+    levels = _levels(statistics, options, disabled)
+    plan = replace(_with_columns(plan, once, dict(held)), levels=levels, targets=statistics.targets, fired=fired)
     validate(plan)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
 
@@ -166,7 +170,7 @@ def _pruned(
     reason, on_edges = declined(statistics), "edge_levels" in options.abilities
     if reason is None and "levels" not in options.abilities:
         reason = LACKING["levels"]
-    if reason is None and evaluates:
+    if reason is None and evaluates and statistics.targets == "train":
         reason = "the training pass evaluates as well, on all vertices; disable reuse_evaluation to prune it"
     if reason is None:
         forward = replace(forward, steps=prune_vertices(forward.steps, statistics, on_edges))
@@ -175,6 +179,13 @@ def _pruned(
         reason = LACKING["edge_levels"]
     why = Declined(prune_vertices.__name__, reason)
     return forward, replace(rewritten, declined=(*rewritten.declined, why))
+
+
+def _pruned_evaluation(steps: tuple[Step, ...], statistics: Statistics, options: Options) -> tuple[Step, ...]:
+    """On the vertices of all splits and what they depend on, where levels are counted from those."""
+    if statistics.targets != "split" or declined(statistics) is not None or "levels" not in options.abilities:
+        return steps
+    return prune_vertices(steps, statistics, "edge_levels" in options.abilities)
 
 
 def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:

@@ -4,8 +4,9 @@ A *column* is one vector per vertex, known by name; an *edge column* one per edg
 of columns. Steps stand in execution order; every column is made once. A *stage* is a piece of the model between two graph
 operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward, by autograd.
 
-What is *within* a level is about the vertices so many hops or fewer, along edges, from a training vertex, and the edges that
-end there. A gradient has the level of the column that it is of; where its step is within a lower one, its last rows are zero.
+What is *within* a level is about the vertices so many hops or fewer, along edges, from a target (a training vertex, or one in
+any split), and the edges that end there. A gradient has the level of the column that it is of; where its step is within a
+lower one, its last rows are zero.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from math import prod
 from typing import ClassVar, Literal
 
 from planner.expressions import Expression, columns
-from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec
+from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 """forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
@@ -374,6 +375,7 @@ class Plan:
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
     source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
     levels: int | None = None  # up to which vertices lie in the order of their levels; None: in that of their ids
+    targets: Targets = "train"  # from which levels are counted
     models: int = 1  # trained together
 
     @property

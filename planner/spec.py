@@ -157,6 +157,16 @@ class Profile:
     density: float  # of the features: the share that is not zero
 
 
+Targets = Literal["train", "split"]
+"""The vertices whose outputs are asked for: those in training, or in any split."""
+
+PRUNED_SHARE = 0.75
+"""Of all vertices: where more than that are needed, little would be left out."""
+
+FEW_MORE = 1.5
+"""Times as many vertices as in training may be in any split, for training to compute what evaluation needs as well."""
+
+
 @dataclass(frozen=True)
 class Statistics:
     """What is known of a graph before planning."""
@@ -168,6 +178,19 @@ class Statistics:
     weighted: bool = False
     training: int | None = field(default=None, repr=False)  # vertices whose split is "train"; None: not known
     profile: Profile | None = field(default=None, compare=False, repr=False)  # where it was looked for
+    evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: not known
+
+    @property
+    def targets(self) -> Targets:
+        """From which vertices levels are counted: one order of vertices has to do for all passes.
+
+        Of all in a split, both training and evaluation leave out what none of these depends on; of those in training, training
+        leaves out more, and evaluation nothing.
+        """
+        if self.training is None or self.evaluated is None:
+            return "train"
+        few = self.evaluated <= FEW_MORE * self.training and self.evaluated < PRUNED_SHARE * self.vertices
+        return "split" if few else "train"
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
         """Number of edges of an edge set; estimated of those that end within a level, as of `rows_within`."""
@@ -175,13 +198,14 @@ class Statistics:
         return count if within is None else round(count * self.rows_within(within) / max(1, self.vertices))
 
     def rows_within(self, level: int | None) -> int:
-        """Vertices from which edges lead to a training vertex in at most so many hops; None: all vertices.
+        """Vertices from which edges lead to one of the targets in at most so many hops; None: all vertices.
 
         Estimated: no more than if every vertex had as many in-edges as the mean, from vertices of their own.
         """
-        if level is None or self.training is None:
+        first = self.evaluated if self.targets == "split" else self.training
+        if level is None or first is None:
             return self.vertices
-        rows, hops = float(self.training), 0
+        rows, hops = float(first), 0
         while hops < level and rows < self.vertices:
             rows, hops = rows * (1 + self.edges / self.vertices), hops + 1
         return min(self.vertices, round(rows))

@@ -65,6 +65,7 @@ class GraphArrays:
             self_loops=int(np.count_nonzero(self.src == self.dst)),
             weighted=self.weight is not None,
             training=len(self.rows_of("train")),
+            evaluated=int(np.count_nonzero(self.split >= 0)),
             profile=self._profile(),
         )
 

@@ -112,10 +112,12 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     """Count with two jobs."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
-    trained = F.count_if(F.col("split") == SPLITS[0])
-    rows = vertices.agg(F.count("*"), F.max(F.size("features")), trained).collect()[0]
+    split = F.col("split")
+    in_splits = F.count_if(split == SPLITS[0]), F.count_if(split.isin(*SPLITS))
+    rows = vertices.agg(F.count("*"), F.max(F.size("features")), *in_splits).collect()[0]
     ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst"))).collect()[0]
-    return Statistics(rows[0], ends[0], rows[1] or 0, ends[1], names.weight is not None, rows[2])
+    sizes = rows[0], ends[0], rows[1] or 0, ends[1]
+    return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3])
 
 
 def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:

@@ -20,11 +20,7 @@ from planner.physical import (
     makes,
     reads,
 )
-from planner.spec import Statistics
-
-PRUNED_SHARE = 0.75
-"""Of all vertices: a level that is estimated to hold more is not pruned, for little would be left out."""
-
+from planner.spec import PRUNED_SHARE, Statistics
 
 MOST_LEVELS = 16
 """That are told apart: more pay only where edges are few, and there little is left to prune."""
@@ -33,11 +29,11 @@ MOST_LEVELS = 16
 def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool = True) -> tuple[Step, ...]:
     """The loss reads training vertices alone: the last layer is needed there, the one before also at their in-neighbours.
 
-    The *level* of a vertex is the fewest hops along edges from it to a training vertex. What the loss reads is needed
+    The *level* of a vertex is the fewest hops along edges from it to a *target*: a training vertex, or where a graph has few
+    more vertices in any split, one of these, and then evaluation is pruned as well. What the loss reads is needed
     within level 0; where a sum over in-edges is needed within level k, what it sums is needed within k + 1; what several
     read, within the deepest level of theirs. Gradients inherit the levels: beyond, they are zero. A level is pruned where
-    it is estimated to hold few enough of all vertices. Evaluation, prediction and what is computed once are left as they
-    are: they have rows for all vertices.
+    it is estimated to hold few enough of all vertices. Prediction and what is computed once have rows for all vertices.
 
     >>> from planner.physical import Column
     >>> layer = PropagateStep("h", Column("sums", (4,)), "graph")
@@ -50,7 +46,7 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool
     [None, 1, 0, 0]
 
     Args:
-        steps: of a forward pass; the last is the turn.
+        steps: of a forward pass; the last is the turn, or the evaluation.
         statistics: of the graph.
         on_edges: whether the engine prunes what it computes on edges, and what stages collect; else that needs all rows.
     """

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
+from lotan.graph import Graph
 from planner import Options, compile_plan
 from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
@@ -89,6 +90,39 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name):
     assert len(set(results[0].losses)) == 3
     again = tensors(results[2])
     assert all(torch.equal(one, again[key]) for key, one in tensors(results[0]).items())
+
+
+def of_all_splits(drawn: Sample, rows: list[int], more: int) -> Sample:
+    """The same graph with one more vertex in a split, and no others than those in training."""
+    split = np.full_like(drawn.split, -1)
+    split[rows], split[more] = 0, 1
+    given = drawn.graph.arrays()
+    graph = Graph.from_arrays(given.features, given.src, given.dst, given.label, split, given.weight)
+    return replace(drawn, graph=graph, split=split)
+
+
+def evaluated(name: str, options: Options, drawn: Sample, seed: int) -> np.ndarray:
+    """What an evaluation of the first weights counts."""
+    plan = plan_of(name, drawn, options).plan
+    parameters = {key: value.detach() for key, value in models(name, seed)[0].state_dict().items()}
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        engine.load(drawn.graph, plan)
+        return run(engine, plan, plan.evaluate, Pass(0, parameters)).statistics
+
+
+@pytest.mark.parametrize("reused", [False, True])
+@pytest.mark.parametrize("name", EVERY)
+def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(name, reused):
+    """Where few more are evaluated than trained; also where one pass does for both."""
+    drawn = of_all_splits(sample(8, vertices=24, edges=20, weighted=EVERY[name].weights), [0, 9], more=5)
+    options = Options(abilities=LOCAL, disabled=() if reused else KEPT)
+    (ours, truth), planned = models(name, 8), plan_of(name, drawn, options)
+    assert planned.plan.targets == "split"
+    assert all(any(step.within is not None for step in steps) for steps in (planned.plan.train, planned.plan.evaluate))
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
+    whole = evaluated(name, Options(abilities=LOCAL, disabled=("prune_vertices",)), drawn, 8)
+    np.testing.assert_allclose(evaluated(name, options, drawn, 8), whole, rtol=1e-5)
 
 
 def test_predictions_have_the_graphs_own_order():

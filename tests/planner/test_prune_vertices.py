@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from planner import Options, Planned
@@ -72,6 +74,35 @@ def test_evaluation_prediction_and_what_is_computed_once_have_all_rows():
     others = [step for steps in (plan.prepare, plan.evaluate, plan.predict) for step in steps]
     assert all(step.within is None for step in others)
     assert all(column.within is None for step in others for column in columns_made(step))
+
+
+ALSO_EVALUATED = replace(FEW, evaluated=15)
+
+
+def test_evaluation_is_pruned_where_few_more_vertices_are_evaluated_than_trained():
+    plan = planned(gcn(), gcn(training=False), Options(abilities=EVERYTHING), statistics=ALSO_EVALUATED).plan
+    assert plan.targets == "split"
+    assert [step.within for step in plan.evaluate] == [1, 0, 0]
+    assert all(step.within is None for step in (*plan.prepare, *plan.predict))
+
+
+def test_a_training_pass_that_evaluates_is_pruned_to_what_both_need():
+    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=ALSO_EVALUATED)
+    assert found.firings["reuse_evaluation"]
+    assert all(step.within is not None for step in found.plan.train)
+
+
+@pytest.mark.parametrize(("evaluated", "targets", "rows"), [
+    (10, "split", 10), (15, "split", 15), (16, "train", 10), (None, "train", 10),
+])  # fmt: skip
+def test_levels_are_counted_from_all_splits_where_these_are_few_more(evaluated, targets, rows):
+    known = replace(FEW, evaluated=evaluated)
+    assert (known.targets, known.rows_within(0)) == (targets, rows)
+
+
+def test_levels_are_counted_from_training_where_the_splits_are_most_of_the_graph():
+    known = Statistics(vertices=100, edges=300, width=8, training=70, evaluated=80)
+    assert (known.targets, known.rows_within(0)) == ("train", 70)
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
         undo.callback(facade.close, blocks)
         deepest = plan.levels
         if deepest is not None:
-            blocks = facade.orderByLevel(blocks, deepest)
+            blocks = facade.orderByLevel(blocks, deepest, plan.targets == "split")
             undo.callback(facade.close, blocks)
         levels = (None, *range(0 if deepest is None else deepest + 1))
         # the last jobs: what is persisted below waits for its first use

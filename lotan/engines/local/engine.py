@@ -79,7 +79,9 @@ class LocalEngine(Engine):
     def prepare(self, plan: Plan) -> None:
         """Compute what the plan computes once, unless the graph has it from an earlier training."""
         names, _ = content_names(plan)
-        keys = {column.name: (names[column.name], plan.levels, self._chunk_rows) for column in plan.hoisted}
+        keys = {
+            column.name: (names[column.name], plan.levels, plan.targets, self._chunk_rows) for column in plan.hoisted
+        }
         known = {name: self._kept.get(key) for name, key in keys.items()}
         if all(column is not None for column in known.values()):
             self.adopt(plan, cast(Mapping[str, Tensor], known))

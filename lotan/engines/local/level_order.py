@@ -1,6 +1,6 @@
 """Vertices in the order of their levels: those that a pruned step needs come first, so it takes the first rows of all there is.
 
-The level of a vertex is the fewest hops along edges from it to a training vertex: see `planner.rules.prune_vertices`.
+The level of a vertex is the fewest hops along edges from it to a target: see `planner.rules.prune_vertices`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from lotan.graph.arrays import GraphArrays
-from planner.spec import SPLITS
+from planner.spec import SPLITS, Targets
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class LevelOrder:
         )
 
 
-def order_by_level(arrays: GraphArrays, deepest: int | None) -> LevelOrder | None:
+def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:
     """The order for a plan whose deepest level is given; None: the graph's own will do."""
     if deepest is None:
         return None
     level = np.full(len(arrays.ids), deepest + 1)
-    level[arrays.split == SPLITS.index("train")] = 0
+    level[arrays.split >= 0 if targets == "split" else arrays.split == SPLITS.index("train")] = 0
     for hops in range(1, deepest + 1):
         sources = arrays.src[level[arrays.dst] == hops - 1]
         level[sources[level[sources] > hops]] = hops

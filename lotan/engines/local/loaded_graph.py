@@ -60,7 +60,7 @@ class LoadedGraph:
     """A graph in memory, and the programs of a plan over it."""
 
     def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int) -> None:
-        self.order = order_by_level(arrays, plan.levels)
+        self.order = order_by_level(arrays, plan.levels, plan.targets)
         placed = arrays if self.order is None else self.order.placed(arrays)
         counts = () if self.order is None else self.order.counts
         self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight), counts)

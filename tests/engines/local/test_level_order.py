@@ -10,12 +10,12 @@ from lotan.graph.arrays import GraphArrays
 from tests.exactness.cases import sample, trained_on
 
 
-def walked(arrays: GraphArrays, most: int) -> list[int]:
-    """The hops from each vertex to a training vertex; `most` + 1 if there are more, or no way."""
+def walked(arrays: GraphArrays, most: int, splits: tuple[int, ...] = (0,)) -> list[int]:
+    """The hops from each vertex to one of some splits; `most` + 1 if there are more, or no way."""
     found = []
     for start in range(len(arrays.ids)):
         reached, hops = {start}, 0
-        while hops <= most and not any(arrays.split[row] == 0 for row in reached):
+        while hops <= most and not any(arrays.split[row] in splits for row in reached):
             reached |= {int(dst) for src, dst in zip(arrays.src, arrays.dst, strict=True) if src in reached}
             hops += 1
         found.append(hops)
@@ -24,9 +24,10 @@ def walked(arrays: GraphArrays, most: int) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("deepest", [0, 1, 4])
-def test_vertices_are_in_the_order_of_their_levels(seed, deepest):
+@pytest.mark.parametrize(("targets", "splits"), [("train", (0,)), ("split", (0, 1, 2))])
+def test_vertices_are_in_the_order_of_their_levels(seed, deepest, targets, splits):
     arrays = trained_on(sample(seed, vertices=20, edges=25), [seed, 15]).graph.arrays()
-    order, levels = order_by_level(arrays, deepest), np.array(walked(arrays, deepest))
+    order, levels = order_by_level(arrays, deepest, targets), np.array(walked(arrays, deepest, splits))
     assert order.counts == tuple(int((levels <= level).sum()) for level in range(deepest + 1))
     assert sorted(order.rows) == list(range(20))
     placed = list(zip(levels[order.rows], order.rows, strict=True))

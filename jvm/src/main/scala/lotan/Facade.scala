@@ -36,7 +36,8 @@ object Facade {
     )
 
   /** The graph with vertices in the order of their levels: see `LevelOrder`. The one given is closed, or if that fails as well. */
-  def orderByLevel(graph: LoadedGraph, deepest: Int): LoadedGraph = LevelOrder(deepest)(graph)
+  def orderByLevel(graph: LoadedGraph, deepest: Int, allSplits: Boolean): LoadedGraph =
+    LevelOrder(deepest, allSplits)(graph)
 
   /** The partitions that have vertices within a level, ascending; -1: any vertices. */
   def occupied(graph: LoadedGraph, within: Int): util.List[Integer] =

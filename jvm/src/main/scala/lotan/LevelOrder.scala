@@ -9,13 +9,15 @@ import org.apache.spark.storage.StorageLevel
 
 /** The vertices of every block in the order of their levels: those that a pruned step needs come first.
   *
-  * A vertex's level is the fewest hops along edges from it to a training vertex. Vertices of one level stay in their order; and
+  * A vertex's level is the fewest hops along edges from it to a target. Vertices of one level stay in their order; and
   * so does a halo by owner, so that what a block sends is the first part of a list, too.
   *
   * @param deepest
   *   level that is told from those beyond; the next one is counted as well, for sums over in-edges read it
+  * @param allSplits
+  *   whether the vertices of any split are targets; else those in training
   */
-final case class LevelOrder(deepest: Int) {
+final case class LevelOrder(deepest: Int, allSplits: Boolean = false) {
   private val beyond = deepest + 2f
 
   /** The same graph, computed and cached.
@@ -55,7 +57,7 @@ final case class LevelOrder(deepest: Int) {
   private def levels(graph: LoadedGraph): Seq[RDD[Rows]] = {
     val start = graph
       .columns("split")
-      .map(split => new Rows(1, split.values.map(code => if (code == LevelOrder.Train) 0f else beyond)))
+      .map(split => new Rows(1, split.values.map(code => if (isTarget(code)) 0f else beyond)))
     (1 to deepest + 1).scanLeft(persisted(start)) { (known, hops) =>
       val reached = known.map(rows => new Rows(1, rows.values.map(level => if (level < hops) 1f else 0f)))
       val sums = Propagate(EdgeSet.Graph, weighted = false, reverse = true)(graph.blocks, reached, shared = false)
@@ -67,6 +69,8 @@ final case class LevelOrder(deepest: Int) {
       })
     }
   }
+
+  private def isTarget(code: Float): Boolean = code == LevelOrder.Train || (allSplits && code > LevelOrder.Train)
 
   private def persisted(column: RDD[Rows]): RDD[Rows] = column.persist(StorageLevel.MEMORY_AND_DISK)
 

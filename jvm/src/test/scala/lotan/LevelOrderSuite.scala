@@ -11,23 +11,33 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
   private val sets =
     for (set <- Seq(EdgeSet.Graph, EdgeSet.SelfLoops); weighted <- Seq(false, true)) yield (set, weighted)
 
-  /** A graph, its training vertices and rows for them, in blocks in the order of levels. */
+  /** A graph, rows for its vertices, their levels, and blocks in the order of these.
+    *
+    * Some graphs' targets are their training vertices, others' are those of any split.
+    */
   private def each(check: (RandomGraph, Array[Array[Float]], Array[Int], LoadedGraph) => Any): Unit =
-    for ((partitions, text, hubEdges) <- Seq((1, false, 1024), (2, true, 1024), (3, false, 5), (7, true, 5))) {
+    for {
+      (partitions, text, hubEdges) <- Seq((1, false, 1024), (2, true, 1024), (3, false, 5), (7, true, 5))
+      allSplits = partitions % 3 == 1
+    } {
       val plain = RandomGraph(20 + partitions, 60, 40, text)
       val graph = plain.copy(edges = plain.edges ++ Path.zip(Path.tail).map { case (dst, src) => (src, dst, 0.5f) })
-      val trained = Set(7, 11, 55) // the last one is isolated
-      val split = Array.tabulate(graph.count)(v => Array(if (trained(v)) 0f else Seq(-1f, 1f, 2f)(v % 3)))
+      val targets = Set(7, 11, 55) // the last one is isolated
+      val codes = if (allSplits) (Seq(1f, 0f, 2f), Seq(-1f)) else (Seq(0f), Seq(-1f, 1f, 2f)) // of targets, and of others
+      val split = Array.tabulate(graph.count) { v =>
+        val of = if (targets(v)) codes._1 else codes._2
+        Array(of(v % of.length))
+      }
       val x = RandomGraph.column(partitions, graph.count, Width)
       val unordered = graph.load(spark, partitions, Map("x" -> x, "split" -> split), hubEdges)
-      val loaded = LevelOrder(Deepest)(unordered)
-      try { val _ = check(graph, x, levels(graph, trained), loaded) }
+      val loaded = LevelOrder(Deepest, allSplits)(unordered)
+      try { val _ = check(graph, x, levels(graph, targets), loaded) }
       finally loaded.close()
     }
 
-  /** By definition: hops to a training vertex, `Deepest + 2` where there are more than `Deepest + 1` or there is no way. */
-  private def levels(graph: RandomGraph, trained: Set[Int]): Array[Int] = {
-    val found = Array.tabulate(graph.count)(v => if (trained(v)) 0 else Deepest + 2)
+  /** By definition: hops to a target, `Deepest + 2` where there are more than `Deepest + 1` or there is no way. */
+  private def levels(graph: RandomGraph, targets: Set[Int]): Array[Int] = {
+    val found = Array.tabulate(graph.count)(v => if (targets(v)) 0 else Deepest + 2)
     for (hops <- 1 to Deepest + 1) {
       val next = graph.edges.collect { case (src, dst, _) if found(dst) == hops - 1 && found(src) > hops => src }
       next.foreach(found(_) = hops)
