@@ -117,11 +117,13 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
     if others:
         mend = f"take engine {others[0].engine!r}, or give {_text(found[engine].least)}"
     else:
-        least = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
-        mend = f"the least that would do is {', '.join(least)}"
+        would_do = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
+        mend = f"the least that would do is {', '.join(would_do)}"
+    least = found[engine].least
     raise ConfigurationError(
-        f"memory_limit is {size(limit.bytes)}, and engine {engine!r} needs at least {size(found[engine].least)} here "
-        f"(estimated, of all processes: {each}); {mend}, or give fewer workers"
+        f"memory_limit is {_text(limit.bytes)} ({size(limit.bytes)}), and engine {engine!r} needs at least "
+        f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {mend}"
+        + ("" if engine == "local" else ", or give fewer workers")
     )
 
 

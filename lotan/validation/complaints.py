@@ -48,7 +48,9 @@ def check_label_width(width: int, demands: Demands) -> None:
             "vertices",
             "label",
             f"arrays of {width:,} numbers, but the model gives {demands.outputs} outputs",
-            f"Make the model with {width} outputs, or repair the labels.",
+            "Cast the column to int, if its numbers are classes; else make the model with 1 output."
+            if width == 1
+            else f"Make the model with {width} outputs, or repair the labels.",
         )
 
 

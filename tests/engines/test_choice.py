@@ -137,7 +137,7 @@ def test_a_memory_limit_moves_the_choice_to_what_fits_and_refuses_what_nothing_d
     assert engine.name == "blocks"
     assert engine.reason.startswith("the memory limit is 6.4 GB, and local needs about ")
     with pytest.raises(
-        ConfigurationError, match=r"memory_limit is 1.1 GB.*local .*, rows .*, blocks .*; the least that would"
+        ConfigurationError, match=r"memory_limit is 1024m .1.1 GB.*local .*, rows .*, blocks .*; the least that would"
     ):
         chosen(statistics=WIDE, memory_limit="1g")
 
