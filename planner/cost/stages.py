@@ -154,7 +154,7 @@ def beyond_memory(plan: Plan, statistics: Statistics, engine: str, layout: Layou
     """Of what forward runs keep for their backward, the share that workers have no memory for."""
     if engine == "local":
         return 0.0
-    kept = statistics.vertices * sum(saved_row_bytes(stage) for stage, _ in trained_stages(plan))
+    kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
     room = layout.crew.workers * (SAVED_BYTES if layout.saved is None else layout.saved)
     return max(0.0, 1 - room / kept) if kept else 0.0
 
@@ -163,6 +163,7 @@ def _kept_elsewhere(step: PipeStep, stage: Stage, statistics: Statistics, beyond
     """What a backward pays where workers had no room for what its forward run left."""
     if not beyond or step.mode != "backward":
         return Work()
+    rows = statistics.rows_within(step.within)
     if stage.overflow == "file":
-        return Work(spilled_bytes=beyond * statistics.vertices * saved_row_bytes(stage))
-    return _rerun(stage, statistics.density) * (beyond * statistics.vertices)
+        return Work(spilled_bytes=beyond * rows * saved_row_bytes(stage))
+    return _rerun(stage, statistics.density) * (beyond * rows)

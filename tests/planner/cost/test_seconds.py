@@ -8,10 +8,12 @@ import pytest
 
 from planner.compiler import Options
 from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Pricing, Rates, Work, epoch_seconds, step_work
+from planner.cost.stages import beyond_memory
+from planner.degrees import Degrees
 from planner.footprint import Layout
 from planner.physical import PipeStep, Plan, PropagateStep
 from planner.shares import Crew
-from planner.spec import Statistics
+from planner.spec import Profile, Statistics
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
 
 LAYOUT = Layout(Crew(2, 2), 2, cores=2)
@@ -133,3 +135,23 @@ def test_corrections_scale_their_groups():
 def test_every_unit_has_a_group_and_a_rate():
     assert [unit for units in GROUPS.values() for unit in units] == list(UNITS)
     assert [*Rates.__dataclass_fields__] == list(UNITS)
+
+
+def test_what_is_pruned_takes_no_memory_between_the_passes():
+    """Ten of a million vertices are trained on: a worker of a megabyte keeps all that backward reads."""
+    few, layout = replace(LARGE, training=10), replace(LAYOUT, saved=1 << 20)
+    specs, off = (gcn(), gcn(training=False)), (*IN_PLACE, "reuse_evaluation")
+    for disabled, all_fits in (((), True), (("prune_vertices",), False)):
+        options = Options(disabled=(*off, *disabled), abilities=("levels",))
+        plan = planned(*specs, options, statistics=few).plan
+        assert (beyond_memory(plan, few, "blocks", layout) == 0) == all_fits
+
+
+def test_of_features_held_sparse_what_is_not_zero_counts():
+    """Three times as much as in a dense product, and one in ten: 100 rows of 8 features, to 16."""
+    known = replace(STATISTICS, profile=Profile(Degrees.even(100, 500), Degrees.even(100, 500), density=0.1))
+    options = Options(disabled=IN_PLACE, abilities=("sparse_rows",))
+    plan = planned(gcn(), gcn(training=False), options, statistics=known).plan
+    step = next(step for step in plan.train if isinstance(step, PipeStep))
+    found = step_work(step, plan, known, "local", LAYOUT)
+    assert found.multiply_adds == pytest.approx(0.3 * 100 * 8 * 16)
