@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from lotan.tracking.configuration import start_of
@@ -45,6 +46,6 @@ class MemberTrackers:
 
     def close(self) -> None:
         """All that has not finished has failed. May be called twice."""
-        for tracker in self._open.values():
-            tracker.close()
-        self._open.clear()
+        with ExitStack() as stack:
+            while self._open:
+                stack.callback(self._open.popitem()[1].close)

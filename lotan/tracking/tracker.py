@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -74,9 +75,10 @@ class Trackers(Tracker):
             tracker.finish(run)
 
     def close(self) -> None:
-        """Close each."""
-        for tracker in self._trackers:
-            tracker.close()
+        """Close each, though one fails."""
+        with ExitStack() as stack:
+            for tracker in self._trackers:
+                stack.callback(tracker.close)
 
 
 def scalars(entry: Entry) -> dict[str, float]:

@@ -11,6 +11,8 @@ import torch
 
 import lotan
 from lotan.errors import ConfigurationError
+from lotan.tracking import MemberTrackers, Tracker
+from lotan.tracking.tracker import Trackers
 from tests.tracking.runs import trainer
 
 
@@ -84,3 +86,24 @@ def test_mlflow_has_a_run_for_each_by_its_name(tmp_path: Path, monkeypatch: pyte
         "long": "FINISHED",
         "lost": "FAILED",
     }
+
+
+def test_one_that_fails_to_close_leaves_none_open():
+    closed = []
+
+    class Open(Tracker):
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def close(self) -> None:
+            closed.append(self.name)
+            if self.name == "full disk":
+                raise OSError("no space left")
+
+    members = MemberTrackers()
+    members._open = {0: Trackers([Open("a"), Open("full disk"), Open("b")]), 1: Open("c")}
+    with pytest.raises(OSError, match="no space"):
+        members.close()
+    assert sorted(closed) == ["a", "b", "c", "full disk"]
+    members.close()
+    assert len(closed) == 4
