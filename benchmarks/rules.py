@@ -7,9 +7,9 @@
 Graphs: *medium*, generated, 20,000 vertices with 200,000 edges, 128 features and 40 classes; *coauthor_cs* (6,805 features, of
 which 1 % are not zero) and *cora* (140 training vertices) as published or, where they are not on this machine, generated with
 their sizes; *trained*, medium with every vertex in training. Each line is processes with the rule and as many without, in turns,
-all other rules on but those under `also off`; medians over all their epochs. An epoch is its training pass, for reuse_evaluation with its evaluation; the
-first ones do not count. `handed on` is what the steps of an epoch are estimated to make, `moved` what went through sockets,
-shared memory and shuffles in fact, `peak` all processes together.
+all other rules on but those under `also off`; medians over all their epochs. An epoch is its training pass, for
+reuse_evaluation with its evaluation; the first ones do not count. `handed on` is what the steps of an epoch are estimated to
+make, `moved` what went through sockets, shared memory and shuffles in fact, `peak` all processes together.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Job:
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
-def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack) -> Job:
+def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int = 1) -> Job:
     """Trace, have Spark open the files that it shall read, check and plan.
 
     Args:
@@ -62,6 +62,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         graph: to train it on.
         config: as asked for.
         opened: closes what the job stands on.
+        models: like this one that may train together, for Spark's heap.
 
     Raises:
         GraphError: a graph that cannot be trained on.
@@ -71,7 +72,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
-    graph = opened.enter_context(placed(graph, config, foreseen(train, evaluate, graph, config)))
+    needs = foreseen(train, evaluate, graph, config)
+    graph = opened.enter_context(placed(graph, config, None if needs is None else needs.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)

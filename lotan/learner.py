@@ -55,6 +55,7 @@ class Learner:
         self.model, self.job, self.config = model, job, config
         self.state = self._start()
         self.resumed_after = self.state.epoch
+        self._current: Weights = {}  # while the model holds its best ones
 
     @property
     def weights(self) -> Weights:
@@ -195,9 +196,16 @@ class Learner:
         )
 
     def restore_best(self) -> None:
-        """Have the model hold its best weights, if there was an evaluation."""
+        """Have the model hold its best weights, if there was an evaluation, until it goes on."""
         if self.state.best_weights:
+            self._current = self._current or {name: tensor.clone() for name, tensor in self.weights.items()}
             self._restore(self.state.best_weights)
+
+    def go_on(self) -> None:
+        """Have the model hold the weights of the last epoch again."""
+        if self._current:
+            self._restore(self._current)
+            self._current = {}
 
     @property
     def best(self) -> Mapping[str, Any]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
+from lotan.errors import ConfigurationError
 from lotan.learner import Learner
 from lotan.optimizers import Adam, Optimizer
 
@@ -25,6 +27,27 @@ class Member:
     epochs: int = 200  # at most
     patience: int | None = None  # evaluations without improvement after which to stop; None: never
     name: str = ""  # for people; empty: its number
+
+
+def check_own(member: Member, others: Sequence[Member]) -> None:
+    """Refuse a model that has weights of another member's: two optimizers would step them.
+
+    Raises:
+        ConfigurationError: naming the weight, and the other member.
+    """
+    owners = {
+        id(parameter): (number, name)
+        for number, other in enumerate(others)
+        for name, parameter in other.model.named_parameters()
+    }
+    for name, parameter in member.model.named_parameters():
+        if id(parameter) in owners:
+            number, theirs = owners[id(parameter)]
+            its, other = member.name or f"model {len(others)}", others[number].name or f"model {number}"
+            raise ConfigurationError(
+                f"{its}: its weight {name} is {theirs} of {other}, and members train weights of their own; give it a copy, "
+                "such as copy.deepcopy(model)"
+            )
 
 
 @dataclass

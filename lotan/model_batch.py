@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -18,26 +18,26 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
+from lotan.batch_engine import BatchEngine
 from lotan.batch_plan import divide, plan_batch
 from lotan.batch_report import batch_report, plan_data, plan_lines
-from lotan.borders import spark_translated
+from lotan.borders import PlanError, spark_translated
 from lotan.checkpoint import claimed
 from lotan.early_stopping import LOWER_IS_BETTER
-from lotan.engines.base import Engine
-from lotan.engines.opening import check_jar, check_named_router, open_engine
+from lotan.engines.opening import check_jar, check_named_router
 from lotan.epochs import BatchPasses, evaluate, run_epoch
-from lotan.errors import ConfigurationError, DivergedError
+from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.finish import finished
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner
-from lotan.members import OWN, Member, MemberState
+from lotan.members import OWN, Member, MemberState, check_own
 from lotan.memory_watch import MemoryWatch
 from lotan.run import Run
 from lotan.settings import TrainerConfig, make_config
 from lotan.tracking import MemberTrackers
 from planner.batch import Batch
-from planner.physical import Plan
+from planner.footprint import Footprint
 
 
 class ModelBatch:
@@ -84,10 +84,8 @@ class ModelBatch:
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
-        self._engine: Engine | None = None
-        self._loaded: Plan | None = None  # what the engine has of the graph is for
+        self._engine = BatchEngine(self.config, self._opened)
         self._memory = MemoryWatch()
-        self._bytes_moved: dict[str, int] = {}  # before the engine was closed
         self.setup_seconds = 0.0
         self.add(members)
 
@@ -106,10 +104,11 @@ class ModelBatch:
 
     def close(self) -> None:
         """Stop all that was started. May be called twice."""
-        self._trackers.close()
-        self._bytes_moved = self._moved
-        self._engine = self._loaded = None
-        self._opened.close()
+        try:
+            self._trackers.close()
+        finally:
+            self._engine.leave()
+            self._opened.close()
 
     # -- members -----------------------------------------------------------------------------------------------------
 
@@ -117,7 +116,8 @@ class ModelBatch:
         """More members; their numbers.
 
         Raises:
-            ConfigurationError: something else than members, or settings that cannot be used.
+            ConfigurationError: something else than members, settings that cannot be used, or a model that shares weights
+                with another member's.
         """
         first = len(self._members)
         for number, member in enumerate(members, first):
@@ -126,6 +126,7 @@ class ModelBatch:
                 "Member", "model", member.model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)"
             )
             self._config_of(number, member)
+            check_own(member, self._members)
             self._members.append(member)
             self.states.append(MemberState(number, member.name or f"model {number}"))
         return list(range(first, len(self._members)))
@@ -166,16 +167,17 @@ class ModelBatch:
             return
         started = time.perf_counter()
         self.batches = divide(self._begin(chosen), chosen, self.config, self._most)
+        needs = max((self._needs(batch) for batch in self.batches), key=lambda needs: needs.heap)
         for batch in self.batches:
             waiting = [number for number in batch if self._goes_on(number, upto)]
             while waiting:
                 least = min(self.states[number].epoch for number in waiting)
                 together = [number for number in waiting if self.states[number].epoch == least]
-                passes = self._passes(together)
+                passes = self._passes(together, needs)
                 self.setup_seconds += time.perf_counter() - started
                 waiting = self._epochs(passes, together, waiting, upto)
                 started = time.perf_counter()
-            self._evaluate_late(batch)
+            self._evaluate_late(batch, needs)
 
     def _epochs(self, passes: BatchPasses, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
         """Epochs of those who train together, until their number changes; who is waiting then."""
@@ -185,8 +187,7 @@ class ModelBatch:
             run_epoch(passes, self._tell, self._guard)
             if self.config.progress:
                 print(self._line(together), file=sys.stderr, flush=True)
-            if passes.prepared:  # for these alone
-                self._loaded = passes.plan
+            self._engine.settle(passes)
             going = [number for number in together if self._goes_on(number, upto)]
             if going != together or not going or self.states[going[0]].epoch == next_of_others:
                 return sorted([*going, *others])
@@ -210,7 +211,7 @@ class ModelBatch:
             state.state = "stopped early" if state.learner.exhausted else "done"
         return not state.ended and (upto is None or state.epoch < upto)
 
-    def _evaluate_late(self, batch: Sequence[int]) -> None:
+    def _evaluate_late(self, batch: Sequence[int], needs: Footprint) -> None:
         """Those that ended without metrics, having been resumed with fewer epochs."""
         late = [
             number
@@ -220,9 +221,10 @@ class ModelBatch:
             and learner.lacks_metrics
         ]
         for number in late:
-            passes = self._passes([number])
-            evaluate(passes, passes.learners, self._guard)
-            self._trackers.epoch(number, self.states[number].history[-1])
+            passes = self._passes([number], needs)
+            for learner in evaluate(passes, passes.learners, self._guard):
+                self._tell(learner)
+            self._engine.settle(passes)
 
     def _tell(self, learner: Learner) -> None:
         number, entry = self._state_of(learner).number, learner.state.history[-1]
@@ -250,7 +252,9 @@ class ModelBatch:
         jobs = self._prepare(chosen)
         for number, job in zip(chosen, jobs, strict=True):
             state, member = self.states[number], self._members[number]
-            if state.learner is None:
+            if state.learner is not None:
+                state.learner.go_on()
+            else:
                 config = self._config_of(number, member)
                 if config.checkpoint_dir is not None:
                     self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
@@ -272,22 +276,20 @@ class ModelBatch:
         if others:
             config = replace(config, engine=others[0].engine.name)
         graph = others[0].graph if others else self.graph
-        job = prepare(self._members[number].model, graph, config, self._opened)
+        count = min(len(self._members), self._most or len(self._members))
+        try:
+            job = prepare(self._members[number].model, graph, config, self._opened, models=count)
+        except (ModelError, PlanError) as error:
+            raise type(error)(f"{error} (in {self.states[number].name})") from error
         return replace(job, engine=others[0].engine) if others else job
 
-    def _passes(self, together: Sequence[int]) -> BatchPasses:
+    def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
         """The engine with a plan for these."""
-        batch, job = self._planned(together), self._jobs[together[0]]
-        if self._engine is None:
-            needs = job.needs(self.config, batch.plan)
-            self._engine = self._opened.enter_context(closing(open_engine(needs, job.graph, self.config)))
-        if self._loaded is not None and covers(self._loaded, batch.plan):
-            self._engine.adapt(batch.plan)
-        else:
-            self._engine.load(job.graph, batch.plan)
-            self._loaded = batch.plan
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
-        return BatchPasses(self._engine, batch, learners)
+        return self._engine.passes(self._planned(together), self._jobs[together[0]].graph, learners, needs)
+
+    def _needs(self, together: Sequence[int]) -> Footprint:
+        return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
 
     def _planned(self, together: Sequence[int]) -> Batch:
         return plan_batch([self._jobs[number] for number in together], self.config)
@@ -300,7 +302,9 @@ class ModelBatch:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def run_of(self, number: int) -> Run:
-        """What `Trainer.fit` hands back, of a member that has been evaluated; its model holds its best weights from now on.
+        """What `Trainer.fit` hands back, of a member that has been evaluated.
+
+        Its model holds its best weights until it trains on.
 
         Raises:
             ConfigurationError: it has not been evaluated yet.
@@ -309,18 +313,14 @@ class ModelBatch:
         if state.learner is None or state.best_epoch is None:
             raise ConfigurationError(f"{state.name} has no evaluation: {state.reason or 'train it first'}")
         state.learner.restore_best()
-        return finished(state.learner, self.graph, self.setup_seconds, self._memory.peak, self._moved)
+        return finished(state.learner, self.graph, self.setup_seconds, self._memory.peak, self._engine.bytes_moved())
 
     def runs(self) -> dict[int, Run]:
         """Those of all members that have been evaluated, by number."""
         return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
 
-    @property
-    def _moved(self) -> dict[str, int]:
-        return self._bytes_moved if self._engine is None else self._engine.bytes_moved()
-
     def report(self) -> dict[str, Any]:
-        """What was run and measured, as plain data for JSON, see the README. Seconds are wall time, sizes are bytes.
+        """What was run and measured, as plain data for JSON, see docs/tune.md. Seconds are wall time, sizes are bytes.
 
         Raises:
             ConfigurationError: nothing has been trained yet.
@@ -330,7 +330,8 @@ class ModelBatch:
         plans = [plan_data(self._planned(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
         members = [self._described(state) for state in self.states]
         job = next(iter(self._jobs.values()))
-        return batch_report(job, plans, members, self.setup_seconds, self._memory.peak, self._moved)
+        moved = self._engine.bytes_moved()
+        return batch_report(job, plans, members, self.setup_seconds, self._memory.peak, moved)
 
     def _described(self, state: MemberState) -> dict[str, Any]:
         member = self._members[state.number]
@@ -357,13 +358,3 @@ class ModelBatch:
         batches = divide(self._prepare(numbers), numbers, self.config, self._most)
         lines = [plan_lines(self._planned(batch), batch, self._jobs[batch[0]]) for batch in batches]
         return "\n".join(line for of_batch in lines for line in [*of_batch, ""])
-
-
-def covers(loaded: Plan, plan: Plan) -> bool:
-    """Whether what was loaded for one plan is all that another reads."""
-    return all(
-        {column.name for column in getattr(plan, name)} <= {column.name for column in getattr(loaded, name)}
-        for name in ("static_columns", "hoisted")
-    ) and {edges for stage in plan.stages for edges in stage.edge_sets} <= {
-        edges for stage in loaded.stages for edges in stage.edge_sets
-    }

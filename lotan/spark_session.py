@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lotan.borders import first_line
+from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError, EngineError
 from lotan.jar import spark_default, spark_jars
 from lotan.local_folder import LocalFolder
@@ -120,6 +121,15 @@ def _remove_after_java(folder: LocalFolder) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_SECONDS)
     folder.close()
+
+
+def heap_of(spark: SparkSession) -> int:
+    """Bytes of the heap that Spark's tasks share: of this process's JVM, or on a cluster of all executors."""
+    context = spark.sparkContext
+    if re.match(r"local(\[|$)", context.master):
+        return int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
+    executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is among them
+    return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
 
 
 def active_session() -> SparkSession | None:

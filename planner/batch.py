@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from planner.differentiate import mark_gradients
 from planner.errors import PlanError
 from planner.physical import PipeStep, Plan, Stage, Step, makes, of_model
 from planner.renaming import rename_plan, rename_stage, rename_step
+from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.share_models import Stack, alike, draws_on_edges, share_models
 from planner.validate import validate
 
@@ -37,12 +39,17 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
         plans: of models on one graph, for one engine and one loss; a model's number is its place.
         share: False: nothing is shared but what is computed once before all epochs, as without the rule share_models.
 
+    Gradients that reach no parameter are left out even where the rule that does so is disabled: of a column that all models
+    read as one, each would make its own.
+
     Raises:
         PlanError: plans of other graphs, engines or losses are among them.
     """
-    named = [_by_content(plan) for plan in plans]
-    if len({(plan.levels, plan.source_gradients) for plan in named}) > 1:
+    named = [_by_content(_without_dead_gradients(plan)) for plan in plans]
+    if len({(plan.levels, plan.targets, plan.source_gradients) for plan in named}) > 1:
         raise PlanError("the models of a batch are planned for one engine, with the same rules disabled")
+    if len({stage.loss for plan in named for stage in plan.stages if stage.loss is not None}) > 1:
+        raise PlanError("the models of a batch have one loss, over as many outputs")
     stacks = _stacks(named, share)
     first = named[0]
     hoisted = _once(column for plan in named for column in plan.hoisted)
@@ -66,6 +73,15 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
     )
     validate(plan)
     return Batch(plan, stacks)
+
+
+def _without_dead_gradients(plan: Plan) -> Plan:
+    steps = drop_dead_gradients(plan.train, plan.stages)
+    if steps == plan.train:
+        return plan
+    trained = {step.stage for step in steps if isinstance(step, PipeStep)}
+    marked = {stage.name: stage for stage in mark_gradients([s for s in plan.stages if s.name in trained], steps)}
+    return replace(plan, train=steps, stages=tuple(marked.get(stage.name, stage) for stage in plan.stages))
 
 
 def _stacks(plans: Sequence[Plan], share: bool) -> tuple[Stack, ...]:

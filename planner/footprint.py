@@ -7,7 +7,7 @@ workers keep between forward and backward) goes to the disk where memory is shor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from planner.estimate import column_bytes, row_bytes
@@ -71,6 +71,11 @@ class Footprint:
     peak: int  # with all the memory it could use
     least: int  # limit under which it runs; may be more than `peak`, for a limit is divided in fixed shares
     heap: int = 0  # of `peak`, what lies in Spark's heap; 0 where Spark's own default will do
+    least_heap: int = 0  # under which it runs
+
+    def times(self, models: int) -> Footprint:
+        """Of so many alike, at the most."""
+        return replace(self, peak=models * self.peak, heap=models * self.heap)
 
 
 def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
@@ -84,8 +89,9 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
     heap = int(GARBAGE * (needed + held(plan, statistics)))
-    least = least_limit(heap_for(int(GARBAGE * needed)), layout.crew, layout.saved)
-    return Footprint(engine, fixed + outside + heap, least, heap)
+    least_heap = heap_for(int(GARBAGE * needed))
+    least = least_limit(least_heap, layout.crew, layout.saved)
+    return Footprint(engine, fixed + outside + heap, least, heap, least_heap)
 
 
 def local_bytes(plan: Plan, statistics: Statistics) -> int:

@@ -14,11 +14,15 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
+from lotan import batch_plan
 from lotan.engines.local import LocalEngine
 from lotan.jar import JAR
+from lotan.job import Job
 from lotan.members import Member
 from lotan.model_batch import ModelBatch
+from planner.footprint import Footprint
 from planner.physical import PipeStep, PropagateStep
+from tests.refused_models import BranchOnValues
 
 WIDTH, CLASSES = 6, 3
 
@@ -101,7 +105,9 @@ def test_so_it_is_where_the_features_are_held_sparse():
     random, dense = np.random.default_rng(7), graph(7).arrays()
     features = dense.features * (random.random(dense.features.shape) < 0.05)
     on = lotan.Graph.from_arrays(features, dense.src, dense.dst, dense.label, dense.split)
-    members = [drawn(random) for _ in range(6)]
+    norms = [{"norm": None}, {"norm": "layer_norm", "norm_kwargs": {"mode": "node"}}]  # autograd runs the second
+    mixed = [Member(lotan.nn.MLP([WIDTH, 8, CLASSES], **norm), epochs=2) for norm in norms]
+    members = [*(drawn(random) for _ in range(6)), *mixed]
     alone = [fit_alone(member, on, engine="local", disable=["hoist_invariant"]) for member in members]
     assert any("hold_sparse" in run.report["plan"]["rules_fired"] for _, run in alone)
     with ModelBatch(on, members, engine="local", progress=False, disable=["hoist_invariant"]) as batch:
@@ -111,7 +117,8 @@ def test_so_it_is_where_the_features_are_held_sparse():
 
 
 OTHERS = [{"disable": ["share_models"]}, {"plan": "general"}, {"disable": ["hoist_invariant", "prune_vertices"]},
-          {"eval_every": 2}, {"eval_every": 0}, {"chunk_rows": 16}, {"max_models": 2}]  # fmt: skip
+          {"disable": ["drop_dead_gradients"]}, {"eval_every": 2}, {"eval_every": 0}, {"chunk_rows": 16},
+          {"max_models": 2}]  # fmt: skip
 
 
 @pytest.mark.parametrize("options", OTHERS, ids=str)
@@ -170,7 +177,7 @@ def test_what_models_of_other_kinds_hoist_alike_is_computed_once():
     members = [Member(lotan.nn.GCN(WIDTH, 4, layers, CLASSES)) for layers in (2, 3)]
     with ModelBatch(graph(), members, engine="local") as batch:
         text = batch.explain()
-    assert text.count("-> hoisted_1@") == 1
+    assert text.count("-> hoisted_1#") == 1
     assert "2 models, 2 plans side by side" in text
 
 
@@ -189,6 +196,86 @@ def test_a_pause_changes_nothing_and_who_is_stopped_leaves():
         assert (batch.states[1].state, batch.states[1].reason) == ("stopped", "not among the best half")
         for number in (0, 2, 3):
             assert_as_alone(batch, number, alone[number], members[number].model)
+
+
+def test_looking_at_a_paused_model_changes_nothing():
+    """Its best weights are not its last ones, from which it goes on."""
+    on, members = graph(), alike(3)
+    members = [Member(m.model, lotan.SGD(lr=3.0), m.seed, 6) for m in members]
+    alone = [fit_alone(member, on, engine="local") for member in members]
+    with ModelBatch(on, members, engine="local", progress=False) as batch:
+        for epoch in range(1, 6):
+            batch.train(upto=epoch)
+            batch.runs()
+        assert any(state.best_epoch < 5 for state in batch.states)
+        batch.train()
+        for number, expected in enumerate(alone):
+            assert_as_alone(batch, number, expected, members[number].model)
+
+
+def test_models_of_other_outputs_train_apart_and_as_alone():
+    """More outputs than classes are legal; their figures have other widths."""
+    on = graph()
+    members = [Member(lotan.nn.GCN(WIDTH, 4, 2, outputs), epochs=2) for outputs in (CLASSES, 5, CLASSES)]
+    alone = [fit_alone(member, on, engine="local") for member in members]
+    with ModelBatch(on, members, engine="local", progress=False) as batch:
+        batch.train()
+        assert batch.batches == [[0, 2], [1]]
+        for number, expected in enumerate(alone):
+            assert_as_alone(batch, number, expected, members[number].model)
+
+
+def test_a_heap_that_is_too_small_for_all_divides_them(monkeypatch):
+    """On Spark; the heap does not grow once that runs."""
+    on, members, asked = graph(), alike(4), []
+
+    def needs(job: Any, config: Any, plan: Any = None) -> Footprint:
+        asked.append(plan)
+        return Footprint("blocks", 0, 0, least_heap=100 * (1 if plan is None else plan.models))
+
+    monkeypatch.setattr(Job, "needs", needs)
+    monkeypatch.setattr(batch_plan, "_heap", lambda job, config: 250)
+    with ModelBatch(on, members, engine="local", progress=False) as batch:
+        batch.train()
+    assert batch.batches == [[0, 1], [2, 3]]
+    assert asked
+
+
+def test_a_load_that_fails_stops_what_was_started_and_says_why(monkeypatch):
+    closed = []
+
+    def load(engine: LocalEngine, on: Any, plan: Any) -> None:
+        raise lotan.EngineError("no room for the graph")
+
+    def close(engine: LocalEngine) -> None:
+        closed.append(engine)
+
+    monkeypatch.setattr(LocalEngine, "load", load)
+    monkeypatch.setattr(LocalEngine, "close", close)
+    monkeypatch.setattr(LocalEngine, "bytes_moved", lambda engine: pytest.fail("nothing is loaded"))
+    with pytest.raises(lotan.EngineError, match="no room"), ModelBatch(graph(), alike(2), engine="local") as batch:
+        batch.train()
+    assert len(closed) == 1
+
+
+def test_metrics_that_come_late_are_told_of(tmp_path: Path):
+    """Of a run that is resumed with fewer epochs, whose last one was not evaluated."""
+    told: list[tuple[int, bool]] = []
+
+    def tell(number: int, entry: dict[str, Any]) -> None:
+        told.append((entry["epoch"], "metrics" in entry))
+        if entry["epoch"] == 2 and len(told) == 2:
+            raise KeyboardInterrupt
+
+    options = {"engine": "local", "progress": False, "checkpoint_dir": tmp_path, "eval_every": 0, "on_epoch": tell}
+    model = lotan.nn.GCN(WIDTH, 4, 2, CLASSES)
+    with pytest.raises(KeyboardInterrupt), ModelBatch(graph(), [Member(model, epochs=4)], **options) as batch:
+        batch.train()
+    done = 2 if (tmp_path / "model-0000").exists() else 0
+    with ModelBatch(graph(), [Member(model, epochs=done)], resume=True, **options) as batch:
+        batch.train()
+        assert batch.run_of(0).best_epoch == done
+    assert told == [(1, False), (2, False), (2, True)]
 
 
 def test_members_that_come_later(monkeypatch):
@@ -253,6 +340,24 @@ def test_bad_input_is_refused_before_anything_starts(given, said):
     members = given.pop("members", [])
     with pytest.raises(lotan.ConfigurationError, match=said):
         ModelBatch(graph(), members, **given)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_weights_that_two_members_share_are_refused(whole):
+    first, second = lotan.nn.GCN(WIDTH, 4, 2, CLASSES), lotan.nn.GCN(WIDTH, 4, 2, CLASSES)
+    if not whole:
+        second.convs[0] = first.convs[0]
+    with pytest.raises(lotan.ConfigurationError, match=r"model 1: its weight convs.0.* of the first, .*deepcopy"):
+        ModelBatch(graph(), [Member(first, name="the first"), Member(first if whole else second)])
+
+
+def test_a_model_that_cannot_be_trained_is_named():
+    members = [*alike(1), Member(BranchOnValues(), name="the wide one")]
+    with (
+        pytest.raises(lotan.ModelError, match=r"\(in the wide one\)"),
+        ModelBatch(graph(), members, engine="local") as batch,
+    ):
+        batch.train()
 
 
 def test_a_run_of_a_model_without_evaluation_is_refused():

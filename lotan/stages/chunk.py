@@ -103,9 +103,8 @@ class Chunk:
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
-    sparse: Mapping[str, SparseRows] = field(
-        default_factory=dict
-    )  # values that are not among `values`, for flat stages
+    # as flat stages read them, beside `values` or instead
+    sparse: Mapping[str, SparseRows] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

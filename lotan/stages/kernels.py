@@ -1,6 +1,6 @@
 """The known calls of a stage, as kernels: out-variant calls of torch forward, and their adjoints by hand.
 
-A kernel reads and writes *slots* of a `Run`: values are float32 [rows, width], whatever shape a row has in the stage.
+A kernel reads and writes *slots* of a run (`Running`): values are float32 [rows, width], whatever shape a row has in the stage.
 Forward writes into a buffer that the run provides, which may be that of its input. Backward takes the gradient of its
 output and gives gradients to its inputs, in place where the gradient is the run's own to overwrite.
 """

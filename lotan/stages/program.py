@@ -51,6 +51,11 @@ class StageProgram:
         return isinstance(self._body, FlatStage)
 
     @property
+    def some_flat(self) -> bool:
+        """As `flat`; of models side by side, whether some of them are."""
+        return self.flat
+
+    @property
     def rereads(self) -> frozenset[str]:
         """The inputs that a backward reads although its forward was saved."""
         return self._body.rereads

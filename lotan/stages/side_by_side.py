@@ -35,12 +35,16 @@ class _Own:
 
     def chunk(self, chunk: Chunk) -> Chunk:
         """With the model's own rows, as far as the chunk has any of them."""
+        sparse = {
+            own.value: chunk.sparse[whole.value]
+            for whole, own, _ in self.inputs
+            if whole.value in chunk.sparse and self.program.flat
+        }
         values = {
             own.value: chunk.values[whole.value] if columns is None else _rows(chunk.values[whole.value], columns, own)
             for whole, own, columns in self.inputs
-            if whole.value in chunk.values
+            if whole.value in chunk.values and own.value not in sparse
         }
-        sparse = {own.value: chunk.sparse[whole.value] for whole, own, _ in self.inputs if whole.value in chunk.sparse}
         return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
 
     def given(
@@ -88,6 +92,11 @@ class SideBySide:
     def flat(self) -> bool:
         """Whether all calls of all parts are known."""
         return all(own.program.flat for own in self._parts)
+
+    @property
+    def some_flat(self) -> bool:
+        """Whether those of some part are."""
+        return any(own.program.flat for own in self._parts)
 
     @cached_property
     def rereads(self) -> frozenset[str]:
@@ -230,7 +239,7 @@ def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slic
 
 
 def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
-    """A model's numbers of all rows, in memory of their own. [rows, *shape]."""
+    """A model's numbers of all rows, in one piece. [rows, *shape]."""
     rows = whole.reshape(whole.shape[0], -1)[:, columns]
     return rows.contiguous().view(-1, *own.shape)
 

@@ -36,9 +36,9 @@ class SparseRows:
         return sum(part.nbytes for form in (self._by_row, self._by_column) for part in form)
 
 
-def _ends(sorted_or_not: Tensor, count: int) -> Tensor:
-    """Where the numbers of each row (column) begin, and the last ones end. int32 [count + 1]."""
-    counts = torch.bincount(sorted_or_not, minlength=count)
+def _ends(places: Tensor, count: int) -> Tensor:
+    """Where the numbers of each row (column) begin, and the last ones end, given the row (column) of each. int32 [count + 1]."""
+    counts = torch.bincount(places, minlength=count)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
 
 

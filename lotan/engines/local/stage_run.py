@@ -123,10 +123,9 @@ class StageRun:
         """A chunk with all inputs, or `only` those."""
         rows = self._chunks[number]
         inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
-        sparse = {i.value: i.column for i in inputs if i.sparse and self._program.flat}
-        given = {
-            i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in inputs if i.value not in sparse
-        }
+        sparse = {i.value: i.column for i in inputs if i.sparse and self._program.some_flat}
+        dense = [i for i in inputs if i.value not in sparse or not self._program.flat]
+        given = {i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in dense}
         label, split = values.get("label"), values.get("split")
         return Chunk(
             self._graph.keys[rows],
