@@ -62,6 +62,8 @@ def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
 def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -> torch.nn.Module:
     """The model, its weights drawn with a seed: the same for the same arguments, whatever was drawn before.
 
+    torch's generator is afterwards as it was, so that nobody else's random numbers change.
+
     Args:
         factory: of `factory_of`.
         arguments: those that it accepts are passed on.
@@ -75,9 +77,10 @@ def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -
     passed = accepted(factory, arguments)
     if factory is lotan.nn.MLP:
         passed.setdefault("norm", None)  # its default, torch_geometric's batch normalisation, mixes rows
-    torch.manual_seed(seed)
     try:
-        model = factory(**passed)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = factory(**passed)
     except LotanError:
         raise
     except Exception as error:  # a factory is anyone's code; torch has a RuntimeError for no memory

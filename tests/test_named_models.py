@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 import torch
 
@@ -22,6 +24,16 @@ def test_weights_are_those_of_the_seed_whatever_was_drawn_before(name):
     weights = expected.state_dict()
     assert found.state_dict().keys() == weights.keys()
     assert all(torch.equal(tensor, weights[key]) for key, tensor in found.state_dict().items())
+
+
+@pytest.mark.parametrize("factory", [lotan.nn.GCN, lambda in_channels: 3])
+def test_the_users_own_random_numbers_go_on_as_if_nothing_was_made(factory):
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    with suppress(ModelError):
+        made(factory, SHAPE, 7, "--model")
+    assert torch.equal(torch.rand(3), expected)
 
 
 def narrow(in_channels, out_channels):

@@ -10,7 +10,7 @@ from lotan.optimizers import Optimizer, optimizer_by_name
 
 
 def make_module(params: GNNParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:
-    """The model that the Params ask for; its weights are drawn with their seed, and nobody else's random numbers change.
+    """The model that the Params ask for; its weights are drawn with their seed.
 
     Args:
         params: which model, how wide and deep.
@@ -32,8 +32,7 @@ def make_module(params: GNNParams, factory: Factory | None, in_channels: int, ou
     }
     if factory is not None or kind not in STOCK or kind in OWN["heads"]:
         arguments["heads"] = params.value("heads")
-    with torch.random.fork_rng(devices=[]):
-        return made(factory or factory_of(kind, "modelType"), arguments, params.value("seed"), "the model's factory")
+    return made(factory or factory_of(kind, "modelType"), arguments, params.value("seed"), "the model's factory")
 
 
 def make_optimizer(params: GNNParams) -> Optimizer:
