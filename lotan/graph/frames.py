@@ -54,7 +54,7 @@ def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, un
             raise wrong_id_type("edges", column, *(_type(edges, column), _type(vertices, "id")))
     if names.weight is not None and not isinstance(edges.schema[names.weight].dataType, _NUMBERS):
         raise wrong_type("edges", names.weight, _type(edges, names.weight))
-    weight = F.lit(1.0) if names.weight is None else _named(names.weight)
+    weight = F.lit(1.0) if names.weight is None else named(names.weight)
     chosen = edges.select("src", "dst", weight.cast("float").alias("weight"))
     return _with_reverses(chosen) if undirected else chosen
 
@@ -173,8 +173,18 @@ def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]
     return float(row[0] or 0.0)
 
 
-def _named(column: str) -> Column:
-    return F.col(f"`{column}`")  # a name may hold a dot
+def quoted(column: str) -> str:
+    """A column's name as Spark's expressions have it: it may hold a dot, a space or a backtick.
+
+    >>> quoted("a.b"), quoted("a`b")
+    ('`a.b`', '`a``b`')
+    """
+    return "`" + column.replace("`", "``") + "`"
+
+
+def named(column: str) -> Column:
+    """The column of that name."""
+    return F.col(quoted(column))
 
 
 def _type(table: DataFrame, column: str) -> str:
@@ -200,13 +210,13 @@ def _features(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
     if len(columns) == 1 and type(kinds[0]).__name__ == "VectorUDT":
         from pyspark.ml.functions import vector_to_array
 
-        return vector_to_array(_named(columns[0]), "float32")
+        return vector_to_array(named(columns[0]), "float32")
     if len(columns) == 1 and isinstance(kinds[0], T.ArrayType) and isinstance(kinds[0].elementType, _NUMBERS):
-        return _named(columns[0]).cast(_FEATURES)
+        return named(columns[0]).cast(_FEATURES)
     for column, kind in zip(columns, kinds, strict=True):
         if not isinstance(kind, _NUMBERS):
             raise wrong_type("vertices", column, kind.simpleString())
-    return F.array(*(_named(column).cast("float") for column in columns))
+    return F.array(*(named(column).cast("float") for column in columns))
 
 
 def _label(vertices: DataFrame, column: str | None) -> Column:
@@ -214,14 +224,14 @@ def _label(vertices: DataFrame, column: str | None) -> Column:
         return F.lit(None).cast("int")
     kind = vertices.schema[column].dataType
     if isinstance(kind, T.BooleanType):
-        return _named(column).cast("int")
+        return named(column).cast("int")
     if isinstance(kind, _INTEGERS):  # clamped, as a cast that overflows fails without saying where
-        clamped = F.greatest(F.lit(-2), F.least(F.lit(2**31 - 1), _named(column)))
-        return F.when(_named(column).isNotNull(), clamped).cast("int")  # they take null for no bound
+        clamped = F.greatest(F.lit(-2), F.least(F.lit(2**31 - 1), named(column)))
+        return F.when(named(column).isNotNull(), clamped).cast("int")  # they take null for no bound
     if isinstance(kind, (T.FloatType, T.DoubleType, T.DecimalType)):
-        return F.when(_named(column).isNotNull(), F.array(_named(column).cast("float")))
+        return F.when(named(column).isNotNull(), F.array(named(column).cast("float")))
     if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, _NUMBERS):
-        return _named(column).cast(_FEATURES)
+        return named(column).cast(_FEATURES)
     raise wrong_label_type(column, kind.simpleString())
 
 
@@ -230,7 +240,7 @@ def _split(vertices: DataFrame, column: str | None) -> Column:
         return F.lit(None).cast("string")
     if not _is_string(vertices, column):
         raise wrong_split_type(column, _type(vertices, column))
-    return _named(column)
+    return named(column)
 
 
 def _with_reverses(edges: DataFrame) -> DataFrame:

@@ -11,6 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lotan.errors import ConfigurationError, ModelError
+from lotan.graph.frames import quoted
 from lotan.ml.given_graph import HasGraph
 from lotan.ml.persistence import ModelReader, ModelWriter
 from lotan.ml.predictions import predicted
@@ -99,8 +100,8 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         self._check_labels(largest)
         with hinted(self, self._given):
             found = self._held(whole, part)
-        joined = dataset.join(found, dataset[f"`{self.value('idCol')}`"] == found["__id"], "left")
-        return joined.select(*(dataset[f"`{name}`"] for name in dataset.columns), *_aliased(added))
+        joined = dataset.join(found, dataset[quoted(self.value("idCol"))] == found["__id"], "left")
+        return joined.select(*(dataset[quoted(name)] for name in dataset.columns), *_aliased(added))
 
     def _held(self, whole: Any, part: bool) -> DataFrame:
         """Predictions of all vertices, made once for a graph that stays the same."""

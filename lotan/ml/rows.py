@@ -13,7 +13,7 @@ from lotan.errors import GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import example_row, fault, wrong_split_type, wrong_type
-from lotan.graph.frames import standard_vertices
+from lotan.graph.frames import named, standard_vertices
 from lotan.ml.params import GNNParams
 from lotan.ml.tables import DATASET
 
@@ -51,13 +51,13 @@ def training_rows(params: GNNParams, dataset: DataFrame, classes: bool) -> DataF
     _check_type(dataset, label)
     if split and not isinstance(dataset.schema[split].dataType, T.StringType):
         raise wrong_split_type(split, dataset.schema[split].dataType.simpleString())
-    known = _named(label).isNotNull() & ~F.isnan(_named(label).cast("double"))
+    known = named(label).isNotNull() & ~F.isnan(named(label).cast("double"))
     if classes:
-        known &= _named(label) >= 0
+        known &= named(label) >= 0
     return dataset.select(
-        _named(params.value("idCol")).alias("id"),
-        F.when(known, _named(label).cast("double")).cast("int" if classes else "float").alias("label"),
-        (_named(split) if split else F.when(known, "train")).alias("split"),
+        named(params.value("idCol")).alias("id"),
+        F.when(known, named(label).cast("double")).cast("int" if classes else "float").alias("label"),
+        (named(split) if split else F.when(known, "train")).alias("split"),
     )
 
 
@@ -102,9 +102,9 @@ def named_classes(dataset: DataFrame, label: str) -> int | None:
 
 def _rows(params: GNNParams, dataset: DataFrame, label: str | None) -> DataFrame:
     require_columns(DATASET, [params.value("idCol")], dataset.columns)
-    value = _named(label).cast("double") if label else F.lit(None).cast("double")
+    value = named(label).cast("double") if label else F.lit(None).cast("double")
     return dataset.select(
-        _named(params.value("idCol")).alias("id"), value.alias("label"), _hash(params, dataset).alias("features")
+        named(params.value("idCol")).alias("id"), value.alias("label"), _hash(params, dataset).alias("features")
     )
 
 
@@ -117,9 +117,9 @@ def _hash(params: GNNParams, dataset: DataFrame) -> Column:
     if type(kind).__name__ == "VectorUDT":
         from pyspark.ml.functions import vector_to_array
 
-        return F.xxhash64(vector_to_array(_named(column), "float32"))
+        return F.xxhash64(vector_to_array(named(column), "float32"))
     if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, NUMBERS):
-        return F.xxhash64(_named(column).cast("array<float>"))
+        return F.xxhash64(named(column).cast("array<float>"))
     raise wrong_type(DATASET, column, kind.simpleString())
 
 
@@ -176,7 +176,3 @@ def _check_type(dataset: DataFrame, label: str) -> None:
         raise fault(DATASET, label, problem, "Train several labels or targets at once with lotan.Trainer.")
     if not isinstance(kind, NUMBERS):
         raise wrong_type(DATASET, label, kind.simpleString())
-
-
-def _named(column: str) -> Column:
-    return F.col(f"`{column}`")

@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from lotan.arguments import described
@@ -22,6 +21,7 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
+from lotan.graph.frames import named
 from lotan.ml.params import GNNParams
 from planner.spec import SPLITS
 
@@ -70,7 +70,7 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
     whose = DATASET if vertices is None else "vertices"
     chosen = dataset if vertices is None else vertices
     require_columns(whose, [identifier, features], chosen.columns)
-    rows = chosen.select(_named(identifier).alias("id"), _named(features).alias("features"))
+    rows = chosen.select(named(identifier).alias("id"), named(features).alias("features"))
     edges, weight = _edges(params, given)
     graph = Graph(rows, edges, label=None, split=None, weight=weight, undirected=params.value("undirected"))
     if vertices is not None:
@@ -87,7 +87,7 @@ def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, str | None]:
     names = {"src": params.value("srcCol"), "dst": params.value("dstCol"), "weight": params.value("edgeWeightCol")}
     chosen = {standard: name for standard, name in names.items() if name is not None}
     require_columns("edges", list(chosen.values()), edges.columns)
-    return edges.select(*(_named(name).alias(standard) for standard, name in chosen.items())), (
+    return edges.select(*(named(name).alias(standard) for standard, name in chosen.items())), (
         "weight" if "weight" in chosen else None
     )
 
@@ -156,7 +156,3 @@ def hinted(params: GNNParams, given: Given) -> Iterator[None]:
                 "give all by setVertices(vertices)."
             ) from error
         raise
-
-
-def _named(column: str) -> Column:
-    return F.col(f"`{column}`")

@@ -113,6 +113,17 @@ def test_a_pipeline_with_names_of_its_own_is_saved_and_loaded(
     spark.catalog.dropTempView("ml_edges")
 
 
+def test_names_of_columns_may_hold_dots_and_backticks(graph: Frames) -> None:
+    vertices, edges = graph
+    odd = {"id": "the.id", "features": "`f`", "label": "la`bel", "split": "s p"}
+    names = {"idCol": "the.id", "featuresCol": "`f`", "labelCol": "la`bel", "splitCol": "s p"}
+    classifier = GNNClassifier(**names, srcCol="`src", dstCol="dst`", **QUICK)
+    classifier.setEdges(edges.withColumnsRenamed({"src": "`src", "dst": "dst`"}))
+    model = classifier.fit(vertices.withColumnsRenamed(odd))
+    assert same_weights(model.trained, by_trainer().model)
+    assert model.transform(vertices.withColumnsRenamed(odd)).columns[:4] == ["the.id", "`f`", "la`bel", "target"]
+
+
 def test_a_graphframe_and_a_module_of_ones_own(graph: Frames, tmp_path: Any) -> None:
     vertices, edges = graph
     made: dict[str, int] = {}
