@@ -99,17 +99,17 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         largest = check_rows(self, dataset, whole, part, classes=self.trained.loss.task == "classification")
         self._check_labels(largest)
         with hinted(self, self._given):
-            found = self._held(whole, part)
+            found = self._held(whole)
         joined = dataset.join(found, dataset[quoted(self.value("idCol"))] == found["__id"], "left")
         return joined.select(*(dataset[quoted(name)] for name in dataset.columns), *_aliased(added))
 
-    def _held(self, whole: Any, part: bool) -> DataFrame:
+    def _held(self, whole: Any) -> DataFrame:
         """Predictions of all vertices, made once for a graph that stays the same."""
         key = self.key()
-        if part and key in self._predicted:
+        if self._given.lasts and key in self._predicted:
             return self._predicted[key]
         found = predicted(self.trained, predicting_graph(self, whole), self.config(), _session(whole))
-        if part:
+        if self._given.lasts:
             self._predicted[key] = found
         return found
 

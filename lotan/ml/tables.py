@@ -36,6 +36,11 @@ class Given:
     vertices: DataFrame | None = None  # all of them; None: the dataset is all
     made: dict[tuple[Any, ...], Graph] = field(default_factory=dict)  # of all vertices, by the names of columns
 
+    @property
+    def lasts(self) -> bool:
+        """Whether the graph stays the same; where a table or view is named, that may be another one at each call."""
+        return self.edges is not None and self.vertices is not None
+
 
 def table(given: DataFrame | None, name: str | None) -> DataFrame | None:
     """A table as it was given, or the one that a Param names."""
@@ -55,16 +60,16 @@ def require_frame(what: str, value: object) -> None:
 
 
 def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
-    """All vertices with their features, and the edges; no labels. Kept, if the vertices are not those of the dataset.
+    """All vertices with their features, and the edges; no labels. Kept, if both were given as tables.
 
     Raises:
         ConfigurationError: no edges were given.
         GraphError: a column is missing.
     """
     vertices = table(given.vertices, params.value("vertices"))
-    names = ("idCol", "featuresCol", "srcCol", "dstCol", "edgeWeightCol", "undirected", "edges", "vertices")
+    names = ("idCol", "featuresCol", "srcCol", "dstCol", "edgeWeightCol", "undirected")
     key = tuple(params.value(name) for name in names)
-    if vertices is not None and key in given.made:
+    if given.lasts and key in given.made:
         return given.made[key]
     identifier, features = params.value("idCol"), params.value("featuresCol")
     whose = DATASET if vertices is None else "vertices"
@@ -73,7 +78,7 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
     rows = chosen.select(named(identifier).alias("id"), named(features).alias("features"))
     edges, weight = _edges(params, given)
     graph = Graph(rows, edges, label=None, split=None, weight=weight, undirected=params.value("undirected"))
-    if vertices is not None:
+    if given.lasts:
         given.made[key] = graph
     return graph
 

@@ -23,7 +23,7 @@ from lotan.ml import GNNClassifier, GNNRegressor
 from lotan.ml.rows import training_rows
 from lotan.ml.tables import training_graph, whole_graph
 from lotan.run import Run
-from tests.ml.graphs import CLASSES, WIDTH, tables
+from tests.ml.graphs import CLASSES, VERTICES, WIDTH, tables
 
 pytestmark = pytest.mark.spark
 
@@ -139,6 +139,33 @@ def test_a_graphframe_and_a_module_of_ones_own(graph: Frames, tmp_path: Any) -> 
     with pytest.raises(lotan.ConfigurationError, match="cannot be saved"):
         classifier.save(str(tmp_path / "estimator"))
     model.save(str(tmp_path / "model"))
+
+
+@pytest.mark.parametrize("what", ["vertices", "edges"])
+def test_a_view_that_was_replaced_is_read_again(graph: Frames, spark: SparkSession, what: str) -> None:
+    """By the next fit and the next transform; what was given as a DataFrame stays as it is."""
+    vertices, edges = graph
+    before = {"vertices": vertices.select("id", "features"), "edges": edges}
+    other = {
+        "vertices": vertices.select("id", F.transform("features", lambda x: -x).alias("features")),
+        "edges": edges.select(F.col("dst").alias("src"), (F.col("src") * 7 % VERTICES).alias("dst")),
+    }
+    rows = vertices.drop("features")
+    before[what].createOrReplaceTempView(f"ml_{what}")
+    classifier = GNNClassifier(**QUICK).setEdges(edges).setVertices(before["vertices"])
+    named = classifier.copy()._give(what, f"ml_{what}")
+    model = named.fit(rows)
+    assert same_weights(model.trained, classifier.fit(rows).trained)
+    first = model.transform(rows).orderBy("id").toPandas()
+    other[what].createOrReplaceTempView(f"ml_{what}")
+    given = classifier.copy()._give(what, other[what])
+    assert same_weights(named.fit(rows).trained, given.fit(rows).trained)
+    assert not same_weights(model.trained, given.fit(rows).trained)
+    second = model.transform(rows).orderBy("id").toPandas()
+    expected = model.copy()._give(what, other[what]).transform(rows).orderBy("id").toPandas()
+    pd.testing.assert_frame_equal(second, expected)
+    assert (first["rawPrediction"] != second["rawPrediction"]).any()
+    spark.catalog.dropTempView(f"ml_{what}")
 
 
 @pytest.mark.slow
