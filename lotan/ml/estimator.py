@@ -74,7 +74,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
 
     def fitMultiple(
         self,
-        dataset: DataFrame,
+        dataset: Any,
         paramMaps: Sequence[ParamMap],
     ) -> Iterator[tuple[int, M]]:
         """Fit every map; those that differ only in the model and its optimizer train as one batch, over shared passes.
@@ -82,10 +82,15 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         A model that diverges leaves the others as they are, and keeps the weights of its best epoch, or its first
         ones: `model.summary.diverged` says why, and so does a warning.
 
+        Args:
+            dataset: rows of vertices, or a GraphFrame.
+            paramMaps: Params by which each model differs from this estimator.
+
         Returns:
             An iterator over (index of the map, model), for one thread or several. Training starts with its first item.
         """
-        return _Models(lambda: self.copy()._fit_all(dataset, paramMaps))
+        whole, rows = self.copy()._around(dataset)
+        return _Models(lambda: whole._fit_all(rows, paramMaps))
 
     def write(self) -> EstimatorWriter:
         """For `estimator.write().overwrite().save(path)`."""
@@ -109,10 +114,10 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         """A model of the kind that this estimator makes."""
 
     def _fit(self, dataset: Any) -> M:
-        if not isinstance(dataset, DataFrame) and hasattr(dataset, "vertices"):
-            whole = self.copy()
-            whole._given = Given(edges=dataset.edges)
-            return whole._fit(dataset.vertices)
+        whole, rows = self._around(dataset)
+        return whole._fit_rows(rows)
+
+    def _fit_rows(self, dataset: DataFrame) -> M:
         with self._prepared(dataset) as prepared:
             run = Trainer(
                 self._module(prepared),

@@ -30,6 +30,15 @@ class HasGraph(GNNParams):
         """Give all vertices and the edges: a GraphFrame, or anything that has these two DataFrames."""
         return self.setVertices(graph.vertices).setEdges(graph.edges)
 
+    def _around(self, dataset: Any) -> tuple[Self, Any]:
+        """What is to take a dataset's rows, and these: of a GraphFrame its vertices, taken by a copy that has its edges."""
+        if isinstance(dataset, DataFrame) or not (hasattr(dataset, "vertices") and hasattr(dataset, "edges")):
+            return self, dataset
+        whole = self.copy()
+        whole.clear(whole.getParam("vertices"))
+        whole._given = Given(edges=dataset.edges)
+        return whole, dataset.vertices
+
     def _give(self, what: str, value: DataFrame | str) -> Self:
         if isinstance(value, str):
             self._given = replace(self._given, **{what: None}, made={})

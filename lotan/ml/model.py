@@ -89,8 +89,10 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         return super()._give(what, value)
 
     def _transform(self, dataset: Any) -> DataFrame:
-        if not isinstance(dataset, DataFrame) and hasattr(dataset, "vertices"):
-            return self.copy().setEdges(dataset.edges).setVertices(dataset.vertices)._transform(dataset.vertices)
+        whole, rows = self._around(dataset)
+        return whole._transform_rows(rows)
+
+    def _transform_rows(self, dataset: DataFrame) -> DataFrame:
         require_frame("dataset", dataset)
         added = self._added({name: F.col(f"__{name}") for name in ("raw", "probability", "prediction")})
         _check_new(added, dataset)

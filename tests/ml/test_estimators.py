@@ -136,6 +136,8 @@ def test_a_graphframe_and_a_module_of_ones_own(graph: Frames, tmp_path: Any) -> 
     model = classifier.fit(SimpleNamespace(vertices=vertices, edges=edges))
     assert made == {"in_channels": WIDTH, "hidden_channels": 8, "out_channels": CLASSES}
     assert model.transform(vertices).where("prediction = label").count() > 30
+    again = model.transform(SimpleNamespace(vertices=vertices, edges=edges))
+    assert again.where("prediction = label").count() == model.transform(vertices).where("prediction = label").count()
     with pytest.raises(lotan.ConfigurationError, match="cannot be saved"):
         classifier.save(str(tmp_path / "estimator"))
     model.save(str(tmp_path / "model"))

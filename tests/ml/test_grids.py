@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,20 @@ def test_maps_that_cannot_share_passes_train_in_batches_of_their_own(
     for model, one in zip(models, grid, strict=True):
         assert (model.getSeed(), model.getEvalEvery()) == (one[classifier.seed], one[classifier.evalEvery])
         assert same_weights(model.trained, classifier.fit(graph[0], one).trained)
+
+
+def test_maps_of_a_graphframe(graph: Frames, batches: list[int]) -> None:
+    """Its vertices are all there are, whatever the estimator was told before."""
+    vertices, edges = graph
+    classifier = GNNClassifier(engine="local", epochs=6, vertices="no_such_table")
+    maps = [{classifier.seed: seed} for seed in (0, 1)]
+    models = classifier.fit(SimpleNamespace(vertices=vertices, edges=edges), maps)
+    assert batches == [2]
+    whole = classifier.copy().setEdges(edges)
+    whole.clear(whole.vertices)
+    expected = whole.fit(vertices, maps)
+    assert [same_weights(model.trained, expected[0].trained) for model in models] == [True, False]
+    assert same_weights(models[1].trained, expected[1].trained)
 
 
 def test_a_model_that_diverges_leaves_the_others_alone(graph: Frames, classifier: GNNClassifier) -> None:
