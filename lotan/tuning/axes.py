@@ -11,7 +11,7 @@ import numpy as np
 
 from lotan.arguments import described
 from lotan.errors import ConfigurationError
-from lotan.tuning.keys import Key, flag, real
+from lotan.tuning.keys import Key, exact, flag, real
 
 _BOUNDS = ("low", "high")
 
@@ -71,7 +71,7 @@ def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
     if not several:
         raise ConfigurationError(f"{source}: {key.path} = [] has no values; give at least one, or leave it out")
     values = [_checked(key, value, source) for value in several]
-    distinct = tuple(dict.fromkeys(values))
+    distinct = tuple({exact(value): value for value in values}.values())
     if len(distinct) == len(values):
         return Axis(key, distinct), ()
     return Axis(key, distinct), (f"{key.path} has {len(values)} values, of which {len(distinct)} differ",)

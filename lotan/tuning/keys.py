@@ -6,6 +6,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from functools import partial
 from numbers import Integral, Real
 from typing import Any
@@ -14,7 +15,15 @@ from lotan.named_models import OWN
 from lotan.optimizers import OPTIMIZERS
 
 NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
-ABSENT = "absent"  # a default: the setting is left out, so that whoever is called has its own
+
+
+class Absent(Enum):
+    """Of one value, which no setting has."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT  # a default: the setting is left out, so that whoever is called has its own
 
 Check = Callable[[Any], Any]
 """Gives the value as it is kept; raises a ValueError where it cannot be used."""
@@ -32,6 +41,7 @@ class Key:
     owners: tuple[str, ...] = ()  # stock models, or optimizers, that have it; (): all
     argument: str = ""  # of the model's factory; "": as the name
     spans: type[int] | type[float] | None = None  # what a range of it gives; None: it has none
+    knows_none: bool = False  # whether NONE is one of its values, and stands for None
 
     @property
     def path(self) -> str:
@@ -42,6 +52,11 @@ class Key:
     def passed_as(self) -> str:
         """The argument that it becomes."""
         return self.argument or self.name
+
+
+def exact(value: Any) -> tuple[type, Any]:
+    """What is equal for equal values of one type; 1, 1.0 and True are equal for Python, not for a model that is told them."""
+    return type(value), value
 
 
 def whole(value: Any, least: int = 0, below: int = 2**63) -> int:
@@ -82,7 +97,8 @@ def _count(name: str, table: str = "", least: int = 1, **more: Any) -> Key:
 
 
 def _choice(name: str, choices: tuple[str, ...], **more: Any) -> Key:
-    return Key("model", name, f"one of {', '.join(choices)}", partial(text, choices=choices), **more)
+    expected, check = f"one of {', '.join(choices)}", partial(text, choices=choices)
+    return Key("model", name, expected, check, knows_none=NONE in choices, **more)
 
 
 _LAYERED = ("gcn", "sage", "gin", "gat")

@@ -13,7 +13,7 @@ from lotan.errors import ConfigurationError, LotanError, ModelError
 from lotan.members import Member
 from lotan.named_models import STOCK, Factory, accepted, factory_of, made
 from lotan.optimizers import Optimizer, optimizer_by_name
-from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key
+from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
 
 _OPTIONS: Mapping[str, str] = {  # settings that `lotan train` has options for
     KIND: "--model",
@@ -31,11 +31,21 @@ _OPTIONS: Mapping[str, str] = {  # settings that `lotan train` has options for
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Settings:
     """What one trial is trained with: equal for two trials that would become the same model, bit for bit."""
 
     items: tuple[tuple[str, Any], ...]  # by path, such as "model.hidden", in the order of `keys`
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Settings) and self._exact == other._exact
+
+    def __hash__(self) -> int:
+        return hash(self._exact)
+
+    @cached_property
+    def _exact(self) -> tuple[tuple[str, type, Any], ...]:
+        return tuple((path, *exact(value)) for path, value in self.items)
 
     @cached_property
     def values(self) -> dict[str, Any]:
@@ -96,7 +106,9 @@ class Settings:
         for path, value in self.items:
             table, _, name = path.partition(".")
             if table == "model" and path != KIND:
-                found[KEYS[path].passed_as if path in KEYS else name] = value
+                key = KEYS.get(path)
+                is_none = key is not None and key.knows_none and value == NONE
+                found[name if key is None else key.passed_as] = None if is_none else value
         if found.get("norm") == "layer_norm":
             found["norm_kwargs"] = {"mode": "node"}  # the only one that does not mix rows
         return found
@@ -113,9 +125,9 @@ def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
     found = []
     for path, key in {**KEYS, **further}.items():
         value = values.get(path, key.default)
-        if value in (ABSENT, NONE) or not plays_a_part(key, kind, optimizer):
-            continue
-        found.append((path, value))
+        as_by_default = key.knows_none and value == NONE and kind in STOCK  # whose own default is None
+        if value is not ABSENT and not as_by_default and plays_a_part(key, kind, optimizer):
+            found.append((path, value))
     return Settings(tuple(found))
 
 
@@ -160,7 +172,7 @@ def varied(trials: Iterable[Settings]) -> list[str]:
     several = list(trials)
     paths = dict.fromkeys(path for path in KEYS if any(path in one.values for one in several))
     paths |= dict.fromkeys(path for one in several for path in one.values)
-    return [path for path in paths if len({one.values.get(path, ABSENT) for one in several}) > 1]
+    return [path for path in paths if len({exact(one.values.get(path, ABSENT)) for one in several}) > 1]
 
 
 def check_optimizer(settings: Settings) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from lotan.errors import ConfigurationError
 from lotan.tuning import read_grid
 from lotan.tuning.keys import KEYS, MODEL
+from lotan.tuning.trial_settings import varied
 from tests.conftest import ROOT
 
 WRITTEN = """
@@ -120,6 +122,38 @@ def test_a_factory_of_ones_own_has_its_own_settings():
     assert notes == ("8 of 16 combinations are the same model as another, and not trained again",)
     with pytest.raises(ConfigurationError, match=r"unknown setting model\.gian"):
         read_grid({"model": {"kind": [kind], "gian": [1]}})
+
+
+def pooled(in_channels, out_channels, pooling="mean", norm="layer_norm", act="relu", gain=1):
+    model = torch.nn.Linear(in_channels, out_channels)
+    model.given = pooling, norm, act, gain
+    return model
+
+
+@pytest.mark.parametrize(
+    ("setting", "values", "expected"),
+    [
+        ("pooling", ["none", "absent", "max"], ["none", "absent", "max"]),
+        ("act", ["none", "absent"], ["none", "absent"]),
+        ("norm", ["none", "layer_norm"], [None, "layer_norm"]),
+        ("gain", [1, 1.0, True, 1], [1, 1.0, True]),
+    ],
+)
+def test_a_factory_is_given_each_value_as_it_stands(setting, values, expected):
+    """Also a text that means nothing elsewhere, and numbers that Python takes to be equal."""
+    place = ("pooling", "norm", "act", "gain").index(setting)
+    trials, notes = read_grid({"model": {"kind": pooled, setting: values}}).combinations()
+    found = [one.model(2, 3).given[place] for one in trials]
+    assert [(type(value), value) for value in found] == [(type(value), value) for value in expected]
+    assert varied(trials) == [f"model.{setting}"]
+    assert notes == ()
+
+
+def test_none_is_what_a_stock_model_does_by_default():
+    trials, _ = read_grid({"model": {"kind": ["gcn", "mlp"], "norm": ["none", "layer_norm"]}}).combinations()
+    plain, _ = read_grid({"model": {"kind": ["gcn", "mlp"]}}).combinations()
+    assert [one for one in trials if "model.norm" not in one.values] == plain
+    assert len(trials) == 4
 
 
 def test_the_documentation_has_every_setting():
