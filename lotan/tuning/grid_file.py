@@ -17,7 +17,6 @@ import difflib
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +48,9 @@ def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
     try:
         content = tomllib.loads(Path(given).read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigurationError(f"--grid {given} cannot be read: {error.strerror}; name a TOML file") from error
+        raise ConfigurationError(f"the grid {given} cannot be read: {error.strerror}; name a TOML file") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--grid {given} is no TOML: {error}") from error
+        raise ConfigurationError(f"the grid {given} is no TOML: {error}") from error
     return _space(content, str(given))
 
 
@@ -109,8 +108,8 @@ def _read_model(table: Mapping[str, Any], read: _Read, source: str) -> None:
 
 
 def _own_key(name: str) -> Key:
-    """A parameter of a factory of one's own: any plain value. Stock models have no use for it."""
-    return Key("model", name, "a number, a string, true or false", partial(_plain), owners=("",))
+    """A parameter of a factory of one's own: any plain value. No stock model has it."""
+    return Key("model", name, "a number, a string, true or false", _plain, owners=())
 
 
 def _plain(value: Any) -> Any:
@@ -153,7 +152,7 @@ def _check_use(space: Space) -> None:
         key = axis.key
         if any(plays_a_part(key, kind, optimizer) for kind in kinds for optimizer in optimizers):
             continue
-        having = ", ".join(key.owners) or "others"
+        having = ", ".join(key.owners or ()) or "others"
         found = ", ".join(str(one) for one in (optimizers if key.table == "optimizer" else kinds))
         raise ConfigurationError(
             f"{space.source}: {key.path} is of {having}, and none of them is in the grid, which has {found}; add one, or "

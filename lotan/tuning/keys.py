@@ -38,7 +38,7 @@ class Key:
     expected: str  # a value, in words
     check: Check
     default: Any = ABSENT
-    owners: tuple[str, ...] = ()  # stock models, or optimizers, that have it; (): all
+    owners: tuple[str, ...] | None = None  # stock models, or optimizers, that have it; None: all
     argument: str = ""  # of the model's factory; "": as the name
     spans: type[int] | type[float] | None = None  # what a range of it gives; None: it has none
     knows_none: bool = False  # whether NONE is one of its values, and stands for None

@@ -134,11 +134,11 @@ def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
 def plays_a_part(key: Key, kind: Any, optimizer: str) -> bool:
     """Whether that model or optimizer has the setting."""
     if key.table == "optimizer":
-        return not key.owners or optimizer in key.owners
+        return key.owners is None or optimizer in key.owners
     if key.table != "model" or key.path == KIND:
         return True
     if kind in STOCK:
-        return not key.owners or kind in key.owners
+        return key.owners is None or kind in key.owners
     return bool(accepted(factory(kind), {key.passed_as: None}))
 
 

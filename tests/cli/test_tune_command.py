@@ -60,7 +60,7 @@ def test_quiet_is_quiet(grid, capsys):
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--grid", "no-such.toml"], "--grid no-such.toml cannot be read"),
+        (["--grid", "no-such.toml"], "the grid no-such.toml cannot be read"),
         (["--resume"], "--checkpoint-dir"),
         (["--report", "/"], "--report / is a directory"),
         (["--trials", "3"], "'grid' takes all"),
