@@ -175,6 +175,12 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="evaluate every N epochs; 0: only at the end (default: 1)",
     )
+    group.add_argument(
+        "--monitor",
+        metavar="METRIC",
+        help="on the validation vertices: what picks the best epoch, and among several models the best one, such as loss\n"
+        "(default: the task's main one)",
+    )
 
 
 def read_graph(options: argparse.Namespace) -> Graph:

@@ -102,6 +102,7 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         epochs=options.epochs,
         patience=options.patience,
         eval_every=options.eval_every,
+        monitor=options.monitor,
         checkpoint_dir=options.checkpoint_dir,
         resume=options.resume,
         log_dir=options.log_dir,

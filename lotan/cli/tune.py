@@ -66,9 +66,6 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
         "--eta", type=number(int, 2), default=3, metavar="N", help="halving: one in N goes on (default: 3)"
     )
     group.add_argument(
-        "--monitor", metavar="METRIC", help="to compare models by, on val (default: the task's main one)"
-    )
-    group.add_argument(
         "--max-models-per-batch",
         type=_models,
         metavar="auto|N",
@@ -140,18 +137,12 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
         tuned.write_report(options.report)
     if options.html:
         tuned.write_html(options.html)
-    words = tuned.best.settings.command()
+    words = tuned.best.train_options
     if options.save_best:
         tuned.save_best(options.save_best)
     if words is not None and not options.quiet:
-        print(f"\nthe best one alone: lotan train {shlex.join([*_in_common(options), *words])}", flush=True)
+        print(f"\nthe best one alone: lotan train {shlex.join([*_graph_words(options), *words])}", flush=True)
 
 
-def _in_common(options: argparse.Namespace) -> list[str]:
-    """What all models were given that says what they become, as far as it is no default."""
-    found = ["--graph", options.graph, *["--undirected"] * options.undirected]
-    defaults = {"engine": "auto", "partitions": None, "eval_every": 1, "plan": "auto"}
-    for name, default in defaults.items():
-        value = getattr(options, name)
-        found += [f"--{name.replace('_', '-')}", str(value)] * (value != default)
-    return found
+def _graph_words(options: argparse.Namespace) -> list[str]:
+    return ["--graph", options.graph, *["--undirected"] * options.undirected]

@@ -34,13 +34,15 @@ class Trial:
     value: float | None  # of the monitored metric on the validation vertices at that epoch; None where there is none
     metrics: Mapping[str, Mapping[str, float]]  # by split and name, at that epoch
     history: Sequence[Mapping[str, Any]] = field(repr=False)  # one entry an epoch, as in a run's report
+    # The words after `lotan train --graph ...` that train this model alone; None where it has no options for that.
+    train_options: Sequence[str] | None = field(default=None, repr=False)
 
     def report(self) -> dict[str, Any]:
         """As plain data."""
         return {
             "number": self.number,
             "settings": self.settings.plain(),
-            "train_options": self.settings.command(),
+            "train_options": None if self.train_options is None else list(self.train_options),
             "state": self.state,
             "reason": self.reason,
             "epoch": self.epoch,

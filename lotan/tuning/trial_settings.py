@@ -96,7 +96,7 @@ class Settings:
         return ", ".join(f"{short(path)} {shown(self.values[path])}" for path in chosen)
 
     def command(self) -> list[str] | None:
-        """The words after `lotan train --graph ...` that train this model alone; None where it has no options for it."""
+        """These as options of `lotan train`; None where it has none for some of them."""
         if any(path not in _OPTIONS or callable(value) for path, value in self.items):
             return None
         return [word for path, value in self.items for word in (_OPTIONS[path], str(value))]

@@ -27,6 +27,7 @@ from lotan.tuning.optuna_search import optuna_search, require_optuna
 from lotan.tuning.result import Trial, Tuned
 from lotan.tuning.search import Round, Scores, Search, all_at_once, halving, rungs_of
 from lotan.tuning.space import Space
+from lotan.tuning.train_words import words_in_common
 from lotan.tuning.trial_settings import Settings, varied
 from planner.footprint import Footprint
 from planner.spec import SPLITS
@@ -70,7 +71,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         widths = found.statistics.width, found.labels.outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):
             settings.model(*widths)  # what a model refuses, it refuses before any other is trained
-        tuning = _Tuning(found, widths, config, shared, monitor, _paths(space, trials))
+        tuning = _Tuning(found, widths, config, shared, words_in_common(common), monitor, _paths(space, trials))
         tuned = tuning.run(_search(space, trials, config, common), (*space.notes, *notes))
     # what Spark opened is closed by now: the run goes on with the graph as it was given
     return tuned if tuned.best_run is None else replace(tuned, best_run=replace(tuned.best_run, graph=graph))
@@ -138,6 +139,7 @@ class _Tuning:
     widths: tuple[int, int]  # of the features, and of what a model puts out
     config: TuneConfig
     shared: Mapping[str, Any]  # what models have in common, as a ModelBatch takes it
+    words: Sequence[str] | None  # the same as options of `lotan train`, if it has them
     monitor: str
     paths: Sequence[str]
     trials: list[Settings] = field(default_factory=list)  # by number
@@ -195,7 +197,12 @@ class _Tuning:
             value=metrics.get("val", {}).get(self.monitor),
             metrics=metrics,
             history=list(state.history),
+            train_options=self._train_options(self.trials[state.number]),
         )
+
+    def _train_options(self, settings: Settings) -> list[str] | None:
+        own = settings.command()
+        return None if self.words is None or own is None else [*self.words, *own]
 
     def _tuned(self, batch: ModelBatch, notes: tuple[str, ...]) -> Tuned:
         sign = 1 if self.monitor in LOWER_IS_BETTER else -1

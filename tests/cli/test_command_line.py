@@ -28,6 +28,7 @@ TRAIN_OPTIONS = [
     "--epochs",
     "--patience",
     "--eval-every",
+    "--monitor",
     "--engine",
     "--plan",
     "--disable",

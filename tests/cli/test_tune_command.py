@@ -32,7 +32,7 @@ def grid(tmp_path) -> str:
 def test_it_trains_writes_and_says_how_to_train_the_best_alone(grid, tmp_path, capsys):
     report, page, best, alone = (tmp_path / name for name in ("tune.json", "tune.html", "best", "alone.json"))
     words = ["--graph", "digits", "--grid", grid, "--engine", "local", "--eval-every", "2"]
-    words += ["--log-dir", str(tmp_path / "runs")]
+    words += ["--log-dir", str(tmp_path / "runs"), "--monitor", "loss", "--disable", "push_down", "--no-rgb"]
     assert main(["tune", *words, "--report", str(report), "--html", str(page), "--save-best", str(best)]) == 0
     shown = capsys.readouterr()
     found = json.loads(report.read_text())
@@ -47,8 +47,15 @@ def test_it_trains_writes_and_says_how_to_train_the_best_alone(grid, tmp_path, c
         "prediction",
     ]
     command = shlex.split(lines[-1].partition("lotan ")[2])
+    assert command[:12] == shlex.split(
+        "train --graph digits --eval-every 2 --monitor loss --engine local --disable push_down --no-rgb"
+    )
     assert main([*command, "--quiet", "--report", str(alone)]) == 0
-    assert json.loads(alone.read_text())["metrics"] == found["trials"][0]["metrics"]
+    single = json.loads(alone.read_text())
+    assert {name: single[name] for name in ("metrics", "best_epoch")} == {
+        name: found["trials"][0][name] for name in ("metrics", "best_epoch")
+    }
+    assert "push_down" not in single["plan"]["rules_fired"]
 
 
 def test_quiet_is_quiet(grid, capsys):

@@ -48,12 +48,12 @@ def outcome(tuned: Tuned) -> list:
 def test_every_trial_is_what_lotan_train_makes_of_its_settings(mixed, tmp_path):
     graph = write_small_graph(tmp_path / "graph")
     report = tmp_path / "report.json"
-    alike = [trial for trial in mixed.trials if trial.settings.command() is not None]
+    alike = [trial for trial in mixed.trials if trial.train_options is not None]
     assert {trial.settings.values["model.kind"] for trial in alike} == {"gcn", "gat"}
     assert any(trial.state == "stopped early" and trial.epoch < 8 for trial in alike)
     for trial in alike:
-        words = trial.settings.command()
-        assert main(["train", "--graph", graph, "--engine", "local", "--quiet", "--report", str(report), *words]) == 0
+        words = trial.train_options
+        assert main(["train", "--graph", graph, "--quiet", "--report", str(report), *words]) == 0
         alone = json.loads(report.read_text())
         assert figures(alone["epochs"]) == figures(trial.history)
         assert (alone["best_epoch"], alone["metrics"]) == (trial.best_epoch, trial.metrics)
@@ -62,12 +62,20 @@ def test_every_trial_is_what_lotan_train_makes_of_its_settings(mixed, tmp_path):
 def test_the_best_model_has_the_weights_of_the_one_trained_alone(tmp_path):
     tuned = tune({"epochs": 4, "model": {"hidden": 4, "layers": [1, 3]}})
     tuned.save_best(tmp_path / "tuned")
-    words = ["--engine", "local", "--quiet", "--save", str(tmp_path / "alone"), *tuned.best.settings.command()]
+    words = ["--quiet", "--save", str(tmp_path / "alone"), *tuned.best.train_options]
     assert main(["train", "--graph", write_small_graph(tmp_path / "graph"), *words]) == 0
     one, other = (torch.load(tmp_path / name / "weights.pt", weights_only=True) for name in ("tuned", "alone"))
     assert one.keys() == other.keys()
     assert all(torch.equal(one[name], other[name]) for name in one)
     assert len(tuned.best_run.predict()) == 60
+
+
+def test_what_all_have_in_common_is_in_the_options_of_each():
+    grid = {"epochs": 2, "model": {"hidden": 4}}
+    (trial,) = tune(grid, monitor="loss", disable=["push_down"]).report()["trials"]
+    assert trial["train_options"][:6] == ["--monitor", "loss", "--engine", "local", "--disable", "push_down"]
+    (trial,) = tune(grid, class_weights=[1.0, 2.0, 1.0]).report()["trials"]
+    assert trial["train_options"] is None
 
 
 def test_trials_are_sorted_by_their_best_value(mixed):

@@ -1,0 +1,57 @@
+"""What the models of a search have in common, said again as options: `lotan train` reads the same settings from them."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import fields
+
+import pytest
+
+from lotan.cli import train
+from lotan.cli.options import plan_settings
+from lotan.settings import TrainerConfig, make_config
+from lotan.tuning.train_words import UNSAID, words_in_common
+
+
+def read(words: list[str]) -> TrainerConfig:
+    """As `lotan train` reads them."""
+    parser = argparse.ArgumentParser()
+    train.add_options(parser)
+    options = parser.parse_args(["--graph", "digits", *words])
+    return make_config({**plan_settings(options), "eval_every": options.eval_every, "monitor": options.monitor})
+
+
+GIVEN = {
+    "engine": "rows",
+    "plan": "general",
+    "disable": ("push_down", "share_models"),
+    "rgb": False,
+    "propagate": "messages",
+    "master": "local[2]",
+    "partitions": 3,
+    "workers": 2,
+    "router": "tcp://host:5570",
+    "keys": "my keys",
+    "memory_limit": "3g",
+    "worker_memory": "512m",
+    "eval_every": 2,
+    "monitor": "loss",
+}
+
+
+@pytest.mark.parametrize("settings", [{}, GIVEN, {"plan": "blocks-hoist_invariant"}, {"disable": []}], ids=str)
+def test_they_are_read_as_they_were_given(settings):
+    config = make_config(settings)
+    found = read(words_in_common(config))
+    assert {**vars(found), "disable": tuple(found.disable)} == {**vars(config), "disable": tuple(config.disable)}
+
+
+def test_every_setting_is_said_or_known_not_to_be():
+    results = {"checkpoint_dir", "resume", "log_dir", "mlflow", "progress"}
+    own = {"optimizer", "seed", "epochs", "patience"}
+    assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *UNSAID, *results, *own}
+
+
+@pytest.mark.parametrize("settings", [{"task": "classification"}, {"class_weights": [1.0, 2.0]}, {"chunk_rows": 8}])
+def test_where_there_is_no_option_there_are_no_words(settings):
+    assert words_in_common(make_config(settings)) is None
