@@ -7,11 +7,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lotan.cli.outputs import RESULTS
 from lotan.errors import ConfigurationError
 
 COMMAND = "command.json"
-RESULTS = ("report", "save", "log_dir", "mlflow", "checkpoint_dir", "resume", "quiet")
-"""Options that say where results go, not what is run."""
 PLACES = ("graph", "keys")
 """Options that may be paths, of which the next run needs all."""
 

@@ -1,13 +1,49 @@
-"""Whether results can be written where the options say, found out before there are any."""
+"""Options that say where results go, and whether these can be written there, found out before there are any."""
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from lotan.errors import ConfigurationError
+
+RESULTS: Mapping[str, str | None] = {
+    "checkpoint_dir": "DIR",
+    "resume": None,
+    "log_dir": "DIR",
+    "mlflow": None,
+    "report": "FILE",
+    "html": "FILE",
+    "save": "DIR",
+    "save_best": "DIR",
+    "quiet": None,
+}
+"""Options that say where results go, not what is run; and what each takes, None: nothing."""
+
+
+def option_name(name: str) -> str:
+    """As it is written.
+
+    >>> option_name("log_dir")
+    '--log-dir'
+    """
+    return "--" + name.replace("_", "-")
+
+
+def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None:
+    """Those of `RESULTS` that a command has.
+
+    Args:
+        parser: to add them to, or a group of one.
+        helps: what to say of each, in their order.
+    """
+    for name, said in helps.items():
+        taken = RESULTS[name]
+        form: dict[str, Any] = {"action": "store_true"} if taken is None else {"metavar": taken}
+        parser.add_argument(option_name(name), help=said, **form)
 
 
 def check_outputs(options: argparse.Namespace, *, files: Sequence[str], directories: Sequence[str]) -> None:
@@ -24,13 +60,9 @@ def check_outputs(options: argparse.Namespace, *, files: Sequence[str], director
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
     for name in files:
-        check_file(_option(name), getattr(options, name))
+        check_file(option_name(name), getattr(options, name))
     for name in ("checkpoint_dir", *directories):
-        check_directory(_option(name), getattr(options, name))
-
-
-def _option(name: str) -> str:
-    return "--" + name.replace("_", "-")
+        check_directory(option_name(name), getattr(options, name))
 
 
 def check_file(option: str, given: str | None) -> None:

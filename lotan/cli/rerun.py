@@ -8,15 +8,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from lotan.cli.outputs import RESULTS, add_result_options
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where the new one's results go."""
     parser.add_argument("run", metavar="DIR", help="the folder that `lotan train --log-dir` wrote")
-    parser.add_argument("--log-dir", metavar="DIR", help="a folder for all of the new run (default: none)")
-    parser.add_argument("--report", metavar="FILE", help="write what was run and measured as JSON")
-    parser.add_argument("--save", metavar="DIR", help="write the model there, for `lotan predict --model-dir`")
-    parser.add_argument("--mlflow", action="store_true", help="log the new run to MLflow (needs lotan[mlflow])")
-    parser.add_argument("--quiet", action="store_true", help="print neither the plan nor progress nor metrics")
+    add_result_options(
+        parser,
+        log_dir="a folder for all of the new run (default: none)",
+        report="write what was run and measured as JSON",
+        save="write the model there, for `lotan predict --model-dir`",
+        mlflow="log the new run to MLflow (needs lotan[mlflow])",
+        quiet="print neither the plan nor progress nor metrics",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -29,7 +34,7 @@ def run(options: argparse.Namespace) -> int:
     defaults = argparse.ArgumentParser()
     train.add_options(defaults)
     recorded = read_command(options.run, defaults.parse_args(["--graph", ""]))
-    results = {name: getattr(options, name) for name in ("log_dir", "report", "save", "mlflow", "quiet")}
+    results = {name: value for name, value in vars(options).items() if name in RESULTS}
     finished = train.train(argparse.Namespace(**(recorded | results)))
     epochs, environment = Path(options.run) / EPOCHS, Path(options.run) / "environment.json"
     then = [json.loads(line) for line in epochs.read_text().splitlines()] if epochs.exists() else []

@@ -14,7 +14,7 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
-from lotan.cli.outputs import check_outputs
+from lotan.cli.outputs import add_result_options, check_outputs
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -28,27 +28,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser)
     add_training_options(parser)
     add_plan_options(parser)
-    group = parser.add_argument_group("results")
-    group.add_argument(
-        "--checkpoint-dir", metavar="DIR", help="write a checkpoint there after every epoch (default: none)"
-    )
-    group.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoint in --checkpoint-dir, if there is one"
-    )
-    group.add_argument(
-        "--log-dir",
-        metavar="DIR",
-        help="a folder for all of the run: epochs as JSON lines and TensorBoard events while it trains, plan, configuration,\n"
+    add_result_options(
+        parser.add_argument_group("results"),
+        checkpoint_dir="write a checkpoint there after every epoch (default: none)",
+        resume="go on from the checkpoint in --checkpoint-dir, if there is one",
+        log_dir="a folder for all of the run: epochs as JSON lines and TensorBoard events while it trains, plan, configuration,\n"
         "environment, report and model; `lotan rerun DIR` runs it again (default: none)",
+        mlflow="log settings, figures, plan and model to MLflow, where MLFLOW_TRACKING_URI says (needs lotan[mlflow])",
+        report="write what was run and measured as JSON, such as report.json",
+        save="write the model there, for `lotan predict --model-dir`",
+        quiet="print neither the plan nor progress nor metrics",
     )
-    group.add_argument(
-        "--mlflow",
-        action="store_true",
-        help="log settings, figures, plan and model to MLflow, where MLFLOW_TRACKING_URI says (needs lotan[mlflow])",
-    )
-    group.add_argument("--report", metavar="FILE", help="write what was run and measured as JSON, such as report.json")
-    group.add_argument("--save", metavar="DIR", help="write the model there, for `lotan predict --model-dir`")
-    group.add_argument("--quiet", action="store_true", help="print neither the plan nor progress nor metrics")
 
 
 def run(options: argparse.Namespace) -> int:

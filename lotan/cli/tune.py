@@ -15,13 +15,11 @@ from lotan.cli.options import (
     plan_settings,
     read_graph,
 )
-from lotan.cli.outputs import check_outputs
+from lotan.cli.outputs import add_result_options, check_outputs
+from lotan.search_names import SEARCHES
 
 if TYPE_CHECKING:
     from lotan.tuning import Tuned
-
-SEARCHES = ("grid", "random", "halving", "optuna")
-
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """A graph, a grid, how to search, and a training run's plan."""
@@ -31,7 +29,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_epochs(group, None)
     add_evaluation_options(group)
     add_plan_options(parser)
-    _add_result_options(parser)
+    add_result_options(
+        parser.add_argument_group("results"),
+        report="write every model's history as JSON, such as tune.json",
+        html="write a page with pictures, such as tune.html",
+        save_best="write the best model there, for `lotan predict --model-dir`",
+        checkpoint_dir="write each model's checkpoints in a folder there (default: none)",
+        resume="go on from the checkpoints in --checkpoint-dir, where there are some",
+        log_dir="keep each model's run in a folder there, as `lotan train --log-dir` does (default: none)",
+        mlflow="log each model as a run of MLflow's (needs lotan[mlflow])",
+        quiet="print nothing",
+    )
 
 
 def _add_search_options(parser: argparse.ArgumentParser) -> None:
@@ -71,28 +79,6 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
         metavar="auto|N",
         help="models that train at a time; auto: as many as memory takes (default: auto)",
     )
-
-
-def _add_result_options(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("results")
-    group.add_argument("--report", metavar="FILE", help="write every model's history as JSON, such as tune.json")
-    group.add_argument("--html", metavar="FILE", help="write a page with pictures, such as tune.html")
-    group.add_argument("--save-best", metavar="DIR", help="write the best model there, for `lotan predict --model-dir`")
-    group.add_argument(
-        "--checkpoint-dir", metavar="DIR", help="write each model's checkpoints in a folder there (default: none)"
-    )
-    group.add_argument(
-        "--resume", action="store_true", help="go on from the checkpoints in --checkpoint-dir, where there are some"
-    )
-    group.add_argument(
-        "--log-dir",
-        metavar="DIR",
-        help="keep each model's run in a folder there, as `lotan train --log-dir` does (default: none)",
-    )
-    group.add_argument(
-        "--mlflow", action="store_true", help="log each model as a run of MLflow's (needs lotan[mlflow])"
-    )
-    group.add_argument("--quiet", action="store_true", help="print nothing")
 
 
 def _models(text: str) -> int | None:

@@ -1,6 +1,7 @@
 """Hyper-parameter search: the models of a grid, trained on one graph over shared passes. See docs/tune.md."""
 
-from lotan.tuning.config import SEARCHES, TuneConfig
+from lotan.search_names import SEARCHES
+from lotan.tuning.config import TuneConfig
 from lotan.tuning.grid_file import read_grid
 from lotan.tuning.result import Trial, Tuned
 from lotan.tuning.tuner import tune

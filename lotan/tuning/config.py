@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from typing import Any
 
 from lotan.arguments import described, require_count, require_flag
 from lotan.errors import ConfigurationError
 from lotan.members import OWN
+from lotan.search_names import SEARCHES, SearchName
 from lotan.settings import TrainerConfig, make_config
 from lotan.tuning.search import ETA
-
-SearchName = Literal["grid", "random", "halving", "optuna"]
-SEARCHES: tuple[SearchName, ...] = get_args(SearchName)
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 
 from lotan.cli import main
+from lotan.cli.outputs import RESULTS, option_name
+
+
+@pytest.mark.parametrize("command", ["train", "tune"])
+def test_what_says_where_results_go_is_known_as_such(command, capsys):
+    """What is not is taken for a part of the run: it would be in its command.json."""
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    section = capsys.readouterr().out.partition("\nresults:\n")[2]
+    found = re.findall(r"^  (--[a-z-]+)", section, re.MULTILINE)
+    assert len(found) >= 7
+    assert set(found) <= {option_name(name) for name in RESULTS}
 
 
 @pytest.mark.parametrize("option", ["--report", "--save", "--checkpoint-dir"])
