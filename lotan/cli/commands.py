@@ -15,18 +15,22 @@ PLACES = ("graph", "keys")
 """Options that may be paths, of which the next run needs all."""
 
 
-def write_command(options: argparse.Namespace) -> None:
-    """Write the options that settle what is run, into the folder that --log-dir names."""
+def write_command(options: argparse.Namespace, folder: str | Path) -> None:
+    """Write the options that settle what is run.
+
+    Args:
+        options: of `lotan train`.
+        folder: of the run.
+    """
     from lotan.checkpoint import write_atomically
 
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:
         if kept[name] is not None and Path(kept[name]).exists():
             kept[name] = str(Path(kept[name]).resolve())
-    folder = Path(options.log_dir)
-    folder.mkdir(parents=True, exist_ok=True)
+    Path(folder).mkdir(parents=True, exist_ok=True)
     content = json.dumps(kept, indent=2) + "\n"
-    write_atomically(folder / COMMAND, lambda stream: stream.write(content.encode()))
+    write_atomically(Path(folder) / COMMAND, lambda stream: stream.write(content.encode()))
 
 
 def read_command(folder: str, known: argparse.Namespace) -> dict[str, Any]:
@@ -44,7 +48,8 @@ def read_command(folder: str, known: argparse.Namespace) -> dict[str, Any]:
         found = json.loads(path.read_text())
     except OSError as error:
         raise ConfigurationError(
-            f"{folder} holds no {COMMAND} ({error.strerror}): name a folder that `lotan train --log-dir` wrote"
+            f"{folder} holds no {COMMAND} ({error.strerror}): name a folder that `lotan train --log-dir` wrote, or "
+            "that of a model of `lotan tune --log-dir`"
         ) from error
     except ValueError as error:
         raise ConfigurationError(

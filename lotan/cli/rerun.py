@@ -13,7 +13,9 @@ from lotan.cli.outputs import RESULTS, add_result_options
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Which run, and where the new one's results go."""
-    parser.add_argument("run", metavar="DIR", help="the folder that `lotan train --log-dir` wrote")
+    parser.add_argument(
+        "run", metavar="DIR", help="the folder that `lotan train --log-dir` wrote, or that of a model of `lotan tune`"
+    )
     add_result_options(
         parser,
         log_dir="a folder for all of the new run (default: none)",
@@ -49,13 +51,17 @@ def run(options: argparse.Namespace) -> int:
 def compared(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str:
     """Two histories, in a sentence.
 
+    Of an epoch that has no metrics then, as the last one of a model that a search stopped, the loss is compared.
+
     >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.5}])
     'the same to the last bit: losses and metrics of 1 epochs'
     >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.25}])
     'not the same: from epoch 1 on; loss 0.5 then, 0.25 now'
+    >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.5, "metrics": {}}, {"epoch": 2, "loss": 0.25}])
+    'the same to the last bit for 1 epochs; 1 then, 2 now'
     """
     for one, other in zip(then, now, strict=False):
-        if _figures(one) != _figures(other):
+        if one["loss"] != other["loss"] or one.get("metrics", other.get("metrics")) != other.get("metrics"):
             return f"not the same: from epoch {other['epoch']} on; loss {one['loss']!r} then, {other['loss']!r} now"
     if len(then) != len(now):
         return f"the same to the last bit for {min(len(then), len(now))} epochs; {len(then)} then, {len(now)} now"
@@ -69,7 +75,3 @@ def other_versions(then: Mapping[str, str | None], now: Mapping[str, str | None]
     'torch 2.7, now 2.8'
     """
     return ", ".join(f"{name} {then[name]}, now {now.get(name)}" for name in then if then[name] != now.get(name))
-
-
-def _figures(entry: Mapping[str, Any]) -> tuple[Any, ...]:
-    return entry["loss"], entry.get("metrics")

@@ -67,7 +67,7 @@ def train(options: argparse.Namespace) -> Run:
         if not options.quiet:
             print(trainer.explain(), flush=True)
         if options.log_dir:
-            write_command(options)
+            write_command(options, options.log_dir)
         finished = trainer.fit()
     # what a full disk would cost most, first
     if not options.quiet:

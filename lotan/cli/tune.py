@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.cli.options import (
@@ -21,6 +22,7 @@ from lotan.search_names import SEARCHES
 if TYPE_CHECKING:
     from lotan.tuning import Tuned
 
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """A graph, a grid, how to search, and a training run's plan."""
     add_graph_options(parser)
@@ -36,7 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         save_best="write the best model there, for `lotan predict --model-dir`",
         checkpoint_dir="write each model's checkpoints in a folder there (default: none)",
         resume="go on from the checkpoints in --checkpoint-dir, where there are some",
-        log_dir="keep each model's run in a folder there, as `lotan train --log-dir` does (default: none)",
+        log_dir="keep each model's run in a folder there, such as DIR/model-0000, as `lotan train --log-dir` does; the plan is\n"
+        "left out, for models share it (default: none)",
         mlflow="log each model as a run of MLflow's (needs lotan[mlflow])",
         quiet="print nothing",
     )
@@ -123,11 +126,26 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
         tuned.write_report(options.report)
     if options.html:
         tuned.write_html(options.html)
+    if options.log_dir:
+        _write_commands(tuned, options)
     words = tuned.best.train_options
     if options.save_best:
         tuned.save_best(options.save_best)
     if words is not None and not options.quiet:
         print(f"\nthe best one alone: lotan train {shlex.join([*_graph_words(options), *words])}", flush=True)
+
+
+def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
+    """Into the folder of each model that `lotan train` has options for, for `lotan rerun`."""
+    from lotan.cli import train
+    from lotan.cli.commands import write_command
+
+    parser = argparse.ArgumentParser()
+    train.add_options(parser)
+    for trial in tuned.trials:
+        if trial.train_options is not None:
+            words = [*_graph_words(options), *trial.train_options]
+            write_command(parser.parse_args(words), Path(options.log_dir) / f"model-{trial.number:04}")
 
 
 def _graph_words(options: argparse.Namespace) -> list[str]:

@@ -62,6 +62,35 @@ def test_a_folder_that_cannot_be_run_is_one_line(
     assert shown.count("\n") == 1
 
 
+def test_a_model_of_a_search_is_rerun_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also one that the search stopped; not one with a setting that `lotan train` has no option for."""
+    save_graph(str(tmp_path / "graph"))
+    grid = '[model]\nhidden = 4\ndropout = 0.0\nnorm = ["none", "layer_norm"]\n[optimizer]\nlr = [0.001, 0.01, 0.1]'
+    (tmp_path / "grid.toml").write_text(grid)
+    with monkeypatch.context() as there:
+        there.chdir(tmp_path)
+        words = ["--graph", "graph", "--grid", "grid.toml", "--log-dir", "runs", "--engine", "local", "--quiet"]
+        assert main(["tune", *words, "--monitor", "loss", "--search", "halving", "--epochs", "12"]) == 0
+    found = {path.parent.name for path in tmp_path.glob("runs/*/command.json")}
+    trained = {path.name: len(lines(path)) for path in tmp_path.glob("runs/*")}
+    assert found == {name for name in trained if "norms.0.weight" not in weights(tmp_path / "runs" / name)}
+    assert len(found) == 3
+    assert min(trained[name] for name in found) < 12
+    for name in found:
+        assert main(["rerun", str(tmp_path / "runs" / name), "--quiet"]) == 0
+        assert capsys.readouterr().out.startswith("the same to the last bit")
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "epochs.jsonl").read_text().splitlines()
+
+
+def weights(folder: Path) -> set[str]:
+    return set(json.loads((folder / "configuration.json").read_text())["model"]["weights"])
+
+
 def test_a_log_dir_that_is_taken_is_refused_before_the_graph_is_read(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
