@@ -89,7 +89,7 @@ class Tuned:
         """All of it as plain data, see docs/tune.md."""
         best = self.trials[0].number if self.trials and self.trials[0].value is not None else None
         return {
-            **{name: item for name, item in self.batch.items() if name not in ("members", "models")},
+            **{name: item for name, item in self.batch.items() if name != "members"},
             "search": dict(self.search),
             "monitor": self.monitor,
             "notes": list(self.notes),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -15,6 +16,7 @@ import lotan
 from lotan.cli import main
 from lotan.errors import ConfigurationError, EngineError, GraphError, ModelError
 from lotan.tuning.result import Tuned
+from tests.conftest import ROOT
 from tests.tuning.graphs import MIXED, small_graph, write_small_graph
 
 RANGES = {
@@ -107,6 +109,17 @@ def test_the_frame_and_the_report_say_the_same(mixed, tmp_path):
     assert len(report["trials"][0]["epochs"]) == mixed.best.epoch
     assert "2 of 8 combinations" in report["notes"][0]
     assert "members" not in report
+
+
+def test_the_documentation_has_the_keys_of_the_report_and_no_others(mixed):
+    report = mixed.report()
+    told = (ROOT / "docs" / "tune.md").read_text().partition("- `--report`: JSON;")[2].partition("A trial's state")[0]
+    first, *rows = told.split("\n| `")
+    promised = set(re.findall(r"`([a-z_]+)`", first)) | {row.partition("`")[0] for row in rows}
+    assert promised == set(report)
+    for name in ("batches", "trials"):
+        (row,) = (row for row in rows if row.startswith(f"{name}`"))
+        assert [key for key in report[name][0] if f"`{key}`" not in row] == []
 
 
 def test_optuna_chooses_the_same_for_the_same_seed():
