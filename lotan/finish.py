@@ -16,7 +16,12 @@ from lotan.trained_model import TrainedModel
 
 
 def finished(
-    learner: Learner, graph: Graph, setup_seconds: float, peak_memory: Mapping[str, int], bytes_moved: Mapping[str, int]
+    learner: Learner,
+    graph: Graph,
+    setup_seconds: float,
+    peak_memory: Mapping[str, int],
+    bytes_moved: Mapping[str, int],
+    alone: bool = False,
 ) -> Run:
     """The run of a learner whose model holds its best weights.
 
@@ -26,6 +31,8 @@ def finished(
         setup_seconds: before its first epoch.
         peak_memory: see `lotan.memory_watch`.
         bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
+        alone: whether what was measured is this model's; else it is that of a batch, and stands beside no estimate of this
+            model.
     """
     job, config, best = learner.job, learner.config, learner.best
     report = make_report(
@@ -35,7 +42,7 @@ def finished(
         best_epoch=best["epoch"],
         metrics=best["metrics"],
         setup_seconds=setup_seconds,
-        estimated_peak=MemoryLimit.of(config).peak(job.needs(config)),
+        estimated_peak=MemoryLimit.of(config).peak(job.needs(config)) if alone else None,
         peak_memory=peak_memory,
         bytes_moved=bytes_moved,
     )

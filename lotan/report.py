@@ -63,25 +63,32 @@ def make_report(
     best_epoch: int,
     metrics: Mapping[str, Mapping[str, float]],
     setup_seconds: float,
-    estimated_peak: int,
+    estimated_peak: int | None,
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The report of a finished run, see the README. Seconds are wall time, sizes are bytes."""
+    """The report of a finished run, see the README. Seconds are wall time, sizes are bytes.
+
+    An `estimated_peak` of None: the model was one of a batch, whose measurements these are.
+    """
+    estimates = {} if estimated_peak is None else _estimates(job, estimated_peak)
     return {
         **job_figures(job),
-        "plan": {
-            **plan_figures(job.plan),
-            "estimated_peak_bytes": estimated_peak,
-            "estimated_epoch_seconds": job.planned.cost(job.plan.train).seconds,
-            "measured_epoch_seconds": epoch_seconds(epochs),
-        },
+        "measured": "in a batch" if estimated_peak is None else "alone",
+        "plan": {**plan_figures(job.plan), **estimates, "measured_epoch_seconds": epoch_seconds(epochs)},
         "epochs": epochs,
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},
         **cost_figures(setup_seconds, peak_memory, bytes_moved),
         "seed": seed,
         "versions": versions(),
+    }
+
+
+def _estimates(job: Job, peak: int) -> dict[str, float]:
+    return {
+        "estimated_peak_bytes": peak,
+        "estimated_epoch_seconds": job.planned.cost(job.plan.train).seconds,
     }
 
 

@@ -142,7 +142,7 @@ class Trainer:
             bytes_moved = engine.bytes_moved()
         learner.restore_best()
         remember_epochs(job, learner.state.history[learner.resumed_after :])
-        return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved)
+        return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
 
     def _forget_job(self) -> None:
         self.__dict__.pop("job", None)

@@ -49,6 +49,17 @@ def test_each_has_a_folder_of_its_own(tmp_path: Path) -> None:
     assert not (tmp_path / "model-0002" / "report.json").exists(), "it diverged"
 
 
+def test_what_was_measured_of_a_batch_is_beside_no_estimate_of_one_model(tmp_path: Path) -> None:
+    train(tmp_path)
+    report = json.loads((tmp_path / "model-0000" / "report.json").read_text())
+    assert report["measured"] == "in a batch"
+    assert [name for name in report["plan"] if name.startswith("estimated")] == []
+    alone = trainer().fit().report
+    assert alone["measured"] == "alone"
+    assert {"estimated_peak_bytes", "estimated_epoch_seconds"} < set(alone["plan"])
+    assert set(report) == set(alone)
+
+
 def test_a_folder_that_is_taken_is_refused(tmp_path: Path) -> None:
     train(tmp_path)
     with pytest.raises(ConfigurationError, match=r"model-0000 holds a run already"):
