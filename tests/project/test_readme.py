@@ -83,6 +83,14 @@ def test_commands_have_the_options_the_readme_gives_them(capsys):
         assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in shown] == []
 
 
+def test_each_point_of_the_tour_names_a_file():
+    tour = README.partition("each names the file to read:")[2].partition("## Graphs")[0]
+    points = re.split(r"^\d+\. ", tour, flags=re.MULTILINE)[1:]
+    assert len(points) == 10
+    assert [point for point in points if not re.search(r"`(?:lotan|planner)/", point)] == []
+    assert {"`lotan/epochs.py`", "`lotan/learner.py`"} <= set(re.findall(r"`[^`]+`", tour))
+
+
 def test_files_and_rules_named_exist():
     named = set(re.findall(r"`((?:lotan|planner|messenger|examples)/[\w/]*(?:\.py)?)`", README))
     assert [name for name in named if not (ROOT / name).exists()] == []
