@@ -13,19 +13,26 @@ UNSAID = ("task", "class_weights", "chunk_rows")
 """Settings that `lotan train` has no option for."""
 
 
-def words_in_common(config: TrainerConfig) -> tuple[str, ...] | None:
+def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[str, ...] | None:
     """The options for what is no default; None where there is none for some of it.
+
+    Args:
+        config: as asked for.
+        engine: what "auto" came to: alone, a model might be given another one. None: it is left to `lotan train`.
 
     >>> words_in_common(TrainerConfig(engine="rows", rgb=False, disable=["push_down"], master="local[2]"))
     ('--engine', 'rows', '--disable', 'push_down', '--no-rgb', '--master', 'local[2]')
+    >>> words_in_common(TrainerConfig(router="tcp://host:5570"), "local")
+    ('--engine', 'local')
     >>> words_in_common(TrainerConfig(chunk_rows=512))
     """
     if any(getattr(config, name) is not None for name in UNSAID):
         return None
     defaults, found = TrainerConfig(), []
+    idle = ("router", "keys") if engine == "local" else ()  # which "auto" may be given, and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
-        value = getattr(config, name)
-        if name in (*OWN, *RESULTS, *UNSAID) or value == getattr(defaults, name):
+        value = (engine if name == "engine" else None) or getattr(config, name)
+        if name in (*OWN, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):
             continue
         if name == "rgb":
             found.append("--no-rgb")

@@ -71,7 +71,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         widths = found.statistics.width, found.labels.outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):
             settings.model(*widths)  # what a model refuses, it refuses before any other is trained
-        tuning = _Tuning(found, widths, config, shared, words_in_common(common), monitor, _paths(space, trials))
+        tuning = _Tuning(found, widths, config, shared, common, monitor, _paths(space, trials))
         tuned = tuning.run(_search(space, trials, config, common), (*space.notes, *notes))
     # what Spark opened is closed by now: the run goes on with the graph as it was given
     return tuned if tuned.best_run is None else replace(tuned, best_run=replace(tuned.best_run, graph=graph))
@@ -139,7 +139,7 @@ class _Tuning:
     widths: tuple[int, int]  # of the features, and of what a model puts out
     config: TuneConfig
     shared: Mapping[str, Any]  # what models have in common, as a ModelBatch takes it
-    words: Sequence[str] | None  # the same as options of `lotan train`, if it has them
+    common: TrainerConfig  # the same, complete
     monitor: str
     paths: Sequence[str]
     trials: list[Settings] = field(default_factory=list)  # by number
@@ -184,9 +184,11 @@ class _Tuning:
         sign = -1 if self.monitor in LOWER_IS_BETTER else 1
         return max((sign * value for value in values if math.isfinite(value)), default=-math.inf)
 
-    def _trial(self, state: MemberState) -> Trial:
+    def _trial(self, state: MemberState, words: Sequence[str] | None) -> Trial:
+        """What became of a model; `words`: options of `lotan train`, if it has them, for what all have in common."""
         diverged = state.state == "diverged"
         metrics = {} if diverged else dict(state.metrics)
+        own = self.trials[state.number].command()
         return Trial(
             number=state.number,
             settings=self.trials[state.number],
@@ -197,16 +199,14 @@ class _Tuning:
             value=metrics.get("val", {}).get(self.monitor),
             metrics=metrics,
             history=list(state.history),
-            train_options=self._train_options(self.trials[state.number]),
+            train_options=None if words is None or own is None else [*words, *own],
         )
-
-    def _train_options(self, settings: Settings) -> list[str] | None:
-        own = settings.command()
-        return None if self.words is None or own is None else [*self.words, *own]
 
     def _tuned(self, batch: ModelBatch, notes: tuple[str, ...]) -> Tuned:
         sign = 1 if self.monitor in LOWER_IS_BETTER else -1
-        trials = [self._trial(state) for state in batch.states]
+        report = batch.report()
+        words = words_in_common(self.common, report["engine"])
+        trials = [self._trial(state, words) for state in batch.states]
         trials.sort(key=lambda trial: (math.inf if trial.value is None else sign * trial.value, trial.number))
         best = trials[0] if trials and trials[0].value is not None else None
         return Tuned(
@@ -214,7 +214,7 @@ class _Tuning:
             monitor=self.monitor,
             search=asdict(self.config),
             notes=notes,
-            batch=batch.report(),
+            batch=report,
             best_run=None if best is None else batch.run_of(best.number),
         )
 

@@ -76,6 +76,8 @@ def test_what_all_have_in_common_is_in_the_options_of_each():
     grid = {"epochs": 2, "model": {"hidden": 4}}
     (trial,) = tune(grid, monitor="loss", disable=["push_down"]).report()["trials"]
     assert trial["train_options"][:6] == ["--monitor", "loss", "--engine", "local", "--disable", "push_down"]
+    (trial,) = tune(grid, engine="auto").report()["trials"]
+    assert trial["train_options"][:2] == ["--engine", "local"]
     (trial,) = tune(grid, class_weights=[1.0, 2.0, 1.0]).report()["trials"]
     assert trial["train_options"] is None
 
