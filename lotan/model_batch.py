@@ -274,7 +274,8 @@ class ModelBatch:
         """On the engine that was chosen for the first one."""
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
         if others:
-            config = replace(config, engine=others[0].engine.name)
+            engine = others[0].engine.name
+            config = replace(config, engine=engine, **({"router": None, "keys": None} if engine == "local" else {}))
         graph = others[0].graph if others else self.graph
         count = min(len(self._members), self._most or len(self._members))
         try:
@@ -320,7 +321,7 @@ class ModelBatch:
         return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
 
     def report(self) -> dict[str, Any]:
-        """What was run and measured, as plain data for JSON, see docs/tune.md. Seconds are wall time, sizes are bytes.
+        """What was run and measured, as plain data for JSON, see docs/planner.md. Seconds are wall time, sizes are bytes.
 
         Raises:
             ConfigurationError: nothing has been trained yet.

@@ -14,7 +14,7 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
-from lotan import batch_plan
+from lotan import batch_plan, model_batch
 from lotan.engines.local import LocalEngine
 from lotan.jar import JAR
 from lotan.job import Job
@@ -256,6 +256,15 @@ def test_a_load_that_fails_stops_what_was_started_and_says_why(monkeypatch):
     with pytest.raises(lotan.EngineError, match="no room"), ModelBatch(graph(), alike(2), engine="local") as batch:
         batch.train()
     assert len(closed) == 1
+
+
+def test_a_router_that_auto_does_not_need_is_no_fault(monkeypatch):
+    """As for a model alone: a small graph stays here, whatever could be elsewhere."""
+    monkeypatch.setattr(model_batch, "check_named_router", lambda *given: None)
+    options = {"router": "tcp://127.0.0.1:1", "progress": False}
+    with ModelBatch(graph(), alike(2), **options) as batch:
+        batch.train()
+        assert batch.report()["engine"] == "local"
 
 
 def test_metrics_that_come_late_are_told_of(tmp_path: Path):
