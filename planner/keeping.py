@@ -17,6 +17,9 @@ MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
+VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
+KERNELS = (*VIEWS, "linear", "add", "mul", "div", "cat", "dropout", "relu", "elu", "leaky_relu", "tanh", "sigmoid")
+"""Of stages with no other operators, forward and adjoint are written out; autograd runs the others, and keeps more."""
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
@@ -77,7 +80,8 @@ def saved_row_bytes(stage: Stage) -> int:
     """Bytes of a row that is kept between forward and backward.
 
     What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
-    dropout that follows it. Of a stage that reads edges, autograd keeps the output of every call.
+    dropout that follows it. Where autograd runs a stage, outputs of products and of dropout besides, and of a stage that
+    reads edges the output of every call.
     """
     return sum(map(_saved_row_bytes, stage.each))
 
@@ -109,6 +113,9 @@ def _kept(stage: Stage) -> set[str]:
     calls = _on_vertices(stage)
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}
+    if any(operator_name(call.op) not in KERNELS for call in calls):
+        also = ("dropout", *PRODUCTS)
+        return outputs | {call.output for call in calls if operator_name(call.op) in also} | multiplied(stage)
     for call in calls:
         if operator_name(call.op) == "dropout" and (over := relus & {ref.name for ref in call.references}):
             outputs = outputs - over | {call.output}

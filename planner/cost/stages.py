@@ -8,11 +8,10 @@ from planner.chunks import CHUNK_ROWS, LEAST_GROUPS, MOST_IN_A_GROUP, ONE_CHUNK,
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
-from planner.keeping import PRODUCTS, saved_row_bytes
+from planner.keeping import PRODUCTS, VIEWS, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
 from planner.spec import Call, Statistics, operator_name
 
-VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
 LOSS = 4  # operations on an output, of a loss and its gradient
 
 

@@ -36,6 +36,13 @@ def test_a_stage_on_vertices():
     assert found.worth == pytest.approx(2 / DISK_BYTES)
 
 
+def test_of_a_stage_that_autograd_runs_more_is_kept():
+    """ReLU and dropout each, and what the product made: there is an operator without an adjoint of our own."""
+    found = hidden()
+    total = Call("total", "aten.sum.dim_IntList", (Ref(found.calls[-1].output), (-1,)), ValueType("vertex", (1,)))
+    assert saved_row_bytes(replace(found, calls=(*found.calls, total))) == 4 * (16 + 16 + 3)
+
+
 def test_a_stage_on_edges_counts_them():
     plan = planned(attention(dropout=True), attention(), options=Options()).plan
     (found,) = (one for one in plan.stages if one.edge_sets and one.name.startswith("train"))
