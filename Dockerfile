@@ -24,12 +24,14 @@ COPY lotan lotan
 COPY planner planner
 COPY messenger messenger
 COPY examples examples
+COPY notebooks notebooks
 COPY --from=jar /lotan/lotan/jars lotan/jars
 RUN pip install --no-cache-dir --constraint constraints.txt "$TORCH" \
  && pip install --no-cache-dir --constraint constraints.txt '.[tensorboard]' jupyterlab
-# A new volume takes its owner from the folder that it is mounted on.
+# A new volume takes its owner, and what lies there, from the folder that it is mounted on; JupyterLab starts in /work.
 RUN useradd --create-home --uid 1000 lotan \
- && install --directory --owner lotan --group lotan --mode 0700 /keys /work
+ && install --directory --owner lotan --group lotan --mode 0700 /keys /work \
+ && cp --recursive notebooks /work && chown --recursive lotan:lotan /work/notebooks
 USER lotan
 WORKDIR /work
 ENV PYTHONUNBUFFERED=1
