@@ -49,7 +49,7 @@ check: setup ## Check format, lint, types and the direction of imports
 bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)
 
-notebooks: setup $(NOTEBOOKS) ## Run the notebooks, writing their outputs into them; ARGS=--check writes nothing
+notebooks: setup $(NOTEBOOKS) ## Run the notebooks, writing their outputs into the committed files; ARGS=--check writes nothing
 	python notebooks/run.py $(ARGS)
 
 $(NOTEBOOKS): $(STAMP)

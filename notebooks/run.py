@@ -4,8 +4,9 @@
     python notebooks/run.py 02_explore_plans     some
     python notebooks/run.py --check              writes nothing; only says whether they run
 
-What is written is what a reader sees: outputs of cells, but nothing of what Spark's Java process says on standard error, and no
-times of the run.
+What is written is what a reader sees: outputs of cells, but nothing of what Spark's Java process says on standard error, and not
+when a cell ran. Some cells print seconds that they have measured, so run them on a machine that does nothing else.
+The notebooks are files of the checkout: without --check, git shows them as changed afterwards.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ def kernel_environment() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(FOLDER.parent), os.environ.get("PYTHONPATH")]))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["LOTAN_COSTS"] = "off"
+    # Torch's threads that wait for one another leave their cores to other work: what a cell measures depends less on that.
+    os.environ["OMP_WAIT_POLICY"] = "passive"
 
 
 def run(path: Path, check: bool) -> bool:
