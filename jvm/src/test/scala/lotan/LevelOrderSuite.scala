@@ -23,7 +23,8 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
       val plain = RandomGraph(20 + partitions, 60, 40, text)
       val graph = plain.copy(edges = plain.edges ++ Path.zip(Path.tail).map { case (dst, src) => (src, dst, 0.5f) })
       val targets = Set(7, 11, 55) // the last one is isolated
-      val codes = if (allSplits) (Seq(1f, 0f, 2f), Seq(-1f)) else (Seq(0f), Seq(-1f, 1f, 2f)) // of targets, and of others
+      val codes =
+        if (allSplits) (Seq(1f, 0f, 2f), Seq(-1f)) else (Seq(0f), Seq(-1f, 1f, 2f)) // of targets, and of others
       val split = Array.tabulate(graph.count) { v =>
         val of = if (targets(v)) codes._1 else codes._2
         Array(of(v % of.length))
