@@ -7,7 +7,8 @@
 Eight GCNs, {lr 0.01, 0.005} x {Adam, SGD} x {dropout 0.3, 0.5}: two layers on Cora and CoauthorCS, as in epoch.py; three,
 128-256-256-40, on the graph of arxiv.py. PyG trains them one after the other in one process, on the adjacency as torch's CSR,
 which is its fastest form, with its normalisation cached, and of features as its loaders give them, all numbers; Lotan's plan
-leaves out the zeros of CoauthorCS, of which 99 % are (`--disable hold_sparse` would not). Lotan one after the other by a Trainer each, and as one batch. An
+leaves out the zeros of CoauthorCS, of which 99 % are (`--disable hold_sparse` would not). Lotan trains them one after the other,
+by a Trainer each, and as one batch. An
 epoch of all is the median epoch of each model or batch, summed; no epoch evaluates. "Whole" is wall time from the graph in
 memory, and modules imported, to the last weights of the last model, planning and setting up included. Then 1, 10, 20 and 40
 GCNs of the same kind with other seeds and learning rates, as one batch, divided by the first.
