@@ -74,8 +74,8 @@ def _fits(jobs: Sequence[Job], config: TrainerConfig, heap: int | None) -> bool:
     plan, limit = plan_batch(jobs, config).plan, MemoryLimit.of(config).bytes
     needs = jobs[0].needs(config, plan)
     if heap is not None:
-        partitions = config.partitions or least_partitions(plan, jobs[0].statistics)
-        if needs.least_heap > heap or partitions < least_partitions(plan, jobs[0].statistics):
+        fewest = least_partitions(plan, jobs[0].statistics)
+        if needs.least_heap > heap or (config.partitions or fewest) < fewest:
             return False
     if limit is not None:
         return needs.least <= limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -27,6 +28,15 @@ class Member:
     epochs: int = 200  # at most
     patience: int | None = None  # evaluations without improvement after which to stop; None: never
     name: str = ""  # for people; empty: its number
+
+
+def folder_of(directory: str | Path, number: int) -> Path:
+    """A member's own folder in one that all have.
+
+    >>> folder_of("runs", 3).as_posix()
+    'runs/model-0003'
+    """
+    return Path(directory) / f"model-{number:04}"
 
 
 def check_own(member: Member, others: Sequence[Member]) -> None:

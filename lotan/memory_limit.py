@@ -144,7 +144,9 @@ def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
     """
     if limit.bytes is None:
         return ()
-    heap = int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
+    from lotan.spark_session import driver_heap  # here, as in `MemoryLimit.heap`
+
+    heap = driver_heap(spark)
     ours = limit.heap(None)
     if ours is not None and heap <= ours.bytes:  # as a session of our own has it
         return ()

@@ -31,7 +31,7 @@ from lotan.finish import finished
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner
-from lotan.members import OWN, Member, MemberState, check_own
+from lotan.members import OWN, Member, MemberState, check_own, folder_of
 from lotan.memory_watch import MemoryWatch
 from lotan.run import Run
 from lotan.settings import TrainerConfig, make_config
@@ -81,6 +81,7 @@ class ModelBatch:
         self.batches: list[list[int]] = []  # members by the batch that they were trained in last
         self._members: list[Member] = []
         self._jobs: dict[int, Job] = {}
+        self._plans: dict[tuple[int, ...], Batch] = {}  # by who trains together
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
@@ -133,7 +134,7 @@ class ModelBatch:
 
     def _config_of(self, number: int, member: Member) -> TrainerConfig:
         folders = {
-            name: Path(folder) / f"model-{number:04}"
+            name: folder_of(folder, number)
             for name in ("checkpoint_dir", "log_dir")
             if (folder := getattr(self.config, name)) is not None
         }
@@ -293,7 +294,10 @@ class ModelBatch:
         return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
 
     def _planned(self, together: Sequence[int]) -> Batch:
-        return plan_batch([self._jobs[number] for number in together], self.config)
+        members = tuple(together)
+        if members not in self._plans:
+            self._plans[members] = plan_batch([self._jobs[number] for number in members], self.config)
+        return self._plans[members]
 
     def _finish_tracked(self) -> None:
         for state in self.states:

@@ -123,11 +123,16 @@ def _remove_after_java(folder: LocalFolder) -> None:
     folder.close()
 
 
+def driver_heap(spark: SparkSession) -> int:
+    """Bytes that the heap of this process's JVM may grow to."""
+    return int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
+
+
 def heap_of(spark: SparkSession) -> int:
     """Bytes of the heap that Spark's tasks share: of this process's JVM, or on a cluster of all executors."""
     context = spark.sparkContext
     if re.match(r"local(\[|$)", context.master):
-        return int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
+        return driver_heap(spark)
     executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is among them
     return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.cli.options import (
@@ -139,13 +138,14 @@ def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
     """Into the folder of each model that `lotan train` has options for, for `lotan rerun`."""
     from lotan.cli import train
     from lotan.cli.commands import write_command
+    from lotan.members import folder_of
 
     parser = argparse.ArgumentParser()
     train.add_options(parser)
     for trial in tuned.trials:
         if trial.train_options is not None:
             words = [*_graph_words(options), *trial.train_options]
-            write_command(parser.parse_args(words), Path(options.log_dir) / f"model-{trial.number:04}")
+            write_command(parser.parse_args(words), folder_of(options.log_dir, trial.number))
 
 
 def _graph_words(options: argparse.Namespace) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.estimate import SPARSE_TIMES
+from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
 from planner.spec import Ref, Statistics
 
 FEATURES = "features"
-LINEAR = "aten.linear.default"
 
 
 def hold_sparse(plan: Plan) -> Plan:
