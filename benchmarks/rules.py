@@ -76,7 +76,9 @@ CASES = (
     Case("hoist_invariant", "medium", "gcn", BOTH),
     Case("hoist_invariant", "medium", "gcn behind dropout"),
     Case("reuse_evaluation", "medium", "gcn without dropout", BOTH, settings={"eval_every": 1}),
-    Case("reuse_evaluation", "medium", "gcn"),
+    Case("reuse_evaluation", "medium", "gcn", BOTH, settings={"eval_every": 1}),
+    Case("reuse_evaluation", "coauthor_cs", "gcn of two layers", LOCAL, settings={"eval_every": 1}),
+    Case("reuse_evaluation", "medium", "gcn behind dropout"),
     Case("fuse_apply", "medium", "gcn", BOTH),
     Case("fuse_apply", "medium", "one linear map"),
     Case("prune_vertices", "cora", "gcn of two layers", BOTH),
@@ -219,14 +221,14 @@ def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -
 
     trainer = trainer_of(case, engine, given, options)
     planned, run = trainer.plan.planned, trainer.fit()
-    plan, evaluates = planned.plan, trainer.config.eval_every and not planned.plan.reuses_evaluation
-    evaluated = plan.evaluate if evaluates else ()
+    plan, evaluates = planned.plan, bool(trainer.config.eval_every)
+    evaluated = plan.evaluate if evaluates and not plan.reuses_evaluation else ()
     if given and not planned.firings[case.rule]:
         raise SystemExit(f"{case.rule} does not fire in {case.model} on {case.graph}, where it should pay")
     return {
         "seconds": [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history][WARM_UP:-1],
         "setup": run.report["setup_seconds"],
-        "handed": sum(step_bytes(step, planned.statistics, plan) for step in (*plan.train, *evaluated)),
+        "handed": sum(step_bytes(step, planned.statistics, plan) for step in (*plan.training(evaluates), *evaluated)),
         "moved": sum(run.report["bytes"].values()) / len(run.history),
         "peak": sum(run.report["peak_memory_bytes"].values()),
     }

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import numpy as np
+
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.learner import Learner
@@ -32,13 +34,17 @@ class Passes:
         self.prepared = False  # again, for this plan alone
 
     def train(self) -> Sequence[Outcome]:
-        """A pass of training for the epoch after the last: what it came to for each."""
-        return self._run(self.plan.train, self.learners[0].state.epoch + 1)
+        """A pass of training for the epoch after the last, which evaluates those that owe metrics: what it came to for each."""
+        owing = frozenset(number for number, learner in enumerate(self.learners) if learner.owes_metrics)
+        return self._run(self._training(owing), self.learners[0].state.epoch + 1)
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """A pass of evaluation, for some."""
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
+
+    def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
+        return self.plan.training(bool(owing))
 
     def _pass(self, epoch: int) -> Pass:
         (one,) = self.learners
@@ -81,6 +87,9 @@ class BatchPasses(Passes):
         outcomes = self._run(self._batch.evaluate(frozenset(numbers)), which[0].state.epoch)
         return [outcomes[number] for number in numbers]
 
+    def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
+        return self._batch.train(owing)
+
     def _pass(self, epoch: int) -> Pass:
         weights = {
             of_model(number, name): tensor
@@ -94,8 +103,12 @@ class BatchPasses(Passes):
         for number in range(len(self.learners)):
             prefix = of_model(number, "")
             own = {name.removeprefix(prefix): g for name, g in outcome.gradients.items() if name.startswith(prefix)}
-            found.append(Outcome(own, None if outcome.statistics is None else outcome.statistics[number]))
+            found.append(Outcome(own, _of(number, outcome.statistics), _of(number, outcome.evaluation)))
         return found
+
+
+def _of(model: int, statistics: np.ndarray | None) -> np.ndarray | None:
+    return None if statistics is None else statistics[model]
 
 
 @contextmanager
@@ -146,5 +159,5 @@ def evaluate(passes: Passes, which: Sequence[Learner], guard: Guard = nothing_ca
     improved = {}
     for learner, outcome in zip(which, outcomes, strict=True):
         with guard(learner):
-            improved[learner] = learner.remember(outcome, seconds)
+            improved[learner] = learner.remember(outcome.evaluation, seconds)
     return improved

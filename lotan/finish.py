@@ -12,6 +12,7 @@ from lotan.learner import Learner
 from lotan.memory_limit import MemoryLimit
 from lotan.report import WARM_UP, epoch_seconds, make_report
 from lotan.run import Run
+from lotan.settings import TrainerConfig
 from lotan.trained_model import TrainedModel
 
 
@@ -35,6 +36,10 @@ def finished(
             model.
     """
     job, config, best = learner.job, learner.config, learner.best
+    estimates = {
+        "estimated_peak_bytes": MemoryLimit.of(config).peak(job.needs(config)),
+        "estimated_epoch_seconds": job.epoch(config).seconds,
+    }
     report = make_report(
         job=job,
         seed=config.seed,
@@ -42,7 +47,7 @@ def finished(
         best_epoch=best["epoch"],
         metrics=best["metrics"],
         setup_seconds=setup_seconds,
-        estimated_peak=MemoryLimit.of(config).peak(job.needs(config)) if alone else None,
+        estimates=estimates if alone else None,
         peak_memory=peak_memory,
         bytes_moved=bytes_moved,
     )
@@ -50,8 +55,8 @@ def finished(
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
 
 
-def remember_epochs(job: Job, epochs: Sequence[Mapping[str, Any]]) -> None:
+def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:
     """Keep what the epochs of a run took beside what was estimated, for the estimates of the next ones."""
     if len(epochs) > WARM_UP:
-        estimated = job.planned.cost(job.plan.train).groups
+        estimated = job.epoch(config).groups
         remember_run(job.engine.name, PastRun(estimated, epoch_seconds(epochs)))

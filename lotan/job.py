@@ -21,7 +21,7 @@ from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
-from planner.cost import Pricing, epoch_seconds
+from planner.cost import PassCost, Pricing
 from planner.footprint import Footprint
 from planner.phases import Phases
 from planner.physical import Plan
@@ -47,6 +47,10 @@ class Job:
     def plan(self) -> Plan:
         """What the engine runs."""
         return self.planned.plan
+
+    def epoch(self, config: TrainerConfig) -> PassCost:
+        """What the training pass of an epoch is estimated to take: of the usual one, where some evaluate and others do not."""
+        return self.planned.cost(self.plan.training(config.eval_every == 1))
 
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """The memory that the plan is estimated to need, or that of a batch which the job is a part of."""
@@ -110,24 +114,17 @@ def plan_for(
     statistics = statistics or _statistics(graph, prices["blocks"])
     options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
     phases = Phases(train, evaluate, loss)
-    plans = {
-        abilities: compile_plan(train, evaluate, loss, statistics, replace(options, abilities=abilities), phases)
-        for abilities in dict.fromkeys(ABILITIES.values())
-    }
+    plans = {}
+    for name, abilities in ABILITIES.items():
+        priced_so = replace(options, engine=name, abilities=abilities, pricing=prices[name])
+        plans[name] = compile_plan(train, evaluate, loss, statistics, priced_so, phases)
     limit = MemoryLimit.of(config)
-    needs = {
-        name: limit.needs(name, plans[abilities].plan, statistics, config.partitions)
-        for name, abilities in ABILITIES.items()
-    }
-    seconds = {
-        name: epoch_seconds(plans[abilities].plan, statistics, prices[name]).seconds
-        for name, abilities in ABILITIES.items()
-    }
+    needs = {name: limit.needs(name, found.plan, statistics, config.partitions) for name, found in plans.items()}
+    seconds = {name: found.cost(found.plan.train).seconds for name, found in plans.items()}
     engine = choose_engine(config, graph, needs, seconds)
     check_fits(limit, engine.name, needs)
-    found, memory = plans[ABILITIES[engine.name]], limit.described(needs[engine.name])
-    said = replace(found.options, engine=engine.name, engine_reason=engine.reason, memory=memory)
-    planned = replace(found, options=replace(said, pricing=prices[engine.name]))
+    found, memory = plans[engine.name], limit.described(needs[engine.name])
+    planned = replace(found, options=replace(found.options, engine_reason=engine.reason, memory=memory))
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned

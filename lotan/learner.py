@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from lotan.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
@@ -93,7 +94,8 @@ class Learner:
 
     def settle(self, outcome: Outcome) -> None:
         """Make up for the evaluation of the last epoch, and its checkpoint, where it is the best or training stops."""
-        improved = self.remember(outcome)
+        apart = bool(self.job.plan.train_and_evaluate)
+        improved = self.remember(outcome.evaluation if apart else outcome.statistics)
         if improved or self.exhausted:
             self.keep(improved)
 
@@ -109,7 +111,8 @@ class Learner:
         """
         epoch, started = self.state.epoch + 1, time.perf_counter()
         # as autograd would have it: before the step, with dropout
-        loss = metrics(self.job.loss, _of(outcome))["train"]["loss"]
+        assert outcome.statistics is not None  # of a pass with a turn
+        loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
         _check_finite(epoch, loss)
         for name, parameter in self.model.named_parameters():
             gradient = outcome.gradients.get(name)
@@ -125,18 +128,19 @@ class Learner:
         self.state.history.append({"epoch": epoch, "loss": loss, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch
 
-    def remember(self, outcome: Outcome, seconds: float = 0.0) -> bool:
+    def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
         """Take in the metrics of the weights as they are; whether they are the best so far.
 
         Args:
-            outcome: of a pass that has counted all splits.
+            evaluation: statistics of all splits.
             seconds: that it took, if it was for this alone.
 
         Raises:
             DivergedError: a loss is not finite.
         """
         state, entry = self.state, self.state.history[-1]
-        found = metrics(self.job.loss, _of(outcome))
+        assert evaluation is not None  # of a pass that has counted all splits
+        found = metrics(self.job.loss, evaluation)
         for split, figures in found.items():
             _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
         entry["metrics"], entry["eval_seconds"] = found, entry["eval_seconds"] + seconds
@@ -222,11 +226,6 @@ class Learner:
 def weights_of(model: torch.nn.Module) -> Weights:
     """Parameters and buffers by name, sharing memory with the model."""
     return {name: tensor.detach() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
-
-
-def _of(outcome: Outcome) -> Any:
-    assert outcome.statistics is not None  # of a pass that ends in a turn or an evaluation
-    return outcome.statistics
 
 
 def _check_finite(epoch: int, loss: float, where: str = "") -> None:

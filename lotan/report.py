@@ -63,32 +63,24 @@ def make_report(
     best_epoch: int,
     metrics: Mapping[str, Mapping[str, float]],
     setup_seconds: float,
-    estimated_peak: int | None,
+    estimates: Mapping[str, float] | None,
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
     """The report of a finished run, see the README. Seconds are wall time, sizes are bytes.
 
-    An `estimated_peak` of None: the model was one of a batch, whose measurements these are.
+    Without `estimates`, the model was one of a batch, whose measurements these are.
     """
-    estimates = {} if estimated_peak is None else _estimates(job, estimated_peak)
     return {
         **job_figures(job),
-        "measured": "in a batch" if estimated_peak is None else "alone",
-        "plan": {**plan_figures(job.plan), **estimates, "measured_epoch_seconds": epoch_seconds(epochs)},
+        "measured": "in a batch" if estimates is None else "alone",
+        "plan": {**plan_figures(job.plan), **(estimates or {}), "measured_epoch_seconds": epoch_seconds(epochs)},
         "epochs": epochs,
         "best_epoch": best_epoch,
         "metrics": {name: dict(values) for name, values in metrics.items()},
         **cost_figures(setup_seconds, peak_memory, bytes_moved),
         "seed": seed,
         "versions": versions(),
-    }
-
-
-def _estimates(job: Job, peak: int) -> dict[str, float]:
-    return {
-        "estimated_peak_bytes": peak,
-        "estimated_epoch_seconds": job.planned.cost(job.plan.train).seconds,
     }
 
 
@@ -105,6 +97,8 @@ def job_figures(job: Job) -> dict[str, Any]:
 def plan_figures(plan: Plan) -> dict[str, Any]:
     """The rules that fired, and the steps of each pass in words."""
     passes = {"once": plan.prepare, "train": plan.train, "evaluate": plan.evaluate}
+    if plan.train_and_evaluate:
+        passes["train_and_evaluate"] = plan.train_and_evaluate
     operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
     return {"rules_fired": list(plan.fired), "physical_operators": operators}
 

@@ -141,7 +141,7 @@ class Trainer:
             self._train(learner, Passes(engine, job.plan, [learner]), tracker)
             bytes_moved = engine.bytes_moved()
         learner.restore_best()
-        remember_epochs(job, learner.state.history[learner.resumed_after :])
+        remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
 
     def _forget_job(self) -> None:

@@ -31,7 +31,7 @@ from lotan.stages.chunk import Places
 from lotan.stages.pieces import Pieces
 from messenger.errors import MessengerError
 from messenger.fields import ALIGNMENT
-from messenger.jobs import GRADIENT, STATISTICS, ChunkKey
+from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
 from messenger.keys import keyed_endpoint
 from messenger.parent import when_stdin_ends
 from messenger.room import Room
@@ -122,7 +122,7 @@ class StageHandler:
                 statistics, gradients = body.turn(chunk, run.parameters, run.randomness, into)
                 return _gradients(gradients) | {STATISTICS: statistics}
             case "evaluate":
-                return {STATISTICS: body.evaluate(chunk, run.parameters)}
+                return {EVALUATION: body.evaluate(chunk, run.parameters)}
             case "predict":
                 return _outputs(body.predict(chunk, run.parameters, _places(program, chunk, room)))
         raise StageError(f"stage {key.stage}: there is no mode {key.mode!r}")

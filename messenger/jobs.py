@@ -17,13 +17,13 @@ from messenger.room import Room
 GRADIENT = "gradient/"
 """Prefix of the names under which a handler returns what is summed over a partition's chunks."""
 
-STATISTICS = "statistics"
-"""The one other name that is summed: loss and metrics."""
+STATISTICS, EVALUATION = "statistics", "evaluation"
+"""The other names that are summed: loss and metrics, of training and of an evaluation."""
 
 
 def is_summed(name: str) -> bool:
     """Whether a handler's tensor of that name is summed over chunks instead of returned with its chunk."""
-    return name == STATISTICS or name.startswith(GRADIENT)
+    return name in (STATISTICS, EVALUATION) or name.startswith(GRADIENT)
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class Handler(Protocol):
 
         `room` has memory from which a result need not be copied; it may be used, or left.
 
-        Tensors named "gradient/<parameter>" or "statistics" are summed in float64 over the chunks of the partition and
+        Tensors named "gradient/<parameter>", "statistics" or "evaluation" are summed in float64 over the partition and
         end in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
         """
 

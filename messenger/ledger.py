@@ -17,7 +17,9 @@ class Commit:
     """What one attempt of a partition came to."""
 
     job: PipeJob
-    tensors: dict[str, np.ndarray]  # float64: sums over the partition, by "gradient/<parameter>" and "statistics"
+    tensors: dict[
+        str, np.ndarray
+    ]  # float64: sums over the partition, by "gradient/<parameter>", "statistics", "evaluation"
     count: int  # chunks
     rows: int
     checksum: int

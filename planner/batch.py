@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
+from planner.beside import apart, evaluated_beside
 from planner.differentiate import mark_gradients
 from planner.errors import PlanError
 from planner.physical import PipeStep, Plan, Stage, Step, makes, of_model
@@ -25,6 +26,10 @@ class Batch:
 
     plan: Plan
     stacks: tuple[Stack, ...]
+
+    def train(self, evaluated: frozenset[int]) -> tuple[Step, ...]:
+        """A training pass that also evaluates these models, those of them that can be, and whoever is stacked with them."""
+        return tuple(step for stack in self.stacks for step in stack.training(not evaluated.isdisjoint(stack.models)))
 
     def evaluate(self, models: frozenset[int]) -> tuple[Step, ...]:
         """An evaluation in which these models take part, and those that are stacked with one of them."""
@@ -61,6 +66,7 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
         first,
         stages=(*stages.values(), *(stage for stack in stacks for stage in stack.stages)),
         train=tuple(step for stack in stacks for step in stack.train),
+        train_and_evaluate=_both(stacks),
         evaluate=tuple(step for stack in stacks for step in stack.evaluate),
         predict=tuple(step for stack in stacks for step in stack.predict),
         static_columns=_once(column for plan in named for column in plan.static_columns),
@@ -79,20 +85,36 @@ def _without_dead_gradients(plan: Plan) -> Plan:
     steps = drop_dead_gradients(plan.train, plan.stages)
     if steps == plan.train:
         return plan
+    evaluates, plan = bool(plan.train_and_evaluate), apart(plan)
     trained = {step.stage for step in steps if isinstance(step, PipeStep)}
     marked = {stage.name: stage for stage in mark_gradients([s for s in plan.stages if s.name in trained], steps)}
-    return replace(plan, train=steps, stages=tuple(marked.get(stage.name, stage) for stage in plan.stages))
+    plan = replace(plan, train=steps, stages=tuple(marked.get(stage.name, stage) for stage in plan.stages))
+    return evaluated_beside(plan, shares=False).plan if evaluates else plan
+
+
+def _both(stacks: Sequence[Stack]) -> tuple[Step, ...]:
+    """Train all and evaluate those that can be meanwhile; nothing if none can."""
+    if not any(stack.train_and_evaluate for stack in stacks):
+        return ()
+    return tuple(step for stack in stacks for step in stack.training(True))
 
 
 def _stacks(plans: Sequence[Plan], share: bool) -> tuple[Stack, ...]:
     groups: dict[Hashable, dict[int, Plan]] = {}
     for model, plan in enumerate(plans):
         alone = not share or draws_on_edges(plan)
-        groups.setdefault(model if alone else alike(plan), {})[model] = plan
+        groups.setdefault(model if alone else alike(apart(plan)), {})[model] = plan
     found: list[Stack] = []
-    for group in groups.values():
+    for group in map(_agreed, groups.values()):
         found += _stacked(group, len(plans), len(found) if len(groups) > 1 else None)
     return tuple(found)
+
+
+def _agreed(group: dict[int, Plan]) -> dict[int, Plan]:
+    """Plans of the same training and evaluation, whose passes with both are alike too: else nothing is shared in those."""
+    if len({alike(plan) for plan in group.values()}) == 1:
+        return group
+    return {model: evaluated_beside(apart(plan), shares=False).plan for model, plan in group.items()}
 
 
 def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list[Stack]:

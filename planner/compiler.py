@@ -30,7 +30,7 @@ from planner.rules.hold_sparse import held as inputs_held
 from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, deepest_level, prune_vertices, reads_edges
-from planner.rules.reuse_evaluation import reuse_evaluation
+from planner.rules.reuse_evaluation import DECLINED, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
 
@@ -130,7 +130,6 @@ def compile_plan(
     naive = differentiate(forward, options.rgb)
     steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
     counts = Counter(firing.rule for firing in rewritten.firings)
-    counts[reuse_evaluation.__name__] = int(reused is not None)
     counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
     counts[prune_vertices.__name__] = sum(step.within is not None for step in forward.steps)
     counts[drop_dead_gradients.__name__] = _columns_made(naive.steps) - _columns_made(steps)
@@ -144,10 +143,14 @@ def compile_plan(
     if hold_sparse.__name__ not in disabled:
         plan, rewritten = _sparse(plan, rewritten, statistics, options)
     counts[hold_sparse.__name__] = inputs_held(plan)
+    plan = _with_columns(plan, once, dict(held))
+    if reused is None and reuse_evaluation.__name__ not in disabled:
+        plan, rewritten = _beside(plan, rewritten, statistics, options)
+    counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
     levels = _levels(statistics, options, disabled)
-    plan = replace(_with_columns(plan, once, dict(held)), levels=levels, targets=statistics.targets, fired=fired)
+    plan = replace(plan, levels=levels, targets=statistics.targets, fired=fired)
     validate(plan)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
 
@@ -197,6 +200,20 @@ def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: O
             return sparse, rewritten
         reason = LACKING["sparse_rows"]
     why = Declined(hold_sparse.__name__, reason)
+    return plan, replace(rewritten, declined=(*rewritten.declined, why))
+
+
+def _beside(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
+    """The plan with a pass that trains and evaluates where that pays, or as it was, and what stopped it."""
+    pricing = options.pricing
+
+    def seconds(plan: Plan, steps: Sequence[Step]) -> float:
+        return pass_seconds(plan, steps, statistics, pricing).seconds
+
+    found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else pricing.rates.passes)
+    if found is not None:
+        return found, rewritten
+    why = Declined(reuse_evaluation.__name__, DECLINED)
     return plan, replace(rewritten, declined=(*rewritten.declined, why))
 
 

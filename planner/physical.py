@@ -372,6 +372,9 @@ class Plan:
     trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
     prepare: tuple[Step, ...] = ()  # run once, before all others: no step of it depends on parameters or the epoch
     hoisted: tuple[Column, ...] = ()  # what it makes; static columns to the others
+    train_and_evaluate: tuple[
+        Step, ...
+    ] = ()  # train, and evaluate the weights before the step; () where that is no gain
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
     source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
     levels: int | None = None  # up to which vertices lie in the order of their levels; None: in that of their ids
@@ -381,12 +384,16 @@ class Plan:
     @property
     def passes(self) -> tuple[tuple[Step, ...], ...]:
         """The walks over steps there are: `prepare` first."""
-        return self.prepare, self.train, self.evaluate, self.predict
+        return self.prepare, self.train, self.train_and_evaluate, self.evaluate, self.predict
 
     @property
     def reuses_evaluation(self) -> bool:
-        """Whether a training pass counts what evaluation would, of the weights before its step."""
-        return any(stage.counts == "all" for stage in self.stages)
+        """Whether a training pass can count what evaluation would, of the weights before its step."""
+        return bool(self.train_and_evaluate) or any(stage.counts == "all" for stage in self.stages)
+
+    def training(self, evaluates: bool) -> tuple[Step, ...]:
+        """The training pass; where it can, one that counts what evaluation would as well."""
+        return self.train_and_evaluate if evaluates and self.train_and_evaluate else self.train
 
     @property
     def lasting(self) -> frozenset[str]:
@@ -405,6 +412,6 @@ class Plan:
     @cached_property
     def columns(self) -> dict[str, Column]:
         """Every column by its name, static ones included; evaluation makes none that prediction does not."""
-        walks = self.prepare, self.train, self.predict
+        walks = self.prepare, self.train, self.train_and_evaluate, self.predict
         made = [column for steps in walks for step in steps for column in columns_made(step)]
         return {column.name: column for column in (*self.static_columns, *made)}

@@ -69,11 +69,12 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
     def name(old: str) -> str:
         return old if old in own else to(old)
 
-    prepare, train, evaluate, predict = (tuple(rename_step(step, name, stage) for step in s) for s in plan.passes)
+    prepare, train, both, evaluate, predict = (tuple(rename_step(step, name, stage) for step in s) for s in plan.passes)
     return replace(
         plan,
         stages=tuple(rename_stage(one, name, stage) for one in plan.stages),
         train=train,
+        train_and_evaluate=both,
         evaluate=evaluate,
         predict=predict,
         prepare=prepare,

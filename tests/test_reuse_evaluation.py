@@ -27,6 +27,7 @@ from tests.exactness.random_models import Drawn
 from tests.exactness.test_random_models import graph_of
 from tests.test_trainer import Data, _fit, _pair, assert_same_checkpoint
 
+DROPPING = 0.5  # dropout, with which evaluation goes beside the next epoch
 ON = {"disable": ["prune_vertices"]}  # which has vertices in another order, and so sums
 OFF = {"disable": ["reuse_evaluation", "prune_vertices"]}
 
@@ -64,13 +65,16 @@ def without_seconds(entry: dict[str, Any]) -> dict[str, Any]:
     ],
     ids=lambda options: ", ".join(f"{name}={value}" for name, value in options.items() if name != "optimizer"),
 )
-def test_a_run_is_as_with_an_evaluation_after_each_step(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize("dropout", [0.0, DROPPING])
+def test_a_run_is_as_with_an_evaluation_after_each_step(dropout: float, options: dict[str, Any]) -> None:
+    options = options | {"dropout": dropout}
     assert_same(fit(**options), fit(**options, **OFF))
 
 
 @pytest.mark.parametrize("kind", ["GraphSAGE", "GAT"])
 def test_so_it_is_for_other_models(kind: str) -> None:
-    assert_same(fit(kind, epochs=3), fit(kind, epochs=3, **OFF))
+    for dropout in (0.0, DROPPING):
+        assert_same(fit(kind, dropout=dropout, epochs=3), fit(kind, dropout=dropout, epochs=3, **OFF))
 
 
 @pytest.mark.parametrize("label", ["labels", "targets"])
@@ -106,17 +110,18 @@ def passes(monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[str]:
 def test_metrics_cost_one_pass_after_the_last_step(monkeypatch: pytest.MonkeyPatch) -> None:
     assert passes(monkeypatch, epochs=3) == ["turn"] * 3 + ["evaluate"]
     assert passes(monkeypatch, epochs=3, **OFF) == ["turn", "evaluate"] * 3
-    assert passes(monkeypatch, epochs=3, dropout=0.5) == ["turn", "evaluate"] * 3
+    assert passes(monkeypatch, epochs=3, dropout=0.5) == ["turn", *["evaluate", "turn"] * 2, "evaluate"]
 
 
 @pytest.mark.parametrize(
     ("stop", "options"), [(1, {}), (4, {}), (2, {"patience": 1, "monitor": "loss"}), (3, {"eval_every": 2})]
 )
+@pytest.mark.parametrize("dropout", [0.0, DROPPING])
 def test_a_resumed_run_equals_the_straight_one(
-    stop: int, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    dropout: float, stop: int, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Stopped as an epoch is shown, which is once its metrics are known; `last.pt` is then that of an epoch or of its metrics."""
-    settings = {"epochs": 5, "optimizer": lotan.Adam(lr=0.1), **options}
+    settings = {"epochs": 5, "optimizer": lotan.Adam(lr=0.1), "dropout": dropout, **options}
     straight = fit(checkpoint_dir=tmp_path / "straight", **settings)
 
     def interrupt(_: Progress, entry: dict[str, Any]) -> None:
@@ -192,6 +197,6 @@ def test_a_turn_counts_what_evaluation_counts(seed: int) -> None:
     engine = LocalEngine(chunk_rows=5)
     engine.load(drawn.graph, plan)
     a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
-    turn, evaluation = (run(engine, plan, steps, a_pass).statistics for steps in (plan.train, plan.evaluate))
+    turn, evaluation = (run(engine, plan, steps, a_pass) for steps in (plan.train, plan.evaluate))
     engine.close()
-    np.testing.assert_array_equal(turn, evaluation)
+    np.testing.assert_array_equal(turn.statistics, evaluation.evaluation)

@@ -49,7 +49,10 @@ class Outcome:
     """What a pass leaves behind beside columns."""
 
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)  # by parameter name, summed in partition order
-    statistics: np.ndarray | None = None  # float64 [splits, k], of a batch [models, splits, k]; see lotan.metrics
+    statistics: np.ndarray | None = (
+        None  # of a turn. float64 [splits, k], of a batch [models, splits, k]; see lotan.metrics
+    )
+    evaluation: np.ndarray | None = None  # of an evaluation, all splits; as `statistics`
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
 
 

@@ -14,7 +14,7 @@ from lotan.errors import EngineError
 from lotan.worker import encode_program
 from messenger.coordinator import CoordinatorLink
 from messenger.errors import MessengerError
-from messenger.jobs import GRADIENT, STATISTICS, PipeJob
+from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, PipeJob
 from planner.physical import PipeStep, Plan, Step
 
 PURPOSES = {"turn": "training", "evaluate": "evaluation", "predict": "prediction"}
@@ -84,7 +84,8 @@ class Commits:
         self.sent += totals.bytes_sent
         self.received += totals.bytes_received
         self.shared += totals.bytes_shared
-        return Outcome(_gradients(totals.tensors), totals.tensors.get(STATISTICS))
+        sums = totals.tensors
+        return Outcome(_gradients(sums), sums.get(STATISTICS), sums.get(EVALUATION))
 
     def bytes_moved(self) -> dict[str, int]:
         """What the messenger has moved in all passes, by the report's keys."""

@@ -51,12 +51,15 @@ def _wrapped(mark: str, reason: str) -> list[str]:
     return textwrap.wrap(reason, WIDTH - 4, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
-def gain_words(gain: dict[str, int]) -> str:
+def gain_words(gain: Mapping[str, Any]) -> str:
     """An epoch with and without a rule, in a sentence."""
     with_it = f"an epoch hands on {size(gain['bytes'])} in {gain['steps']} steps"
     if gain["steps"] == gain["steps_without"] and gain["bytes"] == gain["bytes_without"]:
         return f"{with_it}, without it too"
-    return f"{with_it}; without it, {size(gain['bytes_without'])} in {gain['steps_without']}"
+    taken = f"{size(gain['bytes_without'])} in {gain['steps_without']}"
+    if "seconds" not in gain:
+        return f"{with_it}; without it, {taken}"
+    return f"{with_it}, {duration(gain['seconds'])}; without it, {taken}, {duration(gain['seconds_without'])}"
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
@@ -105,12 +108,18 @@ def _priced(planned: Planned, reasons: list[str]) -> list[str]:
     return [reason + said * reason.endswith(COLLECTED) for reason in reasons]
 
 
-def _gain(planned: Planned, less: Planned, name: str) -> dict[str, int]:
-    """An epoch with and without a rule; with its evaluation, where that is what the rule spares."""
-    evaluation = less.plan.evaluate if name == reuse_evaluation.__name__ else ()
-    return {"steps": len(planned.plan.train), "bytes": epoch_bytes(planned),
-            "steps_without": len(less.plan.train) + len(evaluation),
-            "bytes_without": epoch_bytes(less) + _bytes(less, evaluation)}  # fmt: skip
+def _gain(planned: Planned, less: Planned, name: str) -> dict[str, float]:
+    """An epoch with and without a rule; with its evaluation and in seconds, where it spares one pass of two."""
+    if name == reuse_evaluation.__name__:
+        both, apart = planned.plan.training(True), (less.plan.train, less.plan.evaluate)
+        seconds = planned.cost(both).seconds, sum(less.cost(steps).seconds for steps in apart)
+        taken = dict(zip(("seconds", "seconds_without"), seconds, strict=True))
+        return _walked(planned, [both], "") | _walked(less, apart, "_without") | taken
+    return _walked(planned, [planned.plan.train], "") | _walked(less, [less.plan.train], "_without")
+
+
+def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
+    return {f"steps{suffix}": sum(map(len, passes)), f"bytes{suffix}": sum(_bytes(planned, steps) for steps in passes)}
 
 
 def epoch_bytes(planned: Planned) -> int:

@@ -41,8 +41,15 @@ from planner.spec import Call, Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 BESIDE = 42  # columns of a line that the estimates of a step take
-PASSES = {"once": "once, before the first epoch", "epoch": "one epoch", "evaluation": "evaluation"}
+PASSES = {
+    "once": "once, before the first epoch",
+    "epoch": "one epoch",
+    "epoch_and_evaluation": "one epoch, with the evaluation after the one before",
+    "evaluation": "evaluation",
+}
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
+ESTIMATED = ("epoch", "evaluation", "epoch_and_evaluation")
+"""Those whose seconds are told before all else."""
 
 
 def as_text(planned: Planned, stage: PlanStage = "all") -> str:
@@ -62,7 +69,8 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
 
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
     """The walks over steps that explain shows, in order; see PASSES."""
-    return {"once": plan.prepare, "epoch": plan.train, "evaluation": plan.evaluate}
+    walks = plan.prepare, plan.train, plan.train_and_evaluate, plan.evaluate
+    return dict(zip(PASSES, walks, strict=True))
 
 
 def titles(plan: Plan) -> dict[str, str]:
@@ -87,9 +95,15 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(data["engine"], data["layout"]),
         "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
-        "Time": f"{duration(data['estimated_epoch_seconds'])} estimated for an epoch's training pass, "
-        f"{duration(data['estimated_evaluation_seconds'])} for an evaluation",
+        "Time": _time(data),
     }
+
+
+def _time(data: Mapping[str, Any]) -> str:
+    training, evaluation, both = (data[f"estimated_{name}_seconds"] for name in ESTIMATED)
+    evaluates = f", {duration(evaluation)} for an evaluation"
+    both_in_one = f", {duration(both)} for both" if both else ""
+    return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
 
 
 def _spread(engine: str, layout: Mapping[str, int]) -> str:
@@ -192,17 +206,17 @@ def as_data(planned: Planned, stage: PlanStage = "all", less: Mapping[str, Plann
 
 
 def _head_data(planned: Planned) -> dict[str, Any]:
-    statistics, options = planned.statistics, planned.options
+    statistics, options, plan = planned.statistics, planned.options, planned.plan
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
         "engine_reason": options.engine_reason,
         "layout": _layout_data(planned),
-        "estimated_peak_bytes_local": local_bytes(planned.plan, statistics),
+        "estimated_peak_bytes_local": local_bytes(plan, statistics),
         "memory": options.memory,
-        "estimated_epoch_seconds": _rounded(planned.cost(planned.plan.train).seconds),
-        "estimated_evaluation_seconds": _rounded(planned.cost(planned.plan.evaluate).seconds),
-    }
+        **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds)
+           for name, steps in zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)},
+    }  # fmt: skip
 
 
 def _layout_data(planned: Planned) -> dict[str, int]:

@@ -102,7 +102,7 @@ IDLE = {
     "push_down_extremes": "the model takes no max or min over edges",
     "commute_linear": "no sum would move fewer numbers on the other side of a linear map",
     "hoist_invariant": "every sum over edges depends on parameters or random numbers",
-    "reuse_evaluation": "training computes something else than evaluation, such as random numbers",
+    "reuse_evaluation": "training and evaluation compute nothing alike",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "prune_vertices": "the model's output is needed on too many vertices",
     "drop_dead_gradients": "every gradient leads to a parameter",

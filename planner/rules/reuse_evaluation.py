@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from planner.beside import Beside, evaluated_beside
 from planner.nodes import Node
-from planner.physical import Stage
+from planner.physical import Plan, Stage, Step
+
+DECLINED = "training computes nothing that evaluation does, or nothing that is worth one pass for both"
 
 
 def reuse_evaluation(train: Node, evaluate: Node, stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
     """evaluate(w after step t) = forward(w before step t + 1), where both are the same graph: one pass does for both.
 
     So the last stage of training counts the metrics of all splits, not of the training vertices alone, and only the last
-    epoch needs an evaluation of its own. Random numbers in training make the two graphs differ, and nothing is shared
-    then, not even what stands before the first of them.
+    epoch needs an evaluation of its own. Random numbers in training make the two graphs differ: see `beside_training`.
 
     Args:
         train: the graph of training as it will run.
@@ -37,3 +39,28 @@ def reuse_evaluation(train: Node, evaluate: Node, stages: Sequence[Stage]) -> tu
         return None
     *others, last = stages
     return (*others, replace(last, counts="all"))
+
+
+def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float], job: float = 0.0) -> Plan | None:
+    """The same identity where training draws random numbers: both passes compute alike what stands before the first.
+
+    So a pass of training that is to evaluate as well makes that once, and then the rest of both, if that is estimated to pay:
+    on Spark also where nothing is alike, for a pass is a job. Where a stage of training computes what is alike on the way to
+    something else, it may put it out for evaluation.
+
+    Args:
+        plan: complete, but for that pass.
+        seconds: what steps of a plan are estimated to take.
+        job: seconds that a pass takes by itself.
+
+    Returns:
+        The plan with the pass; None where it spares too little.
+    """
+
+    def spares(found: Beside) -> float:
+        return seconds(plan, found.spared) - seconds(found.plan, found.instead)
+
+    found = evaluated_beside(plan, exports=True)
+    if found.exports:
+        found = max(found, evaluated_beside(plan), key=spares)
+    return found.plan if spares(found) + job > 0 else None

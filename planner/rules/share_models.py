@@ -35,8 +35,13 @@ class Stack:
     models: tuple[int, ...]  # their numbers in the batch
     stages: tuple[Stage, ...]
     train: tuple[Step, ...]
+    train_and_evaluate: tuple[Step, ...]
     evaluate: tuple[Step, ...]
     predict: tuple[Step, ...]
+
+    def training(self, evaluates: bool) -> tuple[Step, ...]:
+        """See `Plan.training`."""
+        return self.train_and_evaluate if evaluates and self.train_and_evaluate else self.train
 
 
 def share_models(plans: Mapping[int, Plan], models: int) -> Stack:

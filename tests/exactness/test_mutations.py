@@ -70,8 +70,9 @@ def check_metrics(seed: int, dropping: bool) -> None:
     with closing(LocalEngine(chunk_rows=5)) as engine:
         engine.load(drawn.graph, plan)
         a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
-        turn, evaluation = (run(engine, plan, steps, a_pass).statistics for steps in (plan.train, plan.evaluate))
-    assert not plan.reuses_evaluation or np.allclose(turn, evaluation)
+        both, apart = (run(engine, plan, steps, a_pass) for steps in (plan.training(True), plan.evaluate))
+    found = both.evaluation if plan.train_and_evaluate else both.statistics
+    assert not plan.reuses_evaluation or np.allclose(found, apart.evaluation)
 
 
 class Alikes(torch.nn.Module):

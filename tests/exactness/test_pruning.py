@@ -107,7 +107,7 @@ def evaluated(name: str, options: Options, drawn: Sample, seed: int) -> np.ndarr
     parameters = {key: value.detach() for key, value in models(name, seed)[0].state_dict().items()}
     with closing(LocalEngine(chunk_rows=5)) as engine:
         engine.load(drawn.graph, plan)
-        return run(engine, plan, plan.evaluate, Pass(0, parameters)).statistics
+        return run(engine, plan, plan.evaluate, Pass(0, parameters)).evaluation
 
 
 @pytest.mark.parametrize("reused", [False, True])

@@ -7,7 +7,10 @@ import json
 import pytest
 
 from planner import Options
+from planner.beside import evaluated_beside
 from planner.explain import explain
+from planner.physical import PipeStep
+from planner.spec import Statistics
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
 
 
@@ -17,23 +20,45 @@ def test_one_graph_counts_all_splits_at_the_turn():
     assert [stage.counts for stage in plan.stages if stage.loss is not None] == ["all", "train"]
 
 
-@pytest.mark.parametrize("train", [gcn(), attention(dropout=True)], ids=["on rows", "on edges"])
-def test_it_must_not_fire_where_training_draws_random_numbers(train):
-    evaluate = gcn(training=False) if train == gcn() else attention()
-    found = planned(train, evaluate, Options(abilities=("edge_columns",)))
+@pytest.mark.parametrize(
+    ("train", "evaluate", "parts"),
+    [
+        (gcn(), gcn(training=False), "train.0.beside evaluate.0.beside evaluate.1.beside train.1 train.0.beside"),
+        (attention(dropout=True), attention(), "train.0 evaluate.1.beside train.1 train.0"),
+    ],
+    ids=["on rows", "on edges"],
+)
+def test_what_stands_before_the_first_random_number_is_computed_once(train, evaluate, parts):
+    plan = planned(train, evaluate, Options(abilities=("edge_columns",))).plan
+    assert plan.reuses_evaluation
+    assert all(stage.counts == "train" for stage in plan.stages)
+    assert [step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)] == parts.split()
+    modes = [step.mode for step in plan.train_and_evaluate if isinstance(step, PipeStep)]
+    assert modes.count("turn") == modes.count("evaluate") == 1
+
+
+def scaled(factor, training=False):
+    """A linear map of the features, which training drops some of."""
+    w = SpecWriter()
+    x = w.vertex("dropout.default", FEATURES, 0.5, True, width=8) if training else FEATURES
+    return w.spec(w.vertex("mul.Tensor", w.linear(x, "lin", 8, 3), factor, width=3))
+
+
+def test_it_must_not_fire_behind_random_numbers():
+    large = Statistics(vertices=10_000_000, edges=50_000_000, width=8)
+    found = planned(scaled(2.0, training=True), scaled(2.0), statistics=large)
     assert not found.plan.reuses_evaluation
     assert found.firings["reuse_evaluation"] == 0
-    assert "such as random numbers" in explain(found)
+    assert "training computes nothing that evaluation does" in explain(found)
 
 
-def test_it_must_not_fire_where_training_computes_something_else_without_random_numbers():
-    def scaled(factor):
-        w = SpecWriter()
-        h = w.vertex("mul.Tensor", w.linear(FEATURES, "lin", 8, 3), factor, width=3)
-        return w.spec(h)
-
-    assert not planned(scaled(2.0), scaled(1.0)).plan.reuses_evaluation
+def test_of_different_numbers_nothing_is_taken():
+    """What is computed alike is: the map, and not what it is multiplied with."""
+    assert planned(scaled(2.0), scaled(2.0)).plan.train_and_evaluate == ()
     assert planned(scaled(2.0), scaled(2.0)).plan.reuses_evaluation
+    both = evaluated_beside(planned(scaled(2.0), scaled(1.0)).plan, exports=True).plan
+    calls = both.stage("evaluate.0.beside").calls
+    assert [call.op for call in calls] == ["aten.linear.default", "aten.mul.Tensor"]  # a turn puts nothing out
 
 
 @pytest.mark.parametrize("options", [Options(disabled=("reuse_evaluation",)), Options(plan="general")])
@@ -41,6 +66,7 @@ def test_it_can_be_switched_off(options):
     plan = planned(jumping(), options=options).plan
     assert not plan.reuses_evaluation
     assert all(stage.counts == "train" for stage in plan.stages)
+    assert not planned(gcn(), gcn(training=False), options).plan.train_and_evaluate
 
 
 def test_explain_says_what_an_epoch_is_spared():
@@ -48,3 +74,12 @@ def test_explain_says_what_an_epoch_is_spared():
     (fact,) = [rule for rule in json.loads(explain(found, "json"))["rules"] if rule["name"] == "reuse_evaluation"]
     assert fact["gain"]["steps_without"] == len(found.plan.train) + len(found.plan.evaluate)
     assert "== physical: evaluation, after the last epoch ==" in explain(found)
+
+
+def test_explain_shows_the_pass_that_does_both():
+    found = planned(gcn(), gcn(training=False))
+    (fact,) = [rule for rule in json.loads(explain(found, "json"))["rules"] if rule["name"] == "reuse_evaluation"]
+    assert fact["gain"]["steps"] == len(found.plan.train_and_evaluate)
+    assert fact["gain"]["steps_without"] == len(found.plan.train) + len(found.plan.evaluate)
+    assert "== physical: one epoch, with the evaluation after the one before ==" in explain(found)
+    assert explain(found).splitlines()[4].endswith(" for both")

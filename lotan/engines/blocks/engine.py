@@ -305,7 +305,7 @@ class BlocksEngine(Engine):
                 self._facade.release(handle.rows)
             raise
         self.abort()
-        return Outcome(outcome.gradients, outcome.statistics, {n: Column(h.rows, h.width) for n, h in kept.items()})
+        return replace(outcome, columns={n: Column(h.rows, h.width) for n, h in kept.items()})
 
     def read(self, handle: Column) -> DataFrame:
         """A kept column: id, values (array<float>)."""

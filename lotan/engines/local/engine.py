@@ -113,7 +113,7 @@ class LocalEngine(Engine):
         """The gradients and statistics of the pass."""
         columns = {name: self._columns.hand_over(self._whole(handle)) for name, handle in kept.items()}
         done, self._pass = self._running, None
-        return Outcome(done.gradients, done.statistics, columns)
+        return Outcome(done.gradients, done.counted.get("turn"), done.counted.get("evaluate"), columns)
 
     def abort(self) -> None:
         """Drop what the pass has gathered."""

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lotan.engines.base import Pass
 from lotan.stages import Program, Saved
-from planner.physical import PipeStep, PropagateStep, Step, reads
+from planner.physical import Mode, PipeStep, PropagateStep, Step, reads
 
 
 class LocalPass:
@@ -24,11 +24,12 @@ class LocalPass:
         self.lazy = read_once(steps, programs)
         self.saved: dict[str, list[Saved | None]] = {}  # by stage, one for each chunk
         self.gradients: dict[str, Tensor] = {}
-        self.statistics: np.ndarray | None = None
+        self.counted: dict[Mode, np.ndarray] = {}  # statistics of the turn, and of the evaluation
 
-    def count(self, statistics: np.ndarray) -> None:
+    def count(self, mode: Mode, statistics: np.ndarray) -> None:
         """Add a stage's statistics; those of the models of a batch come from several."""
-        self.statistics = statistics if self.statistics is None else self.statistics + statistics
+        earlier = self.counted.get(mode)
+        self.counted[mode] = statistics if earlier is None else earlier + statistics
 
     def commit(self, gradients: Mapping[str, Tensor]) -> None:
         """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""

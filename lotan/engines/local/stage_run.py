@@ -44,7 +44,7 @@ class StageRun:
                 return self._turn(values)
         program, a_pass = self._program, self._pass
         found = self._each(lambda number: program.evaluate(self._chunk(number, values), a_pass.parameters))
-        a_pass.count(np.sum(found, axis=0))
+        a_pass.count(self._step.mode, np.sum(found, axis=0))
         return {}
 
     def _forward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
@@ -85,7 +85,7 @@ class StageRun:
             chunk, into = self._chunk(number, values), self._places(number, found)
             return program.turn(chunk, a_pass.parameters, a_pass.randomness, into, sums)[0]
 
-        a_pass.count(np.sum(self._by_group(work), axis=0))
+        a_pass.count(self._step.mode, np.sum(self._by_group(work), axis=0))
         return self._named(list(found.values()))
 
     def _each(self, work: Callable[[int], T]) -> list[T]:
@@ -165,10 +165,10 @@ class StageRun:
                 return self._commit(program.backward(chunk, parameters, randomness, given, saved))
             case "turn":
                 statistics, found = program.turn(chunk, parameters, randomness)
-                a_pass.count(statistics)
+                a_pass.count(step.mode, statistics)
                 return self._commit(found)
             case "evaluate":
-                a_pass.count(program.evaluate(chunk, parameters))
+                a_pass.count(step.mode, program.evaluate(chunk, parameters))
                 return {}
         return self._named(list(program.predict(chunk, parameters).values()))
 

@@ -273,7 +273,7 @@ class RowsEngine(Engine):
                 handle.pinned.release()
             raise
         self.abort()
-        return Outcome(outcome.gradients, outcome.statistics, columns)
+        return replace(outcome, columns=columns)
 
     def _force(self, ends: Sequence[DataFrame], description: str) -> None:
         one_column = [end.select(F.lit(0).alias("row")) for end in ends]

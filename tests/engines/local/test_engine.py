@@ -168,7 +168,7 @@ def test_evaluation_and_prediction_without_dropout() -> None:
     setup = Setup(dropout_gcn(0.5), graph)
     plan, a_pass = setup.planned.plan, Pass(0, setup.parameters)
     logits = gcn_forward(plain, setup.parameters)
-    found = metrics(setup.loss, run(setup.engine, plan, plan.evaluate, a_pass).statistics)
+    found = metrics(setup.loss, run(setup.engine, plan, plan.evaluate, a_pass).evaluation)
     for number, split in enumerate(("train", "val", "test")):
         rows = torch.from_numpy(number == SPLIT)
         assert found[split]["loss"] == pytest.approx(

@@ -1,0 +1,273 @@
+"""Evaluation beside training: one walk over steps that trains, and evaluates the weights it starts from.
+
+What columns and values are is told by *tokens*: equal ones are the same numbers, by whatever names and in whichever pass.
+What depends on random numbers has none, nor has in evaluation what training does not compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Any
+
+from planner.keeping import ACTIVATIONS, VIEWS
+from planner.physical import (
+    Column,
+    EdgeDropoutStep,
+    PipeStep,
+    Plan,
+    Stage,
+    StageInput,
+    StageOutput,
+    Step,
+    columns_made,
+    makes,
+    reads,
+)
+from planner.renaming import rename_stage, rename_step
+from planner.spec import Ref, operator_name
+
+BESIDE = "beside"
+"""In the names of stages and columns that only a pass with both has."""
+Tokens = Mapping[str, str | None]
+"""By name of a value."""
+CHEAP = (*ACTIVATIONS, *VIEWS)
+"""Not worth a column; and a ReLU that is none lies in the memory of the dropout behind it."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A plan with a pass that trains and evaluates, and in what that differs from both, one after the other."""
+
+    plan: Plan
+    spared: tuple[Step, ...]  # of the plan before
+    instead: tuple[Step, ...]
+    exports: bool  # whether stages of training put out more in it
+
+
+def evaluated_beside(plan: Plan, shares: bool = True, exports: bool = False) -> Beside:
+    """A pass that trains and evaluates, without what of evaluation training computes anyway.
+
+    Evaluation goes on from training's columns, each step as soon as what it reads is there. With dropout, what stands before
+    the first is the same in both.
+
+    Args:
+        plan: whose evaluation is another graph than its training.
+        shares: False: evaluation computes all that it needs itself.
+        exports: whether stages of training also put out what evaluation needs of their insides.
+    """
+    known: dict[Hashable, str] = {}
+    training, inside = _Walk(plan, lambda *what: known.setdefault(what, f"={len(known)}")), _Inside({})
+    for step in takewhile(lambda step: getattr(step, "mode", "") != "turn", plan.train if shares else ()):
+        values = training.take(step)
+        if exports and isinstance(step, PipeStep):
+            inside.offer(plan.stage(step.stage), values)
+    held = {token: name for name, token in training.columns.items() if token is not None}
+    rest = _Rest(plan, _Walk(plan, lambda *what: known.get(what)), held, inside)
+    for step in plan.evaluate:
+        rest.take(step)
+    variants = {name: _exporting(plan.stage(name), outputs) for name, outputs in inside.exported.items()}
+    trained = [_by_variant(step, variants, inside.exported) for step in plan.train]
+    steps = tuple(_merged(trained, rest.steps, set(training.static)))
+    found = replace(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
+    changed = [(was, step) for was, step in zip(plan.train, trained, strict=True) if step is not was]
+    spared = (*rest.spared, *(was for was, _ in changed))
+    return Beside(found, spared, (*rest.instead, *(step for _, step in changed)), bool(changed))
+
+
+def apart(plan: Plan) -> Plan:
+    """The plan without a pass that trains and evaluates."""
+    own = {step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)}
+    own -= {step.stage for steps in (plan.train, plan.evaluate) for step in steps if isinstance(step, PipeStep)}
+    return replace(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
+
+
+# --- what is the same -----------------------------------------------------------------------------------------------
+
+
+class _Walk:
+    """Over the forward steps of a pass, to tell what they make.
+
+    Args:
+        plan: that they are of.
+        token: of what something is: the same for the same, and for nothing else.
+    """
+
+    def __init__(self, plan: Plan, token: Callable[..., str | None]) -> None:
+        self._plan, self._token = plan, token
+        self.static = tuple(column.name for column in (*plan.static_columns, *plan.hoisted))
+        self.columns = {name: token("static", name) for name in self.static}  # and collections
+        self._levels: dict[str, int | None] = dict.fromkeys(self.static)
+
+    def take(self, step: Step) -> Tokens:
+        """Note what a step makes.
+
+        Returns:
+            The tokens of the values inside its stage, by name; of a step on the graph, none.
+        """
+        self._levels |= {column.name: column.within for column in columns_made(step)}
+        if not isinstance(step, PipeStep):
+            self.columns |= dict.fromkeys(makes(step), self._made(step))
+            return {}
+        stage = self._plan.stage(step.stage)
+        values = self._values(stage, step)
+        if step.emits:
+            self.columns |= {output.column: values[output.value] for output in stage.outputs}
+        return values
+
+    def _made(self, step: Step) -> str | None:
+        """The token of what a step on the graph makes."""
+        if isinstance(step, EdgeDropoutStep) or any(self.columns[name] is None for name in reads(step)):
+            return None
+        return self._token(rename_step(step, lambda name: self.columns.get(name) or ""))  # the output has no name yet
+
+    def _values(self, stage: Stage, step: PipeStep) -> Tokens:
+        token, level = self._token, step.within
+        collections = dict(zip(stage.edge_sets, step.collections, strict=True))
+        values = {parameter.name: token("parameter", parameter.name) for parameter in stage.parameters}
+        for i in stage.inputs:
+            column = self.columns[i.column]
+            if column is not None and i.edges is not None:
+                column = token("sources", column, self.columns[collections[i.edges]])
+            elif column is not None and (i.sparse or self._levels[i.column] != level):
+                column = token("rows", column, level, i.sparse)
+            values[i.value] = column
+        for call in stage.calls:
+            has_none = call.op == "lotan.dropout" or any(values[ref.name] is None for ref in call.references)
+            arguments = None if has_none else _by_token((call.arguments, call.keywords), values)
+            values[call.output] = None if has_none else token(call.op, arguments, call.type, level)
+        return values
+
+
+def _by_token(argument: Any, values: Tokens) -> Any:
+    if isinstance(argument, tuple):
+        return tuple(_by_token(item, values) for item in argument)
+    return Ref(str(values[argument.name])) if isinstance(argument, Ref) else argument
+
+
+# --- what evaluation takes of training ------------------------------------------------------------------------------
+
+
+@dataclass
+class _Inside:
+    """What stages of training compute and could put out."""
+
+    found: dict[str, tuple[str, StageOutput]]  # by token; of which stage
+    exported: dict[str, list[StageOutput]] = field(default_factory=dict)  # by stage, what is asked for
+
+    def offer(self, stage: Stage, values: Tokens) -> None:
+        """Know of a stage's values, by their tokens: not of those that cost next to nothing to have from others."""
+        constant = {i.value for i in stage.inputs if i.static}
+        for call in stage.calls:
+            if constant.issuperset(ref.name for ref in call.references):
+                constant.add(call.output)
+                continue
+            token = values[call.output]
+            if token is not None and call.type.rows == "vertex" and operator_name(call.op) not in CHEAP:
+                output = StageOutput(call.output, f"{BESIDE}.{call.output}", call.type.shape)
+                self.found.setdefault(token, (stage.name, output))
+
+    def export(self, token: str) -> str:
+        """The column in which its stage puts out a value from now on."""
+        stage, output = self.found[token]
+        outputs = self.exported.setdefault(stage, [])
+        if output not in outputs:
+            outputs.append(output)
+        return output.column
+
+
+def _exporting(stage: Stage, outputs: Sequence[StageOutput]) -> Stage:
+    return replace(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
+
+
+def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str, Sequence[StageOutput]]) -> Step:
+    """A step of training, by the stage that puts out more."""
+    if not isinstance(step, PipeStep) or step.stage not in variants:
+        return step
+    more = [Column(o.column, o.shape, within=step.within) for o in exported[step.stage]] if step.emits else []
+    return replace(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
+
+
+class _Rest:
+    """The steps of evaluation that are left."""
+
+    def __init__(self, plan: Plan, walk: _Walk, held: Mapping[str, str], inside: _Inside) -> None:
+        self._plan, self._walk, self._held, self._inside = plan, walk, held, inside
+        self._names: dict[str, str] = {}  # of evaluation's columns and collections, here
+        self.steps: list[Step] = []
+        self.stages: list[Stage] = []
+        self.spared: list[Step] = []  # of evaluation, as it was
+        self.instead: list[Step] = []  # those of `steps` that are a part of one spared
+
+    def take(self, step: Step) -> None:
+        """The next step of evaluation."""
+        values = self._walk.take(step)
+        tokens = {name: self._walk.columns[name] for name in makes(step)}
+        found = {name: token for name, token in tokens.items() if token is not None and self._has(token)}
+        if tokens and found.keys() == tokens.keys():
+            self._names |= {name: self._column(token) for name, token in found.items()}
+            self.spared.append(step)
+            return
+        self._names |= {name: f"{BESIDE}.{name}" for name in tokens}
+        if isinstance(step, PipeStep):
+            self._pipe(step, values)
+        else:
+            self.steps.append(rename_step(step, self._name))
+
+    def _has(self, token: str) -> bool:
+        """Whether training makes this."""
+        return token in self._held or token in self._inside.found
+
+    def _column(self, token: str) -> str:
+        """Training's column or collection that holds it."""
+        return self._held[token] if token in self._held else self._inside.export(token)
+
+    def _name(self, name: str) -> str:
+        return self._names.get(name, name)
+
+    def _pipe(self, step: PipeStep, values: Tokens) -> None:
+        stage = self._plan.stage(step.stage)
+        rest, taken = (stage, []) if stage.edge_sets else self._cut(stage, values)
+        rest = rename_stage(rest, self._name, lambda name: f"{name}.{BESIDE}")
+        rest = replace(rest, inputs=(*rest.inputs, *taken))
+        columns = [i.column for i in rest.inputs if i.role == "vertex"]
+        targets = [name for name in ("label", "split") if name in step.inputs]
+        renamed = rename_step(step, self._name, lambda _: rest.name)
+        assert isinstance(renamed, PipeStep)
+        renamed = replace(renamed, inputs=(*columns, *targets))
+        self.stages.append(rest)
+        self.steps.append(renamed)
+        if taken:
+            self.spared.append(step)
+            self.instead.append(renamed)
+
+    def _cut(self, stage: Stage, values: Tokens) -> tuple[Stage, list[StageInput]]:
+        """A stage without what training has, and the inputs that this comes by."""
+        needed = {output.value for output in stage.outputs}
+        calls, taken = [], []
+        for call in reversed(stage.calls):
+            if call.output not in needed:
+                continue
+            token = values[call.output]
+            if token is not None and call.type.rows == "vertex" and self._has(token):
+                taken.append(StageInput(call.output, self._column(token), call.type.shape, dtype=call.type.dtype))
+                continue
+            calls.append(call)
+            needed |= {ref.name for ref in call.references}
+        inputs = tuple(i for i in stage.inputs if i.value in needed)
+        parameters = tuple(parameter for parameter in stage.parameters if parameter.name in needed)
+        return replace(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
+
+
+def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str]) -> Iterator[Step]:
+    """Both in their orders; evaluation goes first as far as it can, so that columns are let go soon."""
+    waiting = list(reversed(evaluation))
+    there |= {"label", "split"}
+    for step in training:
+        while waiting and there.issuperset(reads(waiting[-1])):
+            there.update(makes(waiting[-1]))
+            yield waiting.pop()
+        there.update(makes(step))
+        yield step
+    yield from reversed(waiting)

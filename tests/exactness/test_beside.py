@@ -1,0 +1,103 @@
+"""A pass that trains and evaluates comes to what training and evaluation come to apart, bit for bit, on every engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+import numpy as np
+import pytest
+import torch
+
+from lotan.engines.base import Engine, Pass, run
+from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.choice import ABILITIES
+from lotan.engines.local import LocalEngine
+from lotan.engines.rows import RowsEngine, RowsSettings
+from lotan.session import Session, SessionSettings
+from planner import Options, compile_plan
+from planner.beside import apart, evaluated_beside
+from planner.physical import Plan
+from planner.spec import LossSpec
+from tests.exactness.cases import OUT, Sample, sample, trained_on
+from tests.exactness.dropping import DROPPING, dropping
+from tests.exactness.test_random_models import drawn_model, graph_of, specs_of
+
+KINDS: dict[str, Callable[[Plan], Plan]] = {
+    "nothing shared": lambda plan: evaluated_beside(plan, shares=False).plan,
+    "columns shared": lambda plan: evaluated_beside(plan).plan,
+    "insides put out": lambda plan: evaluated_beside(plan, exports=True).plan,
+}
+OFF = ("reuse_evaluation",)
+
+
+def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Tensor]) -> None:
+    """A pass of each kind, against both apart."""
+    for epoch in (1, 2):  # weights of the first, random numbers of the second
+        a_pass = Pass(epoch, weights, seed=3)
+        engine.load(drawn.graph, plan)
+        trained, evaluated = (run(engine, plan, steps, a_pass) for steps in (plan.train, plan.evaluate))
+        for kind, made in KINDS.items():
+            both = made(plan)
+            engine.load(drawn.graph, both)
+            found = run(engine, both, both.train_and_evaluate, a_pass)
+            np.testing.assert_array_equal(found.statistics, trained.statistics, err_msg=kind)
+            np.testing.assert_array_equal(found.evaluation, evaluated.evaluation, err_msg=kind)
+            assert found.gradients.keys() == trained.gradients.keys()
+            assert all(torch.equal(found.gradients[name], one) for name, one in trained.gradients.items()), kind
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_of_random_models_on_local(seed: int) -> None:
+    model, drawn = drawn_model(seed, True, False), graph_of(seed)
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    options = Options(abilities=ABILITIES["local"], disabled=OFF)
+    plan = compile_plan(*specs_of(seed, True), loss, drawn.graph.statistics, options).plan
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        check(engine, drawn, plan, {name: value.detach() for name, value in model.state_dict().items()})
+
+
+def on(name: str, engine: str, drawn: Sample) -> tuple[Plan, dict[str, torch.Tensor]]:
+    """The plan of a model with dropout, for an engine, and weights."""
+    torch.manual_seed(0)
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    options = Options(abilities=ABILITIES[engine], disabled=OFF)
+    plan = compile_plan(*dropping(name), loss, drawn.graph.statistics, options).plan
+    return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
+
+
+@pytest.fixture(scope="module")
+def workers() -> Iterator[Session]:
+    with Session(SessionSettings(workers=2)) as session:
+        yield session
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("few", [False, True])
+@pytest.mark.parametrize("name", DROPPING)
+def test_on_blocks(name: str, few: bool, spark, workers: Session) -> None:
+    """Also where training, and what several levels of it depend on, is on few vertices."""
+    drawn = sample(3, 24, 30)
+    drawn = trained_on(drawn, [0, 9]) if few else drawn
+    settings = BlocksSettings(partitions=3, chunk_rows=4, shuffled=not few)
+    with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as engine:
+        check(engine, drawn, *on(name, "blocks", drawn))
+
+
+@pytest.mark.spark
+def test_on_rows(spark, workers: Session) -> None:
+    drawn = sample(3, 20, 50)
+    with closing(RowsEngine(spark, workers.link, workers.endpoint, RowsSettings(partitions=2))) as engine:
+        check(engine, drawn, *on("GCN", "rows", drawn))
+
+
+def test_what_is_shared_is_made_once() -> None:
+    drawn = sample(3, 24, 60)
+    plan, _ = on("GAT", "local", drawn)
+    nothing, columns, _ = (len(made(plan).train_and_evaluate) for made in KINDS.values())
+    assert columns < nothing == len(plan.train) + len(plan.evaluate)
+
+
+def test_a_plan_without_such_a_pass_is_as_it_was() -> None:
+    plan, _ = on("GAT", "local", sample(3, 24, 60))
+    assert all(apart(made(plan)) == plan for made in KINDS.values())
