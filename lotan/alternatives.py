@@ -46,17 +46,13 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     for engine in ABILITIES:
         if not config.rgb and engine == "blocks":
             continue
-        for planned, words in _variants(job, engine):
+        listed = list(variants(job, config, engine, known))
+        for planned, words in listed:
             found.append(_alternative(job, config, known, planned, words))
-        first = _first(job, engine)
+        first = listed[0][0]
         for spread, words in _spreads(config, engine):
             found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}"))
     return sorted(found, key=lambda one: one.seconds)
-
-
-def _first(job: Job, engine: str) -> Planned:
-    """The plan for an engine, with the rules that were asked for."""
-    return job.planned.with_options(replace(job.planned.options, abilities=ABILITIES[engine], engine=engine))
 
 
 def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, str]]:
@@ -73,9 +69,20 @@ def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig
         yield replace(config, workers=count), f"--workers {count}"
 
 
-def _variants(job: Job, engine: str) -> Iterator[tuple[Planned, str]]:
-    """Plans for an engine, and how to ask for them."""
-    first = _first(job, engine)
+def variants(
+    job: Job, config: TrainerConfig, engine: str, known: cost_cache.Known | None = None
+) -> Iterator[tuple[Planned, str]]:
+    """Plans for an engine, and how to ask for them; first the one with the rules that were asked for.
+
+    Args:
+        job: what was chosen.
+        config: what was asked for.
+        engine: by name.
+        known: of costs; None: what is known on this machine.
+    """
+    pricing = priced(engine, config, known or cost_cache.load())
+    options = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine, pricing=pricing)
+    first = job.planned.with_options(options)
     yield first, f"--engine {engine}"
     if first.options.plan == "general":
         return

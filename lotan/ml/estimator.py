@@ -144,7 +144,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         classes = self.task == "classification"
         rows = training_rows(self, dataset, classes)
         whole = whole_graph(self, self._given, dataset)
-        part = table(self._given.vertices, self.value("vertices")) is not None
+        part = table(self._given.vertices, self, "vertices") is not None
         largest = check_rows(self, dataset, whole, part, classes)
         with hinted(self, self._given), training_graph(self, whole, rows) as graph:
             yield Prepared(graph, self._given, self._outputs(dataset, largest))

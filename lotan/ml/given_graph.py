@@ -30,6 +30,13 @@ class HasGraph(GNNParams):
         """Give all vertices and the edges: a GraphFrame, or anything that has these two DataFrames."""
         return self.setVertices(graph.vertices).setEdges(graph.edges)
 
+    def _set(self, **params: Any) -> Self:
+        """Set params; a name is in place of a table that was given before."""
+        named = {name: None for name in ("edges", "vertices") if params.get(name) is not None}
+        if named:
+            self._given = replace(self._given, **named, made={})
+        return super()._set(**params)
+
     def _around(self, dataset: Any) -> tuple[Self, Any]:
         """What is to take a dataset's rows, and these: of a GraphFrame its vertices, taken by a copy that has its edges."""
         if isinstance(dataset, DataFrame) or not (hasattr(dataset, "vertices") and hasattr(dataset, "edges")):
@@ -41,7 +48,6 @@ class HasGraph(GNNParams):
 
     def _give(self, what: str, value: DataFrame | str) -> Self:
         if isinstance(value, str):
-            self._given = replace(self._given, **{what: None}, made={})
             return self._set(**{what: value})
         require_frame(what, value)
         self.clear(self.getParam(what))

@@ -96,7 +96,7 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         require_frame("dataset", dataset)
         added = self._added({name: F.col(f"__{name}") for name in ("raw", "probability", "prediction")})
         _check_new(added, dataset)
-        part = table(self._given.vertices, self.value("vertices")) is not None
+        part = table(self._given.vertices, self, "vertices") is not None
         whole = whole_graph(self, self._given, dataset)
         largest = check_rows(self, dataset, whole, part, classes=self.trained.loss.task == "classification")
         self._check_labels(largest)

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType
 
 from lotan.arguments import described
+from lotan.borders import spark_translated
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
@@ -42,11 +43,17 @@ class Given:
         return self.edges is not None and self.vertices is not None
 
 
-def table(given: DataFrame | None, name: str | None) -> DataFrame | None:
-    """A table as it was given, or the one that a Param names."""
+def table(given: DataFrame | None, params: GNNParams, what: str) -> DataFrame | None:
+    """A table as it was given, or the one that a Param names.
+
+    Raises:
+        GraphError: there is none of that name.
+    """
+    name = params.value(what)
     if given is not None or name is None:
         return given
-    return SparkSession.active().table(name)
+    with spark_translated(GraphError, f"{what}={name!r} names no table or view that Spark can read"):
+        return SparkSession.active().table(name)
 
 
 def require_frame(what: str, value: object) -> None:
@@ -66,7 +73,7 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
         ConfigurationError: no edges were given.
         GraphError: a column is missing.
     """
-    vertices = table(given.vertices, params.value("vertices"))
+    vertices = table(given.vertices, params, "vertices")
     names = ("idCol", "featuresCol", "srcCol", "dstCol", "edgeWeightCol", "undirected")
     key = tuple(params.value(name) for name in names)
     if given.lasts and key in given.made:
@@ -84,7 +91,7 @@ def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
 
 
 def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, str | None]:
-    edges = table(given.edges, params.value("edges"))
+    edges = table(given.edges, params, "edges")
     if edges is None:
         raise ConfigurationError(
             "there are no edges: give them by setEdges(edges), or fit a GraphFrame; a model that was loaded needs them again"

@@ -59,13 +59,13 @@ class Space:
         if self.ranges:
             raise ConfigurationError(
                 f"{self.source}: {self.ranges[0]} is a range, and a grid wants a list of values; list some, or search "
-                "at random, by halving or with optuna, which draw from ranges (--search random --trials 20)"
+                "at random, by halving or with optuna, which draw from ranges (--search random --trials 20; in Python, search='random', trials=20)"
             )
         size = math.prod(len(axis.values) for axis in self.axes)
         if size > MOST:
             raise ConfigurationError(
                 f"{self.source} has {size:,} combinations, and at most {MOST:,} are taken; give fewer values, or draw "
-                "from them (--search random --trials 20)"
+                "from them (--search random --trials 20; in Python, search='random', trials=20)"
             )
         paths = [axis.key.path for axis in self.axes]
         several = itertools.product(*(axis.values for axis in self.axes))

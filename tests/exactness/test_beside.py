@@ -16,8 +16,9 @@ from lotan.engines.local import LocalEngine
 from lotan.engines.rows import RowsEngine, RowsSettings
 from lotan.session import Session, SessionSettings
 from planner import Options, compile_plan
+from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
-from planner.physical import Plan
+from planner.physical import Plan, of_model
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
@@ -96,6 +97,37 @@ def test_what_is_shared_is_made_once() -> None:
     plan, _ = on("GAT", "local", drawn)
     nothing, columns, _ = (len(made(plan).train_and_evaluate) for made in KINDS.values())
     assert columns < nothing == len(plan.train) + len(plan.evaluate)
+
+
+def test_a_batch_of_models_that_share_more_and_less() -> None:
+    """They stay one stack, and one of them can be evaluated while it trains, with all others or without."""
+    drawn = sample(3, 24, 60)
+    plan, weights = on("GCN", "local", drawn)
+    batch = compile_batch([made(plan) for made in KINDS.values()])
+    assert len(batch.stacks) == 1
+    of_all = {of_model(model, name): tensor for model in range(len(KINDS)) for name, tensor in weights.items()}
+    a_pass = Pass(1, of_all, seeds=(3, 4, 5))
+    with closing(LocalEngine(chunk_rows=5)) as engine:
+        engine.load(drawn.graph, batch.plan)
+        trained, evaluated, both = (
+            run(engine, batch.plan, steps, a_pass)
+            for steps in (batch.train(frozenset()), batch.plan.evaluate, batch.train(frozenset({1})))
+        )
+    np.testing.assert_array_equal(both.statistics, trained.statistics)
+    np.testing.assert_array_equal(both.evaluation, evaluated.evaluation)
+    assert trained.evaluation is None
+    assert all(torch.equal(both.gradients[name], one) for name, one in trained.gradients.items())
+
+
+def test_models_of_which_some_can_be_evaluated_meanwhile() -> None:
+    """Others, in a stack of their own, train alone in such a pass."""
+    drawn = sample(3, 24, 60)
+    plans = [KINDS["columns shared"](on("GAT", "local", drawn)[0]), on("GCN", "local", drawn)[0]]
+    batch = compile_batch(plans)
+    assert [bool(stack.train_and_evaluate) for stack in batch.stacks] == [True, False]
+    ends = [step.mode for step in batch.train(frozenset({0, 1})) if getattr(step, "mode", "") in ("turn", "evaluate")]
+    assert sorted(ends) == ["evaluate", "turn", "turn"]
+    assert batch.plan.train_and_evaluate == batch.train(frozenset({0, 1}))
 
 
 def test_a_plan_without_such_a_pass_is_as_it_was() -> None:

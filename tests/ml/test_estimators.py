@@ -113,6 +113,16 @@ def test_a_pipeline_with_names_of_its_own_is_saved_and_loaded(
     spark.catalog.dropTempView("ml_edges")
 
 
+def test_a_name_takes_the_place_of_a_table_and_a_table_that_of_a_name(graph: Frames) -> None:
+    vertices, edges = graph
+    classifier = GNNClassifier(**QUICK).setEdges(edges)
+    classifier.setParams(edges="nobody_made_this")
+    with pytest.raises(lotan.GraphError, match="edges='nobody_made_this' names no table or view"):
+        classifier.fit(vertices)
+    assert not classifier.setEdges(edges).isSet("edges")
+    assert classifier.fit(vertices.withColumn("split", F.lit("train"))).numFeatures == WIDTH
+
+
 def test_names_of_columns_may_hold_dots_and_backticks(graph: Frames) -> None:
     vertices, edges = graph
     odd = {"id": "the.id", "features": "`f`", "label": "la`bel", "split": "s p"}
