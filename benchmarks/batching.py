@@ -11,7 +11,7 @@ leaves out the zeros of CoauthorCS, of which 99 % are (`--disable hold_sparse` w
 by a Trainer each, and as one batch. An
 epoch of all is the median epoch of each model or batch, summed; no epoch evaluates. "Whole" is wall time from the graph in
 memory, and modules imported, to the last weights of the last model, planning and setting up included. Then 1, 10, 20 and 40
-GCNs of the same kind with other seeds and learning rates, as one batch, divided by the first.
+GCNs of the same kind with other seeds and learning rates, as one batch, divided by the first; on blocks, the first two counts.
 
 Each measurement runs in a process of its own, with torch's default threads; they take turns, so that a disturbance meets all.
 The first epochs, in which memory is fresh and PyG computes what it caches, do not count for a median. Memory is the peak of
@@ -203,12 +203,13 @@ def measure_graph(graph: str, folder: str, options: argparse.Namespace) -> list[
     measured = rounds(graph, {name: (name, 0) for name in names}, folder, options)
     shape = next(iter(measured.values()))["graph"]
     hidden, layers = SHAPES[graph]
-    counts = f"{shape['vertices']:,} vertices, {shape['edges']:,} edges, {shape['width']:,} features"
-    lines = [f"## {graph}: {counts}, {layers} layers, hidden {hidden}", ""]
+    sizes = f"{shape['vertices']:,} vertices, {shape['edges']:,} edges, {shape['width']:,} features"
+    lines = [f"## {graph}: {sizes}, {layers} layers, hidden {hidden}", ""]
     lines += table("8 models", measured, PYG)
-    if graph != ARXIV:
-        jobs = {f"{count}": (f"{TOGETHER} on local", count) for count in options.counts}
-        lines += table("models together on local", rounds(graph, jobs, folder, options), f"{options.counts[0]}")
+    for engine in options.engines if graph != ARXIV else ():
+        counts = options.counts[: None if engine == "local" else 2]
+        jobs = {f"{count}": (f"{TOGETHER} on {engine}", count) for count in counts}
+        lines += table(f"models together on {engine}", rounds(graph, jobs, folder, options), f"{counts[0]}")
     print("\n".join(lines), flush=True)
     return lines
 
@@ -217,7 +218,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     graphs = ["cora", "coauthor_cs", ARXIV]
     parser.add_argument("--graphs", nargs="+", choices=SHAPES, default=graphs)
-    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="blocks: on arxiv alone")
+    parser.add_argument(
+        "--engines", nargs="+", choices=ENGINES, default=list(ENGINES), help="blocks: not beside PyG but on arxiv"
+    )
     parser.add_argument("--counts", nargs="+", type=int, default=list(COUNTS), metavar="N", help="models together")
     parser.add_argument("--epochs", type=int, default=10, help="measured epochs of a process, after the warm-up")
     parser.add_argument("--rounds", type=int, default=2, help="processes of each contestant")
