@@ -19,7 +19,7 @@ from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
 from planner.rules.share_subplans import share_subplans
-from planner.spec import Ability, LossSpec, Spec
+from planner.spec import Ability, Argument, LossSpec, Ref, Spec
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
@@ -42,33 +42,32 @@ class Phases:
         self.train, self.evaluate, self.loss = train, evaluate, loss
         self._known: dict[tuple[Any, ...], Any] = {}
 
-    def logical(self, weighted: bool) -> tuple[Node, Node]:
-        """The graphs of training and evaluation as they were written.
+    def logical(self, weighted: bool) -> tuple[Node, Node | None]:
+        """The graphs of training and evaluation as they were written; None: training's, without its dropout.
 
         Raises:
             PlanError: the model yields something else than the loss is of.
         """
         return self._once(self._built, weighted)
 
-    def _built(self, weighted: bool) -> tuple[Node, Node]:
+    def _built(self, weighted: bool) -> tuple[Node, Node | None]:
         logical = build(self.train, weighted)
         _check_output(logical, self.loss)
-        return logical, build(self.evaluate, weighted)
+        return logical, None if drops_alone(self.train, self.evaluate) else build(self.evaluate, weighted)
 
     def rewritten(
-        self, graphs: tuple[Node, Node], disabled: frozenset[str], abilities: Collection[Ability]
+        self, graphs: tuple[Node, Node | None], disabled: frozenset[str], abilities: Collection[Ability]
     ) -> tuple[Rewritten, Rewritten]:
         """Both graphs after the rules on nodes. What evaluation leaves undone, nobody asks for.
 
-        Where evaluation is training without its random numbers, so is what has been made of training: most is done.
+        Where evaluation is training without its dropout, so is what has been made of training: most is done.
         """
         logical, inferred = graphs
         given = disabled & ON_NODES, frozenset(abilities) & NEEDED
         rewritten = self._once(_optimized, logical, *given, True)
-        if inferred is logical:
+        start = without_dropout(rewritten.root) if inferred is None else inferred
+        if start is rewritten.root:
             return rewritten, rewritten
-        is_training = self._once(without_dropout, logical) is inferred
-        start = without_dropout(rewritten.root) if is_training else inferred
         return rewritten, self._once(_optimized, start, *given, False)
 
     def hoisted(self, train: Rewritten, evaluate: Rewritten) -> tuple[Rewritten, Rewritten, Held]:
@@ -93,6 +92,31 @@ class Phases:
             self._known[key] = phase(*given)
         found: Found = self._known[key]
         return found
+
+
+def drops_alone(train: Spec, evaluate: Spec) -> bool:
+    """Whether training differs from evaluation in its dropout alone, call by call."""
+    read: dict[Ref, Argument] = {}  # in place of what has been dropped from
+    others = iter(evaluate.calls)
+    for call in train.calls:
+        if call.op == "aten.dropout.default" and call.references:
+            (x,) = call.references
+            read[Ref(call.output)] = read.get(x, x)
+            continue
+        if not read.keys().isdisjoint(call.references):
+            arguments, keywords = _instead((call.arguments, call.keywords), read)
+            call = replace(call, arguments=arguments, keywords=keywords)
+        if next(others, None) != call:
+            return False
+    output = Ref(train.output)
+    same = read.get(output, output) == Ref(evaluate.output) and train.parameters == evaluate.parameters
+    return same and next(others, None) is None
+
+
+def _instead(argument: Any, read: Mapping[Ref, Argument]) -> Any:
+    if isinstance(argument, tuple):
+        return tuple(_instead(item, read) for item in argument)
+    return read.get(argument, argument) if isinstance(argument, Ref) else argument
 
 
 def without_dropout(root: Node) -> Node:

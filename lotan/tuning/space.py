@@ -16,6 +16,7 @@ from lotan.tuning.keys import Key
 from lotan.tuning.trial_settings import Settings, check_optimizer, settled
 
 MOST = 100_000  # combinations that a grid may have: beyond, a slip of the keyboard
+AT_RANDOM = "(--search random --trials 20; in Python, search='random', trials=20)"
 _FRUITLESS = 100  # draws for each trial wanted, after which a space is taken to be exhausted
 
 
@@ -59,13 +60,13 @@ class Space:
         if self.ranges:
             raise ConfigurationError(
                 f"{self.source}: {self.ranges[0]} is a range, and a grid wants a list of values; list some, or search "
-                "at random, by halving or with optuna, which draw from ranges (--search random --trials 20; in Python, search='random', trials=20)"
+                f"at random, by halving or with optuna, which draw from ranges {AT_RANDOM}"
             )
         size = math.prod(len(axis.values) for axis in self.axes)
         if size > MOST:
             raise ConfigurationError(
                 f"{self.source} has {size:,} combinations, and at most {MOST:,} are taken; give fewer values, or draw "
-                "from them (--search random --trials 20; in Python, search='random', trials=20)"
+                f"from them {AT_RANDOM}"
             )
         paths = [axis.key.path for axis in self.axes]
         several = itertools.product(*(axis.values for axis in self.axes))
