@@ -223,7 +223,8 @@ class ModelBatch:
         ]
         for number in late:
             passes = self._passes([number], needs)
-            for learner in evaluate(passes, passes.learners, self._guard):
+            for learner, improved in evaluate(passes, passes.learners, self._guard).items():
+                learner.keep(improved)
                 self._tell(learner)
             self._engine.settle(passes)
 

@@ -161,7 +161,8 @@ class Trainer:
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
             if learner.lacks_metrics:  # resumed to end with an epoch that was not to be the last
-                evaluate(passes, [learner])
+                improved = evaluate(passes, [learner])
+                learner.keep(improved[learner])
                 tracker.epoch(state.history[-1])
             if learner.exhausted:
                 progress.say(f"stopped early: {stopping.monitor} was best in epoch {stopping.best_epoch}")

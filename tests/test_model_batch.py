@@ -116,6 +116,32 @@ def test_so_it_is_where_the_features_are_held_sparse():
             assert_as_alone(batch, number, expected, member.model)
 
 
+class DroppingFirst(torch.nn.Module):
+    """Dropout on the features: what stands before the first parameter differs by model in training, not in evaluation."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.dropout, self.last = torch.nn.Dropout(0.5), lotan.nn.GCNConv(4 if layers == 2 else WIDTH, CLASSES)
+        self.first = lotan.nn.GCNConv(WIDTH, 4) if layers == 2 else None
+
+    def forward(self, x, graph):
+        x = self.dropout(x)
+        return self.last(x if self.first is None else self.first(x, graph).relu(), graph)
+
+
+@pytest.mark.parametrize("off", [[], ["reuse_evaluation"]], ids=str)
+@pytest.mark.parametrize("layers", [1, 2])
+def test_so_it_is_where_only_evaluation_begins_alike(layers, off):
+    torch.manual_seed(0)
+    model = DroppingFirst(layers)
+    on, members = graph(), [Member(deepcopy(model), seed=seed, epochs=3) for seed in (1, 2)]
+    alone = [fit_alone(member, on, engine="local", disable=off) for member in members]
+    with ModelBatch(on, members, engine="local", progress=False, disable=off) as batch:
+        batch.train()
+        for number, (member, expected) in enumerate(zip(members, alone, strict=True)):
+            assert_as_alone(batch, number, expected, member.model)
+
+
 OTHERS = [{"disable": ["share_models"]}, {"plan": "general"}, {"disable": ["hoist_invariant", "prune_vertices"]},
           {"disable": ["drop_dead_gradients"]}, {"eval_every": 2}, {"eval_every": 0}, {"chunk_rows": 16},
           {"max_models": 2}]  # fmt: skip
@@ -284,6 +310,9 @@ def test_metrics_that_come_late_are_told_of(tmp_path: Path):
     with ModelBatch(graph(), [Member(model, epochs=done)], resume=True, **options) as batch:
         batch.train()
         assert batch.run_of(0).best_epoch == done
+    for name in ("last.pt", "best.pt"):
+        kept = torch.load(tmp_path / "model-0000" / name, weights_only=True)
+        assert "metrics" in kept["history"][-1]
     assert told == [(1, False), (2, False), (2, True)]
 
 

@@ -144,6 +144,25 @@ def test_a_run_that_was_to_be_shorter_resumes_to_the_same_metrics(tmp_path: Path
     assert_same(fit(epochs=6, checkpoint_dir=tmp_path, resume=True), straight)
 
 
+def test_a_run_that_is_resumed_with_fewer_epochs_keeps_the_metrics_that_it_ends_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of an epoch that was not to be evaluated, and with it the best weights."""
+
+    def interrupt(_: Progress, entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 3:
+            raise KeyboardInterrupt
+
+    options = {"eval_every": 0, "checkpoint_dir": tmp_path}
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Progress, "epoch", interrupt)
+        fit(epochs=6, **options)
+    assert fit(epochs=3, resume=True, **options)[0].best_epoch == 3
+    for name in ("last.pt", "best.pt"):
+        kept = torch.load(tmp_path / name, weights_only=True)
+        assert (kept["epoch"], "metrics" in kept["history"][-1]) == (3, True)
+
+
 @pytest.mark.parametrize("place", ["last.pt", "best.pt"])
 def test_checkpoints_are_those_of_an_evaluation_after_each_step(place: str, tmp_path: Path) -> None:
     options = {"epochs": 30, "patience": 2, "optimizer": lotan.Adam(lr=0.1)}

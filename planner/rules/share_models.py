@@ -107,19 +107,28 @@ class _Stacking:
         self._plans, self._models = plans, models
         self._first = next(iter(plans.values()))
         self._stages = {name: [plan.stage(name) for plan in plans.values()] for name in _run(self._first)}
-        # columns and collections that are the same for all models
-        self._alike = {column.name for column in (*self._first.static_columns, *self._first.hoisted)}
+        # columns and collections of a pass that are the same for all models
+        self._alike: set[str] = set()
+        self._read_once: dict[str, set[str]] = {}  # those of them that stages read, by stage
         self._once: set[str] = set()  # stages that run once for all
 
     def stack(self) -> Stack:
-        for step in chain.from_iterable(self._first.passes[1:]):
-            self._find_alike(step)
         passes = zip(*(plan.passes[1:] for plan in self._plans.values()), strict=True)
-        made = (tuple(map(self._step, zip(*steps, strict=True))) for steps in passes)
+        made = [self._pass(steps) for steps in passes]
         return Stack(tuple(self._plans), tuple(map(self._stage, self._stages)), *made)
+
+    def _pass(self, passes: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
+        """One pass of all models. What it makes may be called as what another makes: training draws, evaluation does not."""
+        self._alike = {column.name for column in (*self._first.static_columns, *self._first.hoisted)}
+        for step in passes[0]:
+            self._find_alike(step)
+        return tuple(map(self._step, zip(*passes, strict=True)))
 
     def _find_alike(self, step: Step) -> None:
         """Note what a step makes, if no model makes it differently."""
+        if isinstance(step, PipeStep):
+            columns = {i.column for i in self._stages[step.stage][0].inputs}
+            self._read_once.setdefault(step.stage, self._alike & columns)
         if not self._alike.issuperset(reads(step)):
             if len(self._plans) > 1 and isinstance(step, EdgeStep) and not self._alike.isdisjoint(step.columns):
                 raise PlanError(f"step {step} reads columns of models beside one of the graph: models cannot share it")
@@ -165,7 +174,7 @@ class _Stacking:
         owned = ((part.model, parameter) for part in parts for parameter in part.stage.parameters)
         return replace(
             first,
-            inputs=tuple(map(self._input, zip(*(stage.inputs for stage in stages), strict=True))),
+            inputs=tuple(self._input(name, inputs) for inputs in zip(*(stage.inputs for stage in stages), strict=True)),
             parameters=tuple(replace(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
             calls=(),
             outputs=tuple(map(_output, zip(*(stage.outputs for stage in stages), strict=True))),
@@ -175,9 +184,9 @@ class _Stacking:
             models=self._models,
         )
 
-    def _input(self, inputs: Sequence[StageInput]) -> StageInput:
+    def _input(self, stage: str, inputs: Sequence[StageInput]) -> StageInput:
         first = inputs[0]
-        if first.column in self._alike or len(inputs) == 1:
+        if first.column in self._read_once[stage] or len(inputs) == 1:
             return first
         return replace(first, shape=(sum(i.width for i in inputs),))
 
