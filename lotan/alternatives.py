@@ -14,8 +14,9 @@ from lotan.plan_names import plan_name
 from lotan.pricing import priced
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
-from planner.cost import epoch_seconds
+from planner.cost import Pricing, pass_seconds
 from planner.explain import duration, size
+from planner.physical import Plan
 
 MORE_PARTITIONS = (2, 4)  # times as many as Spark runs tasks at once
 SPREADING = ("--partitions", "--workers")  # options
@@ -28,7 +29,7 @@ class Alternative:
     name: str  # which asks for it as `plan`; see lotan.plan_names. Those that only spread their work otherwise share it
     options: str  # of the command line, beside those given
     chosen: bool  # whether it is what would run
-    seconds: float  # of a training pass, estimated
+    seconds: float  # of an epoch, with its evaluation where each has one, estimated
     steps: int  # of one
     peak_bytes: int  # of all processes on this host, estimated
     fits: bool  # within the memory limit
@@ -99,11 +100,18 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
         name=plan_name(engine, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=engine == job.engine.name and words == f"--engine {engine}",
-        seconds=epoch_seconds(plan, job.statistics, priced(engine, config, known)).seconds,
+        seconds=_epoch(plan, job, config, priced(engine, config, known)),
         steps=len(plan.train),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,
     )
+
+
+def _epoch(plan: Plan, job: Job, config: TrainerConfig, pricing: Pricing) -> float:
+    """Estimated seconds of a usual epoch."""
+    evaluates = config.eval_every == 1
+    walks = [plan.training(evaluates), *[plan.evaluate] * (evaluates and not plan.reuses_evaluation)]
+    return sum(pass_seconds(plan, steps, job.statistics, pricing).seconds for steps in walks)
 
 
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:

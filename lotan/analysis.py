@@ -61,11 +61,14 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         epochs = _seconds(engine, job, plan.train, 1 + len(warm), EPOCHS, weights, config)
         moved = {name: (count - before[name]) / EPOCHS for name, count in engine.bytes_moved().items()}
         evaluation = _seconds(engine, job, plan.evaluate, 1, 1 + EPOCHS, weights, config)[1:]
+        in_one = _seconds(engine, job, plan.train_and_evaluate, 1, 1 + EPOCHS, weights, config)[1:]
+    both = plan.train_and_evaluate
     peak = MemoryLimit.of(config).peak(job.needs(config))
     trained, evaluated = cost(plan.train), cost(plan.evaluate)
     found = [
         Measure("training pass", "seconds", trained.seconds, statistics.median(epochs)),
         Measure("evaluation", "seconds", evaluated.seconds, statistics.median(evaluation)),
+        *([Measure("both in one", "seconds", cost(both).seconds, statistics.median(in_one))] if both else []),
         Measure("peak memory", "bytes", peak, sum(watch.peak.values())),
     ]
     if job.engine.name == "local":  # where nothing moves

@@ -62,11 +62,13 @@ def estimated_seconds(batch: Batch, job: Job) -> float:
 
 def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:
     """The steps of an epoch of models that train together."""
-    count = f"{len(numbers)} models, {len(batch.stacks)} plans side by side" if len(numbers) > 1 else "1 model"
+    several = f", {len(batch.stacks)} plans side by side" if len(batch.stacks) > 1 else ", all by one plan"
+    count = f"{len(numbers)} models{several}" if len(numbers) > 1 else "1 model"
     lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch"]
     if batch.plan.prepare:
         lines += ["  once, for all", *(f"    {step_label(step)}" for step in batch.plan.prepare)]
     for stack in batch.stacks:
-        lines.append(f"  models {', '.join(str(numbers[model]) for model in stack.models)}, as one")
+        called = ", ".join(str(numbers[model]) for model in stack.models)
+        lines.append(f"  models {called}, as one" if len(stack.models) > 1 else f"  model {called}")
         lines += [f"    {step_label(step)}" for step in stack.train]
     return lines

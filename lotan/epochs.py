@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,7 +37,13 @@ class Passes:
     def train(self) -> Sequence[Outcome]:
         """A pass of training for the epoch after the last, which evaluates those that owe metrics: what it came to for each."""
         owing = frozenset(number for number, learner in enumerate(self.learners) if learner.owes_metrics)
-        return self._run(self._training(owing), self.learners[0].state.epoch + 1)
+        late = [learner for learner in self.learners if learner.owes_metrics and not learner.job.plan.reuses_evaluation]
+        evaluated = dict(zip(late, self.evaluate(late), strict=True)) if late else {}  # resumed from a plan that did
+        outcomes = self._run(self._training(owing), self.learners[0].state.epoch + 1)
+        return [
+            replace(outcome, evaluation=evaluated[learner].evaluation) if learner in evaluated else outcome
+            for learner, outcome in zip(self.learners, outcomes, strict=True)
+        ]
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
         """A pass of evaluation, for some."""

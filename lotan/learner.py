@@ -81,21 +81,20 @@ class Learner:
     @property
     def owes_metrics(self) -> bool:
         """Whether the last epoch's metrics are those of a pass to come."""
-        owed = self.state.epoch > 0 and self._is_evaluated(self.state.epoch) and self.lacks_metrics
-        return self.job.plan.reuses_evaluation and owed
+        return self.state.epoch > 0 and self._is_evaluated(self.state.epoch) and self.lacks_metrics
 
     @property
     def wants_evaluation(self) -> bool:
         """Whether the last epoch's metrics need a pass of their own."""
-        owes = self.owes_metrics and self.state.epoch < self.config.epochs
-        return self._is_evaluated(self.state.epoch) and not owes
+        later = self.job.plan.reuses_evaluation and self.state.epoch < self.config.epochs
+        return self._is_evaluated(self.state.epoch) and self.lacks_metrics and not later
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome) -> None:
         """Make up for the evaluation of the last epoch, and its checkpoint, where it is the best or training stops."""
-        apart = bool(self.job.plan.train_and_evaluate)
-        improved = self.remember(outcome.evaluation if apart else outcome.statistics)
+        counts_all = self.job.plan.reuses_evaluation and not self.job.plan.train_and_evaluate
+        improved = self.remember(outcome.statistics if counts_all else outcome.evaluation)
         if improved or self.exhausted:
             self.keep(improved)
 

@@ -30,6 +30,7 @@ def test_passes_are_measured_beside_their_estimates_and_no_weight_changes():
         "",
         "training pass",
         "evaluation",
+        "both in one",
         "peak memory",
     ]
     assert all(torch.equal(tensor, before[name]) for name, tensor in found.model.state_dict().items())
@@ -38,7 +39,7 @@ def test_passes_are_measured_beside_their_estimates_and_no_weight_changes():
 def test_the_same_as_data():
     shown = trainer().explain("json", analyze=True)
     data = json.loads(shown)
-    assert [one["what"] for one in data["measured"]] == ["training pass", "evaluation", "peak memory"]
+    assert [one["what"] for one in data["measured"]] == ["training pass", "evaluation", "both in one", "peak memory"]
     assert data["measured"][0]["estimated"] == pytest.approx(data["estimated_epoch_seconds"], rel=0.01)
     assert all(one["measured"] > 0 for one in data["measured"])
 

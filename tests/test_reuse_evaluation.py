@@ -163,6 +163,25 @@ def test_a_run_that_is_resumed_with_fewer_epochs_keeps_the_metrics_that_it_ends_
         assert (kept["epoch"], "metrics" in kept["history"][-1]) == (3, True)
 
 
+@pytest.mark.parametrize("dropout", [0.0, DROPPING])
+def test_a_run_resumed_by_a_plan_that_evaluates_apart_makes_up_for_what_is_owed(
+    dropout: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seconds are estimated anew, by rates that may have changed: so may the plan have."""
+    straight = fit(epochs=5, dropout=dropout)
+
+    def interrupt(_: Progress, entry: dict[str, Any]) -> None:
+        if entry["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        patch.setattr(Progress, "epoch", interrupt)
+        fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path)
+    monkeypatch.setattr("planner.compiler.beside_training", lambda *_: None)
+    monkeypatch.setattr("planner.compiler.reuse_evaluation", lambda *_: None)
+    assert_same(fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path, resume=True), straight)
+
+
 @pytest.mark.parametrize("place", ["last.pt", "best.pt"])
 def test_checkpoints_are_those_of_an_evaluation_after_each_step(place: str, tmp_path: Path) -> None:
     options = {"epochs": 30, "patience": 2, "optimizer": lotan.Adam(lr=0.1)}

@@ -16,6 +16,7 @@ from typing import NoReturn
 
 # Seconds, so that two after Ctrl-C the prompt is back.
 GRACE = 1.2  # for an orderly end; the rest is for ending it on a machine that is busy
+TORN = ("", "py4j.clientserver", "py4j.java_gateway")  # loggers: a filter sees only what is logged by its own
 EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is ended
 
 
@@ -34,7 +35,8 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
     writing.setblocking(False)
     previous = signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
     before = signal.signal(signal.SIGTERM, lambda *_: _interrupt())
-    logging.getLogger().addFilter(_is_no_torn_call)
+    for name in TORN:
+        logging.getLogger(name).addFilter(_is_no_torn_call)
     finished, ending = threading.Event(), threading.Event()
     threading.Thread(
         target=_watch, args=(reading, finished, ending, status, grace), name="lotan-interrupt", daemon=True
@@ -45,7 +47,8 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
         finished.set()
         if ending.is_set():  # what came back may be the loss of a child just killed, with another exit status
             threading.Event().wait()
-        logging.getLogger().removeFilter(_is_no_torn_call)
+        for name in TORN:
+            logging.getLogger(name).removeFilter(_is_no_torn_call)
         signal.signal(signal.SIGTERM, before)
         signal.set_wakeup_fd(previous)
         writing.close()
@@ -78,7 +81,8 @@ def _watch(
 
 def _is_no_torn_call(record: logging.LogRecord) -> bool:
     """False for what Py4J logs, with a traceback, of a call into the JVM that is cut off; it raises an error as well."""
-    return "while sending command" not in record.getMessage()
+    said = record.getMessage()
+    return "while sending command" not in said and "while shutting down connection" not in said
 
 
 def _end_now(status: int) -> None:

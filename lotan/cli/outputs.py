@@ -63,6 +63,13 @@ def check_outputs(options: argparse.Namespace, *, files: Sequence[str], director
         check_file(option_name(name), getattr(options, name))
     for name in ("checkpoint_dir", *directories):
         check_directory(option_name(name), getattr(options, name))
+    places: dict[Path, str] = {}
+    for name in (*files, "checkpoint_dir", *directories):
+        given = getattr(options, name)
+        if given is not None and (first := places.setdefault(Path(given).absolute(), name)) != name:
+            raise ConfigurationError(
+                f"{option_name(first)} and {option_name(name)} are both {given}; name another place"
+            )
 
 
 def check_file(option: str, given: str | None) -> None:
@@ -73,6 +80,7 @@ def check_file(option: str, given: str | None) -> None:
     """
     if given is None:
         return
+    _check_named(option, given)
     path = Path(given)
     if path.is_dir() or not path.name:
         raise ConfigurationError(f"{option} {given} is a directory; name a file in it")
@@ -88,7 +96,13 @@ def check_directory(option: str, given: str | None) -> None:
         ConfigurationError: naming the option.
     """
     if given is not None:
+        _check_named(option, given)
         _check_parent(option, given, Path(given))
+
+
+def _check_named(option: str, given: str) -> None:
+    if not given.strip():
+        raise ConfigurationError(f"{option} is empty; name a place, or leave the option out")
 
 
 def _check_parent(option: str, given: str, directory: Path) -> None:

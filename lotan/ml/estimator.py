@@ -140,6 +140,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
             GraphError: tables that make no graph to train on.
         """
         require_frame("dataset", dataset)
+        self.check_outputs()
         self.config()
         classes = self.task == "classification"
         rows = training_rows(self, dataset, classes)

@@ -94,6 +94,7 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
 
     def _transform_rows(self, dataset: DataFrame) -> DataFrame:
         require_frame("dataset", dataset)
+        self.check_outputs()
         added = self._added({name: F.col(f"__{name}") for name in ("raw", "probability", "prediction")})
         _check_new(added, dataset)
         part = table(self._given.vertices, self, "vertices") is not None

@@ -107,6 +107,18 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     maxModels = make_param("maxModels", "models that train at a time; unset: as memory allows", TypeConverters.toInt)
     progress = make_param("progress", "whether to write a line an epoch on standard error", TypeConverters.toBoolean)
 
+    def check_outputs(self) -> None:
+        """Refuse two columns of one name among those that are added to a dataset.
+
+        Raises:
+            ConfigurationError: naming both Params.
+        """
+        params: dict[str, str] = {}  # by the name of their column
+        for param in ("predictionCol", "probabilityCol", "rawPredictionCol"):
+            column = self.value(param) if self.hasParam(param) else ""
+            if column and params.setdefault(column, param) != param:
+                raise ConfigurationError(f"{params[column]} and {param} are both {column!r}; give them different names")
+
     def __init__(self) -> None:
         super().__init__()
         self._setDefault(idCol="id", srcCol="src", dstCol="dst", undirected=False)

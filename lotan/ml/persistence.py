@@ -10,7 +10,7 @@ from pyspark.ml.util import DefaultParamsReader, DefaultParamsWriter, MLReader, 
 from pyspark.sql import SparkSession
 
 import lotan
-from lotan.borders import spark_translated
+from lotan.borders import first_line, spark_translated
 from lotan.errors import ModelError
 from lotan.trained_model import SPEC, WEIGHTS, load
 
@@ -94,8 +94,18 @@ def _write_metadata(instance: Any, path: str, spark: SparkSession) -> None:
     DefaultParamsWriter.saveMetadata(instance, path, spark, extraMetadata=entry)
 
 
-@spark_translated(ModelError, "the model cannot be read")
 def _read_params(kind: type[Any], path: str, spark: SparkSession) -> Any:
+    try:
+        return _read_metadata(kind, path, spark)
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of JSON, and of what is made of it
+        raise ModelError(
+            f"{path} cannot be read: its metadata are damaged ({type(error).__name__}: {first_line(error)}). Copy it anew, "
+            "or save it again"
+        ) from error
+
+
+@spark_translated(ModelError, "the model cannot be read")
+def _read_metadata(kind: type[Any], path: str, spark: SparkSession) -> Any:
     metadata = DefaultParamsReader.loadMetadata(path, spark)
     name = f"{kind.__module__}.{kind.__name__}"
     if metadata["class"] != name:

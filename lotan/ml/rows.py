@@ -79,6 +79,8 @@ def check_rows(params: GNNParams, dataset: DataFrame, whole: Graph, part: bool, 
         GraphError: ids that are not in the graph, features that differ from those there, labels that are no classes.
     """
     label = params.value("labelCol") if params.value("labelCol") in dataset.columns else None
+    if label:
+        _check_type(dataset, label)
     rows = _rows(params, dataset, label)
     faults = _label_faults(params) if label and classes else []
     if part:

@@ -64,6 +64,10 @@ def require_frame(what: str, value: object) -> None:
     """
     if not isinstance(value, DataFrame):
         raise ConfigurationError(f"{what} is {described(value)}; expected a Spark DataFrame")
+    if value.isStreaming:
+        raise ConfigurationError(
+            f"{what} is a stream, which has no end; expected a Spark DataFrame of rows that are there"
+        )
 
 
 def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:

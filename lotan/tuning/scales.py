@@ -41,9 +41,16 @@ def scale_of(values: Sequence[Any], numbers: bool = False) -> Scale:
     numeric = bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
     if numeric and (numbers or len(known) > ORDINAL):
         low, high = float(min(known)), float(max(known))
-        return _continuous(known, None in values, log=not numbers and low > 0 and high / low >= LOG_RATIO)
+        log = not numbers and low > 0 and high / low >= LOG_RATIO and _spread_by_ratio(known, low, high)
+        return _continuous(known, None in values, log)
     ordered = sorted(known) if numeric else known
     return _ordinal([*[None] * (None in values), *ordered])
+
+
+def _spread_by_ratio(known: Sequence[float], low: float, high: float) -> bool:
+    """Whether a quarter of the numbers lie below the middle of a scale of logarithms: of evenly drawn ones, few do."""
+    middle = math.sqrt(low * high)
+    return 4 * sum(value <= middle for value in known) >= len(known)
 
 
 def _ordinal(values: Sequence[Any]) -> Scale:

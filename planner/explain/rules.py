@@ -54,12 +54,13 @@ def _wrapped(mark: str, reason: str) -> list[str]:
 def gain_words(gain: Mapping[str, Any]) -> str:
     """An epoch with and without a rule, in a sentence."""
     with_it = f"an epoch hands on {size(gain['bytes'])} in {gain['steps']} steps"
+    taken = f"{size(gain['bytes_without'])} in {gain['steps_without']}"
+    if "seconds" in gain:
+        evaluated = f"an epoch with its evaluation takes {duration(gain['seconds'])} in {gain['steps']} steps"
+        return f"{evaluated}; without it, {duration(gain['seconds_without'])} in {gain['steps_without']}"
     if gain["steps"] == gain["steps_without"] and gain["bytes"] == gain["bytes_without"]:
         return f"{with_it}, without it too"
-    taken = f"{size(gain['bytes_without'])} in {gain['steps_without']}"
-    if "seconds" not in gain:
-        return f"{with_it}; without it, {taken}"
-    return f"{with_it}, {duration(gain['seconds'])}; without it, {taken}, {duration(gain['seconds_without'])}"
+    return f"{with_it}; without it, {taken}"
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:

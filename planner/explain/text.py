@@ -5,6 +5,7 @@ Text fits 100 columns and is deterministic: golden files hold it. The same facts
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -83,7 +84,9 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _head(planned: Planned) -> str:
-    return "\n".join([*(f"{name:<8}{said}" for name, said in head_words(_head_data(planned)).items()), ""])
+    words = head_words(_head_data(planned))
+    lines = [textwrap.wrap(f"{name:<8}{said}", WIDTH, subsequent_indent=" " * 8) for name, said in words.items()]
+    return "\n".join([*(piece for line in lines for piece in line), ""])
 
 
 def head_words(data: Mapping[str, Any]) -> dict[str, str]:
@@ -214,7 +217,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "layout": _layout_data(planned),
         "estimated_peak_bytes_local": local_bytes(plan, statistics),
         "memory": options.memory,
-        **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds)
+        **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds) if steps else None
            for name, steps in zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)},
     }  # fmt: skip
 

@@ -36,6 +36,21 @@ def test_train_refuses_a_place_below_a_file(option, tmp_path, capsys):
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.parametrize("words", [["--save", ""], ["--log-dir", " "], ["--report", ""]])
+def test_an_option_without_a_place_is_refused(words, tmp_path, capsys, monkeypatch):
+    """Such as of a shell's variable that is not set."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--graph", "digits", *words]) == 2
+    assert capsys.readouterr().err == f"lotan: {words[0]} is empty; name a place, or leave the option out\n"
+    assert os.listdir(tmp_path) == []
+
+
+def test_two_results_in_one_place_are_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--graph", "digits", "--report", "x", "--save", "./x"]) == 2
+    assert capsys.readouterr().err == "lotan: --report and --save are both ./x; name another place\n"
+
+
 @pytest.mark.parametrize(("name", "expected"), [("folder", "is a directory"), ("pipe", "is a device or a pipe")])
 @pytest.mark.parametrize("command", [["train", "--report"], ["predict", "--model-dir", "model", "--out"]])
 def test_only_an_ordinary_file_is_replaced(name, expected, command, tmp_path, capsys):

@@ -126,6 +126,37 @@ def test_a_saved_model_of_another_kind_or_version(fitted: GNNClassificationModel
         GNNRegressor.load(str(tmp_path / "nothing"))
 
 
+@pytest.mark.parametrize("damage", [{"lotan": "x"}, {"paramMap": {"foo": 1}}, {"paramMap": {"lr": "x"}}, None], ids=str)
+def test_a_saved_model_whose_metadata_are_damaged(
+    fitted: GNNClassificationModel, tmp_path: Path, damage: dict[str, Any] | None
+) -> None:
+    path = tmp_path / "model"
+    fitted.save(str(path))
+    _edit(path, damage or {})
+    if damage is None:  # cut short
+        next((path / "metadata").glob("part-*")).write_text("{")
+    with pytest.raises(lotan.ModelError, match=r"model cannot be read: its metadata are damaged \("):
+        GNNClassificationModel.load(str(path))
+
+
+def test_two_columns_of_one_name(graph: Frames, fitted: GNNClassificationModel) -> None:
+    vertices, edges = graph
+    wrong = r"predictionCol and probabilityCol are both 'probability'; give them different names"
+    with pytest.raises(lotan.ConfigurationError, match=wrong):
+        GNNClassifier(predictionCol="probability", **QUICK).setEdges(edges).fit(vertices)
+    with pytest.raises(lotan.ConfigurationError, match=wrong):
+        fitted.copy().setPredictionCol("probability").transform(vertices)
+
+
+def test_streams_and_texts(graph: Frames, fitted: GNNClassificationModel, spark: Any) -> None:
+    vertices, _ = graph
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(lotan.ConfigurationError, match="edges is a stream"):
+        GNNClassifier(**QUICK).setEdges(stream)
+    with pytest.raises(lotan.GraphError, match=r"dataset.label: is of type string"):
+        fitted.transform(vertices.withColumn("label", F.lit("a")))
+
+
 def _edit(path: Path, change: dict[str, Any]) -> None:
     """Write other metadata, and take Hadoop's checksum of the first ones away."""
     part = next((path / "metadata").glob("part-*"))

@@ -117,6 +117,7 @@ def test_scales():
     assert scale.kind == "log"
     assert math.isclose(scale.place(0.01), 2 / 3)
     assert scale_of(many, numbers=True).kind == "linear"
+    assert scale_of([0.02, 0.1, 0.25, 0.3, 0.45, 0.5, 0.62, 0.7, 0.8]).kind == "linear"  # drawn evenly, one near 0
     assert scale_of([0.5, 0.5], numbers=True).place(0.5) == 0.5
 
 

@@ -1,0 +1,124 @@
+"""What the plan that the Planner chooses takes by what the fastest of its alternatives takes, less 1.
+
+    python benchmarks/regret.py                      all; writes benchmarks/results/regret.md
+    python benchmarks/regret.py --engines local      one engine
+
+The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
+`lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
+plan. Left out are those that make the same training pass, and those that are estimated to take more than 4 times as long.
+Plans of a case take turns, twice, on one engine; a plan's seconds are those of its fastest epoch after the warm-up, with the
+optimizer's step. Which engine to choose is what the regret of `cost_model.py` is about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import statistics
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from apart import run_apart, write_table
+from cost_model import cases
+from epoch import machine
+
+from lotan.alternatives import variants
+from lotan.calibration import WARM_UP, Case, epochs_of, opened
+from lotan.engines.base import Engine
+from lotan.job import Job, prepare
+from lotan.settings import TrainerConfig
+
+RESULTS = Path(__file__).parent / "results" / "regret.md"
+ENGINES = ("local", "blocks")
+SLOWER = 4  # times as long, by the estimate: what is not tried
+ROUNDS = 2
+
+
+def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
+    """The chosen plan first, and the others by what was left out of them."""
+    found: dict[str, Job] = {}
+    for planned, words in variants(job, config, job.engine.name):
+        slower = planned.cost(planned.plan.train).seconds > SLOWER * job.planned.cost(job.plan.train).seconds
+        known = any(planned.plan.train == other.plan.train and planned.plan.stages == other.plan.stages
+                    for other in found.values())  # fmt: skip
+        if not slower and not known:
+            found[words.removeprefix(f"--engine {job.engine.name}").strip()] = replace(job, planned=planned)
+    return found
+
+
+def measure(engine: str, epochs: int) -> Iterator[dict[str, Any]]:
+    """The cases of an engine, in this process."""
+    config = TrainerConfig(engine=engine)  # type: ignore[arg-type]
+    with opened(engine, config) as running:
+        for case in cases(engine):
+            with ExitStack() as stack:
+                plans = plans_of(prepare(case.model(), case.graph(), config, stack), config)
+                seconds = least(running, case, plans, WARM_UP[engine], epochs)
+            print(f"{engine}: {case}: {seconds}", file=sys.stderr, flush=True)
+            yield {"engine": engine, "case": f"{case.kind}, {case.layers} x {case.hidden}",
+                   "graph": [case.vertices, case.edges, case.width], "seconds": seconds}  # fmt: skip
+
+
+def least(running: Engine, case: Case, plans: dict[str, Job], warm: int, epochs: int) -> dict[str, float]:
+    """The fastest epoch of each plan."""
+    rounds = [
+        {words: min(epochs_of(running, job, case.model(), warm + epochs)[warm:]) for words, job in plans.items()}
+        for _ in range(ROUNDS)
+    ]
+    return {words: min(one[words] for one in rounds) for words in plans}
+
+
+def table(found: list[dict[str, Any]]) -> list[str]:
+    """The Markdown."""
+    lines = ["| engine | cases | plans | median | worst |", "|---|---|---|---|---|"]
+    for engine in ("all", *ENGINES):
+        ours = [one for one in found if engine in ("all", one["engine"])]
+        if ours:
+            lost, plans = [regret(one) for one in ours], sum(len(one["seconds"]) for one in ours)
+            lines.append(
+                f"| {engine} | {len(ours)} | {plans} | {statistics.median(lost):.1%} | {max(lost, default=0):.1%} |"
+            )
+    lines += ["", "| engine | vertices | edges | width | model | chosen, s | fastest, s | which | regret |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for one in found:
+        vertices, edges, width = one["graph"]
+        which = min(one["seconds"], key=one["seconds"].get)
+        figures = (
+            f"{one['seconds']['']:.4f} | {one['seconds'][which]:.4f} | {which or 'the chosen one'} | {regret(one):.1%}"
+        )
+        lines.append(f"| {one['engine']} | {vertices:,} | {edges:,} | {width} | {one['case']} | {figures} |")
+    return lines
+
+
+def regret(one: dict[str, Any]) -> float:
+    """Of a case."""
+    seconds: dict[str, float] = one["seconds"]
+    return seconds[""] / min(seconds.values()) - 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, help="(default: both)")
+    parser.add_argument("--epochs", type=int, default=5, help="measured epochs a round, after the warm-up (default: 5)")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/regret.md)")
+    parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.one:
+        print(json.dumps(list(measure(options.one, options.epochs))))
+        return
+    words = ["--epochs", str(options.epochs)]
+    found = [one for engine in options.engines for one in run_apart(__file__, ["--one", engine, *words], engine)]
+    command = shlex.join(["python", "benchmarks/regret.py", *sys.argv[1:]])
+    head = ["# Regret", "", f"`{command}` on {machine()}.", "", *__doc__.split("\n\n")[-1:]]
+    lines = table(found)
+    write_table(options.out, [*head, *lines])
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
