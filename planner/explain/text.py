@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from planner.compiler import Planned
@@ -85,7 +86,10 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 def _head(planned: Planned) -> str:
     words = head_words(_head_data(planned))
-    lines = [textwrap.wrap(f"{name:<8}{said}", WIDTH, subsequent_indent=" " * 8) for name, said in words.items()]
+    wrap = partial(textwrap.wrap, width=WIDTH, subsequent_indent=" " * 8)
+    lines = [  # a path is for copying
+        wrap(f"{name:<8}{said}", break_long_words=False, break_on_hyphens=False) for name, said in words.items()
+    ]
     return "\n".join([*(piece for line in lines for piece in line), ""])
 
 
