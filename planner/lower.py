@@ -6,7 +6,7 @@ members and, again, whatever they need that has no column of its own: edge rows 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -111,14 +111,14 @@ def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forwa
     return Forward(tuple(stages.values()), _schedule(order, cut, stages))
 
 
-def _cut(order: list[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
+def _cut(order: Sequence[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
     assignment = {node: index for index, node in enumerate(_piped(order, roots))}
     if fuse:
         assignment = fuse_apply(assignment, order, consumers(order))
     return _Cut(names, assignment, repeated_values(order))
 
 
-def _piped(order: list[Node], roots: list[Node]) -> list[Node]:
+def _piped(order: Sequence[Node], roots: list[Node]) -> list[Node]:
     """The operators of the DL Engine that yield vertex rows of their own.
 
     What `repeated_values` names is computed again in each stage that reads it. It gets a stage only where a graph
@@ -135,11 +135,11 @@ def _piped(order: list[Node], roots: list[Node]) -> list[Node]:
     ]
 
 
-def _read_by_graph_operators(order: list[Node]) -> set[Node]:
+def _read_by_graph_operators(order: Sequence[Node]) -> set[Node]:
     return {child for node in order if isinstance(node, GraphOperator) for child in node.children}
 
 
-def repeated_values(order: list[Node]) -> set[Node]:
+def repeated_values(order: Sequence[Node]) -> set[Node]:
     """Vertex values without a gradient that are cheaper to compute again than to pass on as a column.
 
     That is what follows from static columns and constants alone, whose inputs are at every worker, and what is not made
@@ -182,7 +182,7 @@ class _Cut:
             self.members.setdefault(stage, []).append(node)
 
 
-def _names(order: list[Node]) -> dict[Node, str]:
+def _names(order: Sequence[Node]) -> dict[Node, str]:
     """A readable name for every node: its operator's, numbered where there are several."""
     names: dict[Node, str] = {}
     counts: dict[str, int] = {}
@@ -308,7 +308,9 @@ def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
     return _ref(argument, cut) if isinstance(argument, Node) else argument
 
 
-def _schedule(order: list[Node], cut: _Cut, stages: Mapping[int, Stage], last: int | None = None) -> tuple[Step, ...]:
+def _schedule(
+    order: Sequence[Node], cut: _Cut, stages: Mapping[int, Stage], last: int | None = None
+) -> tuple[Step, ...]:
     """Every graph operator and stage once, each as soon as what it reads is there; the stage `last` as the turn."""
     waiting: list[Step] = [
         graph_step(node, cut.names)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, lru_cache
 from operator import attrgetter, is_
 from typing import Any, ClassVar, TypeVar
 
@@ -298,7 +298,8 @@ class Collect(GraphOperator):
 # --- walks ----------------------------------------------------------------------------------------------------------
 
 
-def topological(*roots: Node) -> list[Node]:
+@lru_cache(maxsize=16)  # the phases of a plan ask for the same ones
+def topological(*roots: Node) -> tuple[Node, ...]:
     """Every distinct node below the roots once, children first, in a stable order; without recursion."""
     done: dict[Node, None] = {}
     stack = list(reversed(roots))
@@ -310,7 +311,7 @@ def topological(*roots: Node) -> list[Node]:
                     stack.append(child)
         if len(stack) == height:
             done[stack.pop()] = None
-    return list(done)
+    return tuple(done)
 
 
 def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence[Node] | None = None) -> Node:

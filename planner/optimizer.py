@@ -92,6 +92,7 @@ class _Walk:
 
     def __init__(self, rules: Sequence[ForwardRule], firings: list[Firing]) -> None:
         self.rules, self.firings = rules, firings
+        self._on: dict[type[Node], list[ForwardRule]] = {}  # by kind of node
         # Nodes on which none of them fired, and none ever will: rules are pure, and nodes immutable.
         self._idle: set[Node] = set()
         self._order: Order = ()  # of the graph at hand
@@ -120,8 +121,10 @@ class _Walk:
     def _fired(self, node: Node) -> list[Firing]:
         """What the rules make of a node, one after the other."""
         found: list[Firing] = []
-        first, idle = node, True
-        for rule in self.rules:
+        first, idle, kind = node, True, type(node)
+        if kind not in self._on:
+            self._on[kind] = [rule for rule in self.rules if issubclass(kind, rule.on)]
+        for rule in self._on[kind]:
             after = rule.apply(node)
             if after is None or after is node:
                 continue

@@ -164,6 +164,17 @@ class PipeStep:
     contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
     within: int | None = None  # the level up to which it runs
 
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """See `reads`."""
+        gradients = [name for gradient in self.gradients for name in gradient.columns]
+        return tuple(dict.fromkeys([*self.inputs, *self.collections, *gradients]))
+
+    @cached_property
+    def makes(self) -> tuple[str, ...]:
+        """See `makes`."""
+        return tuple(column.name for column in self.outputs)
+
     @property
     def emits(self) -> bool:
         """Whether it yields the stage's outputs, not gradients of its inputs."""
@@ -186,6 +197,16 @@ class PropagateStep:
     combine: bool = True
     within: int | None = None  # the level up to which edges end that it sums over
 
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """See `reads`."""
+        return (self.input,)
+
+    @cached_property
+    def makes(self) -> tuple[str, ...]:
+        """See `makes`."""
+        return (self.output.name,)
+
 
 @dataclass(frozen=True)
 class CollectStep:
@@ -196,6 +217,16 @@ class CollectStep:
     output: str  # name of the collection
     within: int | None = None  # the level up to which vertices have theirs collected
 
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """See `reads`."""
+        return self.columns
+
+    @cached_property
+    def makes(self) -> tuple[str, ...]:
+        """See `makes`."""
+        return (self.output,)
+
 
 @dataclass(frozen=True)
 class GatherStep:
@@ -205,6 +236,16 @@ class GatherStep:
     output: Column
     combine: bool = True
     within: int | None = None  # the level up to which edges end that contributed
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """See `reads`."""
+        return (self.contributions,)
+
+    @cached_property
+    def makes(self) -> tuple[str, ...]:
+        """See `makes`."""
+        return (self.output.name,)
 
 
 @dataclass(frozen=True)
@@ -221,6 +262,16 @@ class EdgeStep:
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return tuple(getattr(self, name) for name in self.READS)
+
+    @cached_property
+    def reads(self) -> tuple[str, ...]:
+        """See `reads`."""
+        return tuple(dict.fromkeys(self.columns))
+
+    @cached_property
+    def makes(self) -> tuple[str, ...]:
+        """See `makes`."""
+        return (self.output.name,)
 
 
 @dataclass(frozen=True)
@@ -330,17 +381,7 @@ def gradient_name(value: str, stage: str) -> str:
 
 def reads(step: Step) -> tuple[str, ...]:
     """Names of the columns and collections a step reads, each once."""
-    match step:
-        case PropagateStep():
-            return (step.input,)
-        case CollectStep():
-            return step.columns
-        case GatherStep():
-            return (step.contributions,)
-        case EdgeStep():
-            return tuple(dict.fromkeys(step.columns))
-    gradients = [name for gradient in step.gradients for name in gradient.columns]
-    return tuple(dict.fromkeys([*step.inputs, *step.collections, *gradients]))
+    return step.reads
 
 
 def columns_made(step: Step) -> tuple[Column, ...]:
@@ -355,9 +396,7 @@ def columns_made(step: Step) -> tuple[Column, ...]:
 
 def makes(step: Step) -> tuple[str, ...]:
     """Names of the columns or the collection a step makes."""
-    if isinstance(step, CollectStep):
-        return (step.output,)
-    return tuple(column.name for column in columns_made(step))
+    return step.makes
 
 
 @dataclass(frozen=True)
