@@ -96,8 +96,9 @@ train_and_kill_an_executor(*sys.argv[1:])
 
 
 def blocks(*more: str) -> list[str]:
-    """A job of two epochs on blocks."""
-    return [*JOB.replace("--epochs 1", "--epochs 2").split(), "--engine", "blocks", "--partitions", "3", *more]
+    """A job of two epochs on blocks, with passes of evaluation: they are counted."""
+    given = ["--engine", "blocks", "--partitions", "3", "--disable", "reuse_evaluation"]
+    return [*JOB.replace("--epochs 1", "--epochs 2").split(), *given, *more]
 
 
 def train_and_kill_an_executor(master: str, folder: str) -> None:
