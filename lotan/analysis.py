@@ -61,8 +61,8 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         epochs = _seconds(engine, job, plan.train, 1 + len(warm), EPOCHS, weights, config)
         moved = {name: (count - before[name]) / EPOCHS for name, count in engine.bytes_moved().items()}
         evaluation = _seconds(engine, job, plan.evaluate, 1, 1 + EPOCHS, weights, config)[1:]
-        in_one = _seconds(engine, job, plan.train_and_evaluate, 1, 1 + EPOCHS, weights, config)[1:]
-    both = plan.train_and_evaluate
+        both = plan.train_and_evaluate  # there may be no such pass
+        in_one = _seconds(engine, job, both, 1, 1 + EPOCHS, weights, config)[1:] if both else []
     peak = MemoryLimit.of(config).peak(job.needs(config))
     trained, evaluated = cost(plan.train), cost(plan.evaluate)
     found = [
