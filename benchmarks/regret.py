@@ -5,9 +5,9 @@
 
 The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
 `lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
-plan. Left out are those that make the same training pass, and those that are estimated to take more than 4 times as long.
-Plans of a case take turns, twice, on one engine; a plan's seconds are those of its fastest epoch after the warm-up, with the
-optimizer's step. Which engine to choose is what the regret of `cost_model.py` is about.
+plan. Left out are those whose epoch is the same, and those that are estimated to take more than 4 times as long. An epoch is
+the training pass, the optimizer's step and evaluation. Plans of a case take turns, four times, on one engine; a plan's seconds
+are those of its fastest epoch after the warm-up. Which engine to choose is what the regret of `cost_model.py` is about.
 """
 
 from __future__ import annotations
@@ -32,23 +32,35 @@ from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
 from lotan.job import Job, prepare
 from lotan.settings import TrainerConfig
+from planner.physical import PipeStep, Plan
 
 RESULTS = Path(__file__).parent / "results" / "regret.md"
 ENGINES = ("local", "blocks")
 SLOWER = 4  # times as long, by the estimate: what is not tried
-ROUNDS = 2
+ROUNDS = 4
 
 
 def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
     """The chosen plan first, and the others by what was left out of them."""
     found: dict[str, Job] = {}
+    most = SLOWER * estimated(job)
     for planned, words in variants(job, config, job.engine.name):
-        slower = planned.cost(planned.plan.train).seconds > SLOWER * job.planned.cost(job.plan.train).seconds
-        known = any(planned.plan.train == other.plan.train and planned.plan.stages == other.plan.stages
-                    for other in found.values())  # fmt: skip
-        if not slower and not known:
-            found[words.removeprefix(f"--engine {job.engine.name}").strip()] = replace(job, planned=planned)
+        other = replace(job, planned=planned)
+        if estimated(other) <= most and all(run_by(other.plan) != run_by(one.plan) for one in found.values()):
+            found[words.removeprefix(f"--engine {job.engine.name}").strip()] = other
     return found
+
+
+def estimated(job: Job) -> float:
+    """Seconds of an epoch."""
+    return sum(job.planned.cost(steps).seconds for steps in job.plan.epoch(evaluates=True))
+
+
+def run_by(plan: Plan) -> tuple[object, ...]:
+    """What an epoch of the plan runs, as long as memory is not full."""
+    passes = plan.epoch(evaluates=True)
+    stages = {step.stage for steps in passes for step in steps if isinstance(step, PipeStep)}
+    return passes, [replace(plan.stage(name), worth=0.0, overflow="file") for name in sorted(stages)]
 
 
 def measure(engine: str, epochs: int) -> Iterator[dict[str, Any]]:
@@ -67,7 +79,10 @@ def measure(engine: str, epochs: int) -> Iterator[dict[str, Any]]:
 def least(running: Engine, case: Case, plans: dict[str, Job], warm: int, epochs: int) -> dict[str, float]:
     """The fastest epoch of each plan."""
     rounds = [
-        {words: min(epochs_of(running, job, case.model(), warm + epochs)[warm:]) for words, job in plans.items()}
+        {
+            words: min(epochs_of(running, job, case.model(), warm + epochs, evaluates=True)[warm:])
+            for words, job in plans.items()
+        }
         for _ in range(ROUNDS)
     ]
     return {words: min(one[words] for one in rounds) for words in plans}

@@ -109,8 +109,7 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
 
 def _epoch(plan: Plan, job: Job, config: TrainerConfig, pricing: Pricing) -> float:
     """Estimated seconds of a usual epoch."""
-    evaluates = config.eval_every == 1
-    walks = [plan.training(evaluates), *[plan.evaluate] * (evaluates and not plan.reuses_evaluation)]
+    walks = plan.epoch(config.eval_every == 1)
     return sum(pass_seconds(plan, steps, job.statistics, pricing).seconds for steps in walks)
 
 

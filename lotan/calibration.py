@@ -153,18 +153,21 @@ def _by_processor(work: Work, pricing: Pricing) -> Work:
     return replace(work, **shared)
 
 
-def epochs_of(engine: Engine, job: Job, model: torch.nn.Module, epochs: int) -> list[float]:
-    """Seconds of each epoch, the optimizer's step with it."""
+def epochs_of(engine: Engine, job: Job, model: torch.nn.Module, epochs: int, evaluates: bool = False) -> list[float]:
+    """Seconds of each epoch, the optimizer's step with it, and where it evaluates what that takes beside."""
     engine.load(job.graph, job.plan)
     named = dict(model.named_parameters())
     weights = {name: tensor.detach() for name, tensor in (*named.items(), *model.named_buffers())}
     optimizer, found = torch.optim.Adam(named.values(), lr=1e-3), []
+    train, *evaluation = job.plan.epoch(evaluates)
     for epoch in range(1, epochs + 1):
         started = time.perf_counter()
-        outcome = run(engine, job.plan, job.plan.train, Pass(epoch, weights))
+        outcome = run(engine, job.plan, train, Pass(epoch, weights))
         for name, gradient in outcome.gradients.items():
             named[name].grad = gradient.view_as(named[name])
         optimizer.step()
+        for steps in evaluation:
+            run(engine, job.plan, steps, Pass(epoch, weights))
         found.append(time.perf_counter() - started)
     return found
 

@@ -434,6 +434,11 @@ class Plan:
         """The training pass; where it can, one that counts what evaluation would as well."""
         return self.train_and_evaluate if evaluates and self.train_and_evaluate else self.train
 
+    def epoch(self, evaluates: bool) -> tuple[tuple[Step, ...], ...]:
+        """The passes of an epoch: of one before the last, where it evaluates as well."""
+        apart = evaluates and not self.reuses_evaluation
+        return (self.training(evaluates), self.evaluate) if apart else (self.training(evaluates),)
+
     @property
     def lasting(self) -> frozenset[str]:
         """The static columns that are read after `prepare`."""
