@@ -9,16 +9,13 @@ from typing import Any, Literal
 from lotan import cost_cache
 from lotan.engines.choice import ABILITIES
 from lotan.job import Job
-from lotan.memory_limit import MemoryLimit
+from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
 from lotan.plan_names import plan_name
-from lotan.pricing import priced
+from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
-from planner.cost import Pricing, pass_seconds
 from planner.explain import duration, size
-from planner.physical import Plan
 
-MORE_PARTITIONS = (2, 4)  # times as many as Spark runs tasks at once
 SPREADING = ("--partitions", "--workers")  # options
 
 
@@ -62,7 +59,7 @@ def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig
         return
     layout = MemoryLimit.of(config).layout(engine, config.partitions)
     if config.partitions is None:
-        for times in MORE_PARTITIONS:
+        for times in MORE_PARTITIONS[:2]:
             count = times * layout.crew.tasks
             yield replace(config, partitions=count), f"--partitions {count}"
     if config.workers is None and layout.crew.workers > 1:
@@ -96,21 +93,16 @@ def variants(
 def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str) -> Alternative:
     plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
+    pricing = spread_over(priced(engine, config, known), needs)
     return Alternative(
         name=plan_name(engine, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=engine == job.engine.name and words == f"--engine {engine}",
-        seconds=_epoch(plan, job, config, priced(engine, config, known)),
+        seconds=replace(planned, options=replace(planned.options, pricing=pricing)).seconds,
         steps=len(plan.train),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,
     )
-
-
-def _epoch(plan: Plan, job: Job, config: TrainerConfig, pricing: Pricing) -> float:
-    """Estimated seconds of a usual epoch."""
-    walks = plan.epoch(config.eval_every == 1)
-    return sum(pass_seconds(plan, steps, job.statistics, pricing).seconds for steps in walks)
 
 
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:

@@ -16,7 +16,7 @@ from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory_limit import MemoryLimit, check_fits
-from lotan.pricing import priced
+from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from lotan.validation import check_graph
@@ -112,7 +112,7 @@ def plan_for(
     known, master = cost_cache.load(), _master(graph, config)
     prices = {name: priced(name, config, known, master) for name in ABILITIES}
     statistics = statistics or _statistics(graph, prices["blocks"])
-    options = Options(plan=config.plan, disabled=tuple(config.disable), rgb=config.rgb)
+    options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every)
     phases = Phases(train, evaluate, loss)
     plans = {}
     for name, abilities in ABILITIES.items():
@@ -120,11 +120,14 @@ def plan_for(
         plans[name] = compile_plan(train, evaluate, loss, statistics, priced_so, phases)
     limit = MemoryLimit.of(config)
     needs = {name: limit.needs(name, found.plan, statistics, config.partitions) for name, found in plans.items()}
-    seconds = {name: found.cost(found.plan.train).seconds for name, found in plans.items()}
+    seconds = {name: found.seconds for name, found in plans.items()}
     engine = choose_engine(config, graph, needs, seconds)
     check_fits(limit, engine.name, needs)
     found, memory = plans[engine.name], limit.described(needs[engine.name])
-    planned = replace(found, options=replace(found.options, engine_reason=engine.reason, memory=memory))
+    pricing = spread_over(found.options.pricing, needs[engine.name])
+    planned = replace(
+        found, options=replace(found.options, engine_reason=engine.reason, memory=memory, pricing=pricing)
+    )
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 FREE_SHARE = 0.6  # of the memory now free, for a heap: workers and Spark's files want theirs too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
+MORE_PARTITIONS = (2, 4, 8, 16, 32)
+"""Times as many as Spark runs tasks at once. Tasks then have less in hand; more than fit the limit never cost less."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,21 @@ class MemoryLimit:
         return None if self.bytes is None else divide(self.bytes, self.crew, self.saved)
 
     def needs(self, engine: str, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
-        """What an engine is estimated to need for a plan of its own."""
-        return footprint(engine, plan, statistics, self.layout(engine, partitions))
+        """What an engine is estimated to need for a plan of its own.
+
+        Blocks that were asked for in no number are as many as Spark runs tasks at once, or the fewest that fit the limit.
+        """
+        layout = self.layout(engine, partitions)
+        usual = footprint(engine, plan, statistics, layout)
+        if self.bytes is None or usual.least <= self.bytes or partitions is not None or engine != "blocks":
+            return usual
+        others = []
+        for partitions in (times * layout.crew.tasks for times in MORE_PARTITIONS):
+            spread = replace(layout, partitions=partitions)
+            others.append(replace(footprint(engine, plan, statistics, spread), partitions=partitions))
+            if others[-1].least <= self.bytes:
+                return others[-1]
+        return min(usual, *others, key=lambda one: one.least)
 
     def layout(self, engine: str, partitions: int | None) -> Layout:
         """How an engine would spread a job."""
@@ -69,7 +84,8 @@ class MemoryLimit:
         if self.bytes is None:
             return estimate
         beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
-        return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{beyond}"
+        more = f" with {needs.partitions} partitions" if needs.partitions else ""
+        return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
         """Of a Spark session of our own; None: Spark's own default.

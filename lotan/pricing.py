@@ -11,6 +11,7 @@ import torch
 from lotan.cost_cache import Known
 from lotan.memory_limit import MemoryLimit
 from planner.cost import Pricing
+from planner.footprint import Footprint
 
 if TYPE_CHECKING:
     from lotan.settings import TrainerConfig
@@ -35,3 +36,10 @@ def priced(engine: str, config: TrainerConfig, known: Known, master: str | None 
         shuffled=not (master or config.master or "local").startswith("local"),
     )
     return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine))
+
+
+def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
+    """The same where memory wants more partitions."""
+    if needs.partitions is None:
+        return pricing
+    return replace(pricing, layout=replace(pricing.layout, partitions=needs.partitions))

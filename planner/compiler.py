@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from planner.cost import PassCost, Pricing, pass_seconds
+from planner.cost import DEFAULT_RATES, PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.errors import PlanError
 from planner.lower import OUTPUT, Forward, static_columns
@@ -30,9 +30,15 @@ from planner.rules.hold_sparse import held as inputs_held
 from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, deepest_level, prune_vertices, reads_edges
-from planner.rules.reuse_evaluation import DECLINED, beside_training, reuse_evaluation
+from planner.rules.reuse_evaluation import DECLINED, PRUNED_APART, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
+
+UNPRUNED = Declined(
+    prune_vertices.__name__,
+    "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
+    "reuse_evaluation to prune it",
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Options:
     plan: Literal["auto", "general"] = "auto"  # "general": the paper's plan without pushdown
     disabled: tuple[str, ...] = ()  # rules by name
     rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
+    eval_every: int = 1  # epochs between evaluations; 0: at the end only
     abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
@@ -71,6 +78,15 @@ class Planned:
     def cost(self, steps: Sequence[Step]) -> PassCost:
         """What a walk over steps of the plan is estimated to take."""
         return pass_seconds(self.plan, steps, self.statistics, self.options.pricing)
+
+    @property
+    def seconds(self) -> float:
+        """What an epoch is estimated to take, with its part of an evaluation."""
+        train, every = self.cost(self.plan.train).seconds, self.options.eval_every
+        if not every:
+            return train
+        evaluated = sum(self.cost(steps).seconds for steps in self.plan.epoch(evaluates=True))
+        return (evaluated + (every - 1) * train) / every
 
     def with_options(self, options: Options) -> Planned:
         """The plan of the same model for the same graph with other options; it takes less time than the first."""
@@ -111,8 +127,30 @@ def compile_plan(
     Raises:
         PlanError: an unknown rule, or a model that cannot be planned.
     """
-    options = options or Options()
-    disabled, phases = _disabled(options), phases or Phases(train, evaluate, loss)
+    options, phases = options or Options(), phases or Phases(train, evaluate, loss)
+    found = _compiled(phases, statistics, options)
+    if UNPRUNED not in found.rewritten.declined:
+        return found
+    return min(found, _compiled(phases, statistics, options, apart=True), key=_seconds_anywhere)
+
+
+def _seconds_anywhere(planned: Planned) -> float:
+    """Of an epoch at the rates that are the same on all machines and in all runs: last digits depend on what is chosen."""
+    pricing = planned.options.pricing
+    pricing = Pricing(pricing.engine, pricing.layout, DEFAULT_RATES[pricing.engine])
+    return replace(planned, options=replace(planned.options, pricing=pricing)).seconds
+
+
+def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: bool = False) -> Planned:
+    """One of the plans there are.
+
+    Args:
+        phases: see `compile_plan`.
+        statistics: see there.
+        options: see there.
+        apart: whether training leaves evaluation alone also where both are the same graph.
+    """
+    disabled = _disabled(options)
     graphs = phases.logical(statistics.weighted)
     rewritten, evaluation = phases.rewritten(graphs, disabled, options.abilities)
     held: Held = ()
@@ -122,7 +160,7 @@ def compile_plan(
     once = phases.lowered_columns(held, fuse)
     forward = phases.lowered(rewritten.root, "train", fuse)
     inference = phases.lowered(evaluation.root, "evaluate", fuse)
-    reused = None if reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
+    reused = None if apart or reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
     prunes = prune_vertices.__name__ not in disabled
     if prunes:
@@ -145,7 +183,7 @@ def compile_plan(
     counts[hold_sparse.__name__] = inputs_held(plan)
     plan = _with_columns(plan, once, dict(held))
     if reused is None and reuse_evaluation.__name__ not in disabled:
-        plan, rewritten = _beside(plan, rewritten, statistics, options)
+        plan, rewritten = _beside(plan, rewritten, statistics, options, PRUNED_APART if apart else DECLINED)
     counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
@@ -174,7 +212,7 @@ def _pruned(
     if reason is None and "levels" not in options.abilities:
         reason = LACKING["levels"]
     if reason is None and evaluates and statistics.targets == "train":
-        reason = "the training pass evaluates as well, on all vertices; disable reuse_evaluation to prune it"
+        return forward, replace(rewritten, declined=(*rewritten.declined, UNPRUNED))
     if reason is None:
         forward = replace(forward, steps=prune_vertices(forward.steps, statistics, on_edges))
         if on_edges or not any(map(reads_edges, forward.steps)):
@@ -203,8 +241,10 @@ def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: O
     return plan, replace(rewritten, declined=(*rewritten.declined, why))
 
 
-def _beside(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
-    """The plan with a pass that trains and evaluates where that pays, or as it was, and what stopped it."""
+def _beside(
+    plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options, reason: str
+) -> tuple[Plan, Rewritten]:
+    """The plan with a pass that trains and evaluates where that pays, or as it was, and the reason that stopped it."""
     pricing = options.pricing
 
     def seconds(plan: Plan, steps: Sequence[Step]) -> float:
@@ -213,7 +253,7 @@ def _beside(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: O
     found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else pricing.rates.passes)
     if found is not None:
         return found, rewritten
-    why = Declined(reuse_evaluation.__name__, DECLINED)
+    why = Declined(reuse_evaluation.__name__, reason)
     return plan, replace(rewritten, declined=(*rewritten.declined, why))
 
 

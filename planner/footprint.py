@@ -72,6 +72,7 @@ class Footprint:
     least: int  # limit under which it runs; may be more than `peak`, for a limit is divided in fixed shares
     heap: int = 0  # of `peak`, what lies in Spark's heap; 0 where Spark's own default will do
     least_heap: int = 0  # under which it runs
+    partitions: int | None = None  # at least so many, where as many as usual would need more than the limit
 
     def times(self, models: int) -> Footprint:
         """Of so many alike, at the most."""

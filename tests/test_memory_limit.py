@@ -21,6 +21,7 @@ from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
 from lotan.spark_session import Heap
 from planner.footprint import Footprint
 from planner.shares import MIB, fixed_bytes
+from planner.spec import Statistics
 from tests.engines.test_clusters import assert_same_weights, run
 
 GIB = 1 << 30
@@ -82,6 +83,25 @@ def test_a_router_elsewhere_means_no_workers_here():
 
 
 NEEDS = {"local": Footprint("local", 9 * GIB, 9 * GIB), "blocks": Footprint("blocks", 8 * GIB, 3 * GIB)}
+
+
+def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
+    graph = lotan.datasets.generate(3000, 9000, width=8, classes=3)
+    plan = lotan.Trainer(lotan.nn.GCN(8, 16, 2, 3), graph, engine="blocks", rgb=True).job.plan
+    large = Statistics(vertices=20_000_000, edges=100_000_000, width=100)
+
+    def needs(limit: int | None, partitions: int | None = None) -> Footprint:
+        return MemoryLimit.of(config(memory_limit=limit)).needs("blocks", plan, large, partitions)
+
+    usual, more = needs(None), [needs(None, times * 2).least for times in (2, 4, 8, 16, 32)]
+    assert usual.partitions is None
+    assert sorted([usual.least, *more], reverse=True) == [usual.least, *more]
+    assert needs(usual.least) == usual
+    assert needs(usual.least - 1).partitions == 4
+    assert needs(more[1]).partitions == 8
+    assert needs(more[1]).least == more[1]
+    assert needs(more[1], partitions=2) == usual
+    assert needs(GIB).least == more[-1]  # of what is then refused, the least that would do
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():

@@ -92,7 +92,9 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
 
             facade(spark)  # find out whether the jar is there before workers are started
         session = opened.enter_context(Session(limit.session(config)))
-        return (_rows if needs.engine == "rows" else _blocks)(spark, session, config, opened)
+        if needs.engine == "rows":
+            return _rows(spark, session, config, opened)
+        return _blocks(spark, session, config, needs.partitions, opened)
     except BaseException:
         opened.close()
         raise
@@ -111,11 +113,18 @@ def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: 
     return RowsEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 
-def _blocks(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:
+def _blocks(
+    spark: SparkSession, session: Session, config: TrainerConfig, at_least: int | None, opened: ExitStack
+) -> Engine:
     from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 
     assert session.link is not None  # from its start to its end
-    settings = BlocksSettings(config.partitions, config.chunk_rows or CHUNK_ROWS, messenger=session.settings.messenger)
+    settings = BlocksSettings(
+        config.partitions,
+        config.chunk_rows or CHUNK_ROWS,
+        at_least=at_least or 1,
+        messenger=session.settings.messenger,
+    )
     return BlocksEngine(spark, session.link, session.endpoint, settings, on_close=[opened])
 
 

@@ -10,6 +10,9 @@ from planner.nodes import Node
 from planner.physical import Plan, Stage, Step
 
 DECLINED = "training computes nothing that evaluation does, or nothing that is worth one pass for both"
+PRUNED_APART = (
+    "training by itself computes few vertices; both apart are estimated to take less than one pass on all of them"
+)
 
 
 def reuse_evaluation(train: Node, evaluate: Node, stages: Sequence[Stage]) -> tuple[Stage, ...] | None:

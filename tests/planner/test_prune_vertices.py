@@ -123,7 +123,8 @@ def test_it_must_not_fire_where_it_does_not_pay_or_cannot_be_run(statistics, abi
 
 
 def test_a_training_pass_that_evaluates_has_all_rows():
-    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=FEW)
+    most = replace(FEW, training=600_000)
+    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=most)
     assert found.firings["reuse_evaluation"]
     assert all(step.within is None for step in found.plan.train)
     assert [entry.reason for entry in found.rewritten.declined if "disable reuse_evaluation" in entry.reason]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -83,3 +84,29 @@ def test_explain_shows_the_pass_that_does_both():
     assert fact["gain"]["steps_without"] == len(found.plan.train) + len(found.plan.evaluate)
     assert "== physical: one epoch, with the evaluation after the one before ==" in explain(found)
     assert explain(found).splitlines()[4].endswith(" for both")
+
+
+FEW = Statistics(vertices=20_000, edges=100_000, width=8, training=100)
+
+
+def test_training_on_few_vertices_is_pruned_where_that_spares_more_than_one_pass_for_both():
+    options = Options(abilities=("levels",))
+    of_few = planned(jumping(), options=options, statistics=FEW)
+    of_most = planned(jumping(), options=options, statistics=replace(FEW, training=15_000))
+    assert "prune_vertices" in of_few.plan.fired
+    assert "reuse_evaluation" not in of_few.plan.fired
+    assert "training by itself computes few vertices" in explain(of_few)
+    assert "reuse_evaluation" in of_most.plan.fired
+    assert "prune_vertices" not in of_most.plan.fired
+    without = planned(jumping(), options=replace(options, disabled=("reuse_evaluation",)), statistics=FEW)
+    assert of_few.plan.train == without.plan.train
+
+
+def test_what_evaluates_seldom_trains_apart():
+    """The few vertices are too many for evaluations after every epoch."""
+    half = replace(FEW, training=11_000)
+    found = {every: planned(jumping(), options=Options(abilities=("levels",), eval_every=every), statistics=half)
+             for every in (1, 10)}  # fmt: skip
+    assert "prune_vertices" not in found[1].plan.fired
+    assert "prune_vertices" in found[10].plan.fired
+    assert found[10].seconds < found[1].seconds

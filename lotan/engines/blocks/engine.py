@@ -39,6 +39,7 @@ class BlocksSettings:
     """How the engine lays out and moves blocks."""
 
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
+    at_least: int = 1  # of them, where they were not asked for
     chunk_rows: int = CHUNK_ROWS  # vertices that a stage runs on at a time
     together: int = 4  # such chunks that travel in one message, where the stage reads no edges
     shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
@@ -132,9 +133,10 @@ class BlocksEngine(Engine):
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
-        """As many as were asked for; else as Spark runs tasks at once, and more if blocks would be too large."""
+        """As many as were asked for; else as Spark runs tasks at once, and more if memory or a block's size wants it."""
         if self.settings.partitions is None:
-            return max(self._session.sparkContext.defaultParallelism, least_partitions(plan, statistics))
+            tasks = self._session.sparkContext.defaultParallelism
+            return max(tasks, self.settings.at_least, least_partitions(plan, statistics))
         check_partitions(self.settings.partitions, plan, statistics)
         return self.settings.partitions
 
