@@ -39,8 +39,8 @@ class BlocksSettings:
     """How the engine lays out and moves blocks."""
 
     partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
-    at_least: int = 1  # of them, where they were not asked for
     chunk_rows: int = CHUNK_ROWS  # vertices that a stage runs on at a time
+    at_least: int = 1  # partitions, where nobody asked for some
     together: int = 4  # such chunks that travel in one message, where the stage reads no edges
     shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
     attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
