@@ -6,7 +6,7 @@
 The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
 `lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
 plan. Left out are those whose epoch is the same, and those that are estimated to take more than 4 times as long. An epoch is
-the training pass, the optimizer's step and evaluation. Plans of a case take turns, four times, on one engine; a plan's seconds
+the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine; a plan's seconds
 are those of its fastest epoch after the warm-up. Which engine to choose is what the regret of `cost_model.py` is about.
 """
 
@@ -37,7 +37,6 @@ from planner.physical import PipeStep, Plan
 RESULTS = Path(__file__).parent / "results" / "regret.md"
 ENGINES = ("local", "blocks")
 SLOWER = 4  # times as long, by the estimate: what is not tried
-ROUNDS = 4
 
 
 def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
@@ -63,29 +62,27 @@ def run_by(plan: Plan) -> tuple[object, ...]:
     return passes, [replace(plan.stage(name), worth=0.0, overflow="file") for name in sorted(stages)]
 
 
-def measure(engine: str, epochs: int) -> Iterator[dict[str, Any]]:
+def measure(engine: str, epochs: int, rounds: int) -> Iterator[dict[str, Any]]:
     """The cases of an engine, in this process."""
     config = TrainerConfig(engine=engine)  # type: ignore[arg-type]
     with opened(engine, config) as running:
         for case in cases(engine):
             with ExitStack() as stack:
                 plans = plans_of(prepare(case.model(), case.graph(), config, stack), config)
-                seconds = least(running, case, plans, WARM_UP[engine], epochs)
+                seconds = least(running, case, plans, epochs, rounds)
             print(f"{engine}: {case}: {seconds}", file=sys.stderr, flush=True)
             yield {"engine": engine, "case": f"{case.kind}, {case.layers} x {case.hidden}",
                    "graph": [case.vertices, case.edges, case.width], "seconds": seconds}  # fmt: skip
 
 
-def least(running: Engine, case: Case, plans: dict[str, Job], warm: int, epochs: int) -> dict[str, float]:
+def least(running: Engine, case: Case, plans: dict[str, Job], epochs: int, rounds: int) -> dict[str, float]:
     """The fastest epoch of each plan."""
-    rounds = [
-        {
-            words: min(epochs_of(running, job, case.model(), warm + epochs, evaluates=True)[warm:])
-            for words, job in plans.items()
-        }
-        for _ in range(ROUNDS)
-    ]
-    return {words: min(one[words] for one in rounds) for words in plans}
+    warm = WARM_UP[running.name]
+    taken: dict[str, list[float]] = {words: [] for words in plans}
+    for _ in range(rounds):
+        for words, job in plans.items():
+            taken[words] += epochs_of(running, job, case.model(), warm + epochs, evaluates=True)[warm:]
+    return {words: min(seconds) for words, seconds in taken.items()}
 
 
 def table(found: list[dict[str, Any]]) -> list[str]:
@@ -120,13 +117,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, help="(default: both)")
     parser.add_argument("--epochs", type=int, default=5, help="measured epochs a round, after the warm-up (default: 5)")
+    parser.add_argument("--rounds", type=int, default=4, help="of all plans of a case (default: 4)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/regret.md)")
     parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(list(measure(options.one, options.epochs))))
+        print(json.dumps(list(measure(options.one, options.epochs, options.rounds))))
         return
-    words = ["--epochs", str(options.epochs)]
+    words = ["--epochs", str(options.epochs), "--rounds", str(options.rounds)]
     found = [one for engine in options.engines for one in run_apart(__file__, ["--one", engine, *words], engine)]
     command = shlex.join(["python", "benchmarks/regret.py", *sys.argv[1:]])
     head = ["# Regret", "", f"`{command}` on {machine()}.", "", *__doc__.split("\n\n")[-1:]]

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from lotan.members import Member
     from lotan.model_batch import ModelBatch
     from lotan.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.persisted_graph import persisted
     from lotan.settings import TrainerConfig
     from lotan.trained_model import TrainedModel, load
     from lotan.trainer import Trainer
@@ -56,6 +57,7 @@ __all__ = [
     "load",
     "ml",
     "nn",
+    "persisted",
     "tune",
 ]
 
@@ -66,6 +68,7 @@ _PLACES = {
     "TrainerConfig": "lotan.settings",
     "Member": "lotan.members",
     "ModelBatch": "lotan.model_batch",
+    "persisted": "lotan.persisted_graph",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
     **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),

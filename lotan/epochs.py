@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -28,10 +28,13 @@ class Passes:
         engine: has the graph loaded, and stages of the plan.
         plan: of one model.
         learners: that one.
+        moved: bytes that the engine had moved before, for others.
     """
 
-    def __init__(self, engine: Engine, plan: Plan, learners: Sequence[Learner]) -> None:
-        self._engine, self.plan, self.learners = engine, plan, learners
+    def __init__(
+        self, engine: Engine, plan: Plan, learners: Sequence[Learner], moved: Mapping[str, int] | None = None
+    ) -> None:
+        self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
         self.prepared = False  # again, for this plan alone
 
     def train(self) -> Sequence[Outcome]:
@@ -49,6 +52,10 @@ class Passes:
         """A pass of evaluation, for some."""
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
+
+    def bytes_moved(self) -> dict[str, int]:
+        """See `lotan.engines.base.Engine.bytes_moved`, of these passes and what went before them."""
+        return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}
 
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
         return self.plan.training(bool(owing))

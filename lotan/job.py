@@ -212,6 +212,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "propagate",
     )
     settings = {name: repr(getattr(config, name)) for name in same}
+    if found := job.needs(config).partitions:  # a memory limit's choice, as if it had been asked for
+        settings["partitions"] = repr(found)
     return {
         **settings,
         "engine": job.engine.name,

@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
-from lotan.batch_engine import BatchEngine
 from lotan.batch_plan import divide, plan_batch
 from lotan.batch_report import batch_report, plan_data, plan_lines
 from lotan.borders import PlanError, spark_translated
@@ -31,6 +30,7 @@ from lotan.finish import finished
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner
+from lotan.loaded_engine import LoadedEngine
 from lotan.members import OWN, Member, MemberState, check_own, folder_of
 from lotan.memory_watch import MemoryWatch
 from lotan.run import Run
@@ -85,7 +85,7 @@ class ModelBatch:
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
-        self._engine = BatchEngine(self.config, self._opened)
+        self._engine = LoadedEngine(self.config, self._opened)
         self._memory = MemoryWatch()
         self.setup_seconds = 0.0
         self.add(members)
@@ -289,7 +289,9 @@ class ModelBatch:
     def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
         """The engine with a plan for these."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
-        return self._engine.passes(self._planned(together), self._jobs[together[0]].graph, learners, needs)
+        batch = self._planned(together)
+        engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
+        return BatchPasses(engine, batch, learners)
 
     def _needs(self, together: Sequence[int]) -> Footprint:
         return self._jobs[together[0]].needs(self.config, self._planned(together).plan)

@@ -21,7 +21,7 @@ from lotan.analysis import Measure, analysis_data, analysis_lines, analyze
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import claimed
-from lotan.engines.opening import check_jar, check_named_router, open_engine
+from lotan.engines.opening import check_jar, check_named_router
 from lotan.epochs import Passes, evaluate, run_epoch
 from lotan.errors import ConfigurationError
 from lotan.finish import finished, remember_epochs
@@ -29,6 +29,7 @@ from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner, weights_of
 from lotan.memory_watch import MemoryWatch
+from lotan.persisted_graph import open_passes
 from lotan.progress import Progress
 from lotan.run import Run
 from lotan.settings import make_config
@@ -135,11 +136,10 @@ class Trainer:
             if self.config.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self.config.checkpoint_dir)))
             learner = Learner(self.model, job, self.config)
-            engine = stack.enter_context(closing(open_engine(job.needs(self.config), job.graph, self.config)))
-            engine.load(job.graph, job.plan)
+            passes = stack.enter_context(open_passes(job, self.graph, self.config, learner))
             setup_seconds = time.perf_counter() - started
-            self._train(learner, Passes(engine, job.plan, [learner]), tracker)
-            bytes_moved = engine.bytes_moved()
+            self._train(learner, passes, tracker)
+            bytes_moved = passes.bytes_moved()
         learner.restore_best()
         remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)

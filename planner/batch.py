@@ -50,7 +50,7 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
     Raises:
         PlanError: plans of other graphs, engines or losses are among them.
     """
-    named = [_by_content(_without_dead_gradients(plan)) for plan in plans]
+    named = [by_content(_without_dead_gradients(plan)) for plan in plans]
     if len({(plan.levels, plan.targets, plan.source_gradients) for plan in named}) > 1:
         raise PlanError("the models of a batch are planned for one engine, with the same rules disabled")
     if len({stage.loss for plan in named for stage in plan.stages if stage.loss is not None}) > 1:
@@ -163,7 +163,8 @@ def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
     return names, stages
 
 
-def _by_content(plan: Plan) -> Plan:
+def by_content(plan: Plan) -> Plan:
+    """The plan with names by content for what it computes once, see `content_names`."""
     if not plan.prepare:
         return plan
     names, stages = content_names(plan)

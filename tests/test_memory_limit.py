@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,13 +14,16 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
+from lotan import memory_limit
 from lotan.byte_sizes import byte_count
 from lotan.engines.choice import limit_notes
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
+from lotan.job import identity
 from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
 from lotan.spark_session import Heap
-from planner.footprint import Footprint
+from planner.footprint import Footprint, Layout, footprint
+from planner.physical import Plan
 from planner.shares import MIB, fixed_bytes
 from planner.spec import Statistics
 from tests.engines.test_clusters import assert_same_weights, run
@@ -177,7 +181,31 @@ def on_blocks(**options) -> lotan.Trainer:
     torch.manual_seed(0)
     model = lotan.nn.GCN(64, 16, 2, 10, dropout=0.5)
     settings = {"engine": "blocks", "epochs": 2, "workers": 1, "partitions": 2, "progress": False}
-    return lotan.Trainer(model, lotan.Graph.read("digits"), **settings, **options)
+    return lotan.Trainer(model, lotan.Graph.read("digits"), **{**settings, **options})
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_what_fits_in_more_partitions_alone_is_trained_in_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the graph were large."""
+
+    def large(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
+        return replace(footprint(engine, plan, statistics, layout), least=(200 << 30) // layout.partitions)
+
+    asked = on_blocks(partitions=8)
+    monkeypatch.setattr(memory_limit, "footprint", large)
+    trainer = on_blocks(master="local[2]", partitions=None, memory_limit="32g")
+    described = json.loads(trainer.explain("json"))
+    assert described["layout"]["partitions"] == 8
+    assert "no less than 26.8 GB with 8 partitions" in described["memory"]
+    ours, theirs = identity(trainer.job, trainer.config), identity(asked.job, asked.config)
+    assert {name for name in ours if ours[name] != theirs[name]} <= {"contents of the graph"}
+    found, same = trainer.fit(), asked.fit()
+    assert all(torch.equal(value, same.model.weights[name]) for name, value in found.model.weights.items())
+    with pytest.raises(ConfigurationError, match="needs at least"):
+        on_blocks(master="local[2]", partitions=2, memory_limit="32g").explain()
 
 
 def train_within_the_least(folder: str) -> None:

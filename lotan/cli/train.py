@@ -76,6 +76,9 @@ def train(options: argparse.Namespace) -> Run:
         finished.save(options.save)
     if options.report:
         write_report(options.report, finished.report)
+    written = [str(place) for place in (options.save, options.report, options.log_dir) if place]
+    if written and not options.quiet:
+        print(f"written: {', '.join(written)}")
     return finished
 
 

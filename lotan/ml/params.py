@@ -158,4 +158,8 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         Raises:
             ConfigurationError: one that cannot be used.
         """
+        for name in ("numClasses", "maxModels"):
+            count = self.value(name) if self.hasParam(name) else None
+            if count is not None and count < 1:
+                raise ConfigurationError(f"{name} is {count}; expected at least 1, or leave it unset")
         return make_config(self.options())

@@ -86,6 +86,9 @@ def test_what_was_not_given(graph: Frames, fitted: GNNClassificationModel) -> No
         GNNClassifier(modelType="transformer", **QUICK).setEdges(edges).fit(vertices)
     with pytest.raises(lotan.ConfigurationError, match=r"unknown engine 'gpu'"):
         GNNClassifier(engine="gpu").setEdges(edges).fit(vertices)
+    for name in ("numClasses", "maxModels"):
+        with pytest.raises(lotan.ConfigurationError, match=rf"{name} is 0; expected at least 1"):
+            GNNClassifier(**{name: 0}, **QUICK).setEdges(edges).fit(vertices)
     with pytest.raises(TypeError, match=r"hiddenChannels"):
         GNNClassifier(hiddenChannels="wide")
     with pytest.raises(lotan.ModelError, match=r"the model's factory failed with in_channels=6.*KeyError"):
