@@ -5,9 +5,9 @@
 
 The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
 `lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
-plan. Left out are those whose epoch is the same, and those that are estimated to take more than 4 times as long. An epoch is
-the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine; a plan's seconds
-are those of its fastest epoch after the warm-up. Which engine to choose is what the regret of `cost_model.py` is about.
+plan. Left out are those whose epoch is the same but for names, and those that are estimated to take more than 4 times as
+long. An epoch is the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine; a plan's
+seconds are those of its fastest epoch after the warm-up. Which engine to choose is what the regret of `cost_model.py` is about.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
 from lotan.job import Job, prepare
 from lotan.settings import TrainerConfig
-from planner.physical import PipeStep, Plan
+from planner.physical import PipeStep, Plan, Stage
+from planner.spec import Ref
 
 RESULTS = Path(__file__).parent / "results" / "regret.md"
 ENGINES = ("local", "blocks")
@@ -56,10 +57,18 @@ def estimated(job: Job) -> float:
 
 
 def run_by(plan: Plan) -> tuple[object, ...]:
-    """What an epoch of the plan runs, as long as memory is not full."""
+    """What an epoch of the plan runs, as long as memory is not full, whatever values inside stages are called."""
     passes = plan.epoch(evaluates=True)
     stages = {step.stage for steps in passes for step in steps if isinstance(step, PipeStep)}
-    return passes, [replace(plan.stage(name), worth=0.0, overflow="file") for name in sorted(stages)]
+    return passes, [_form(plan.stage(name)) for name in sorted(stages)]
+
+
+def _form(stage: Stage) -> tuple[object, ...]:
+    inputs = [(i.column, i.shape, i.sparse, i.needs_gradient) for i in stage.inputs]
+    calls = [
+        (call.op, call.type, [item for item in call.arguments if not isinstance(item, Ref)]) for call in stage.calls
+    ]
+    return inputs, calls, [(o.column, o.shape) for o in stage.outputs], stage.counts
 
 
 def measure(engine: str, epochs: int, rounds: int) -> Iterator[dict[str, Any]]:
