@@ -50,7 +50,7 @@ class LoadedEngine:
             self.before = engine.bytes_moved()
             engine.adapt(plan)
             if not _columns(plan, "hoisted") <= _columns(loaded, "hoisted"):
-                engine.prepare(plan)
+                engine.prepare_with_retries(plan)
                 loaded = replace(loaded, hoisted=plan.hoisted)
         self._loaded = loaded
         return engine

@@ -7,11 +7,15 @@ from math import inf
 
 import pytest
 import torch
+from pyspark.sql import SparkSession
 
 import lotan
 from lotan import analysis
 from lotan.analysis import Measure, analysis_lines
 from lotan.errors import ConfigurationError
+from lotan.jar import JAR
+
+needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
 
 def trainer() -> lotan.Trainer:
@@ -58,3 +62,16 @@ def test_pictures_are_not_measured(monkeypatch):
         ConfigurationError, match="analyze and alternatives go with format 'text' or 'json', not 'html'"
     ):
         trainer().explain("html", analyze=True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", [pytest.param("blocks", marks=needs_jar), "rows"])
+def test_on_spark_bytes_are_measured_too(spark: SparkSession, engine: str) -> None:
+    graph = lotan.datasets.generate(300, 900, width=8, classes=3)
+    for dropout in (0.5, 0.0):  # with a pass that trains and evaluates, and without one
+        model = lotan.nn.GCN(8, 4, 2, 3, dropout=dropout)
+        trainer = lotan.Trainer(model, graph, engine=engine, workers=1, partitions=2, progress=False)
+        measured = {one["what"]: one for one in json.loads(trainer.explain("json", analyze=True))["measured"]}
+        assert ("both in one" in measured) == bool(trainer.job.plan.train_and_evaluate)
+        assert all(one["measured"] > 0 for name, one in measured.items() if "shuffle" not in name), measured

@@ -68,6 +68,14 @@ class Engine(ABC):
             EngineError: a stage failed, or what is computed once was lost again and again.
         """
         self.lay_out(graph, plan)
+        self.prepare_with_retries(plan)
+
+    def prepare_with_retries(self, plan: Plan) -> None:
+        """Compute what the plan computes once, also where it is lost meanwhile.
+
+        Raises:
+            EngineError: a stage failed, or what is computed once was lost again and again.
+        """
         for _ in range(PASS_ATTEMPTS - 1):
             try:
                 self.prepare(plan)
