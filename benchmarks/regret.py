@@ -6,8 +6,9 @@
 The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
 `lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
 plan. Left out are those whose epoch is the same but for names, and those that are estimated to take more than 4 times as
-long. An epoch is the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine; a plan's
-seconds are those of its fastest epoch after the warm-up. Which engine to choose is what the regret of `cost_model.py` is about.
+long. An epoch is the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine, in
+another order each time; a plan's seconds are those of its fastest epoch after the warm-up. Which engine to choose is what the
+regret of `cost_model.py` is about.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from apart import run_apart, write_table
@@ -88,8 +90,9 @@ def least(running: Engine, case: Case, plans: dict[str, Job], epochs: int, round
     """The fastest epoch of each plan."""
     warm = WARM_UP[running.name]
     taken: dict[str, list[float]] = {words: [] for words in plans}
-    for _ in range(rounds):
-        for words, job in plans.items():
+    for number in range(rounds):
+        for words in Random(number).sample(list(plans), len(plans)):
+            job = plans[words]
             taken[words] += epochs_of(running, job, case.model(), warm + epochs, evaluates=True)[warm:]
     return {words: min(seconds) for words, seconds in taken.items()}
 
