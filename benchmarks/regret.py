@@ -67,8 +67,16 @@ def run_by(plan: Plan) -> tuple[object, ...]:
 
 def _form(stage: Stage) -> tuple[object, ...]:
     inputs = [(i.column, i.shape, i.sparse, i.needs_gradient) for i in stage.inputs]
+    places = {
+        name: place for place, name in enumerate([*(i.value for i in stage.inputs), *(c.output for c in stage.calls)])
+    }
     calls = [
-        (call.op, call.type, [item for item in call.arguments if not isinstance(item, Ref)]) for call in stage.calls
+        (
+            call.op,
+            call.type,
+            [places.get(item.name, item) if isinstance(item, Ref) else item for item in call.arguments],
+        )
+        for call in stage.calls
     ]
     return inputs, calls, [(o.column, o.shape) for o in stage.outputs], stage.counts
 

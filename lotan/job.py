@@ -42,6 +42,7 @@ class Job:
     planned: Planned
     engine: EngineChoice
     warnings: tuple[str, ...] = ()  # what is legal in the graph or the settings, and may be a surprise
+    partitions: int | None = None  # at least so many, by the memory limit's choice; None: as asked for, or as usual
 
     @property
     def plan(self) -> Plan:
@@ -54,7 +55,9 @@ class Job:
 
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """The memory that the plan is estimated to need, or that of a batch which the job is a part of."""
-        return MemoryLimit.of(config).needs(self.engine.name, plan or self.plan, self.statistics, config.partitions)
+        partitions = self.partitions or config.partitions
+        found = MemoryLimit.of(config).needs(self.engine.name, plan or self.plan, self.statistics, partitions)
+        return replace(found, partitions=self.partitions)
 
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
@@ -83,7 +86,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned = plan_for(train, evaluate, loss, graph, config)
     warnings = (*report.warnings, *idle_settings(engine.name, config, graph), *limit_notes(engine.name, config, graph))
-    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings)
+    needs = MemoryLimit.of(config).needs(engine.name, planned.plan, graph.statistics, config.partitions)
+    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
 
 
 @translated()
@@ -212,8 +216,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "propagate",
     )
     settings = {name: repr(getattr(config, name)) for name in same}
-    if found := job.needs(config).partitions:  # a memory limit's choice, as if it had been asked for
-        settings["partitions"] = repr(found)
+    if job.partitions is not None:
+        settings["partitions"] = f"at least {job.partitions}, for the memory limit"
     return {
         **settings,
         "engine": job.engine.name,

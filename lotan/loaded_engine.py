@@ -43,7 +43,7 @@ class LoadedEngine:
         if engine is None:
             engine = self._engine = self._opened.enter_context(closing(open_engine(needs, graph, self._config)))
         loaded, self._loaded = self._loaded, None
-        if loaded is None or not lies_as(loaded, plan):
+        if loaded is None or not lies_as(loaded, plan) or not engine.has_room(plan, graph.statistics):
             engine.load(graph, plan)
             loaded, self.before = plan, {}
         else:

@@ -277,14 +277,15 @@ class ModelBatch:
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
         if others:
             engine = others[0].engine.name
-            config = replace(config, engine=engine, **({"router": None, "keys": None} if engine == "local" else {}))
+            config = replace(config, engine=engine, partitions=others[0].partitions or config.partitions)
+            config = replace(config, **({"router": None, "keys": None} if engine == "local" else {}))
         graph = others[0].graph if others else self.graph
         count = min(len(self._members), self._most or len(self._members))
         try:
             job = prepare(self._members[number].model, graph, config, self._opened, models=count)
         except (ModelError, PlanError) as error:
             raise type(error)(f"{error} (in {self.states[number].name})") from error
-        return replace(job, engine=others[0].engine) if others else job
+        return replace(job, engine=others[0].engine, partitions=others[0].partitions) if others else job
 
     def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
         """The engine with a plan for these."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from threading import Lock
 from weakref import WeakKeyDictionary
 
 from lotan.arguments import require_kind
@@ -13,7 +14,6 @@ from lotan.graph import Graph
 from lotan.job import Job
 from lotan.learner import Learner
 from lotan.loaded_engine import LoadedEngine
-from lotan.memory_limit import MemoryLimit
 from lotan.settings import TrainerConfig
 from planner.batch import by_content
 
@@ -37,8 +37,10 @@ def persisted(graph: Graph) -> Iterator[Graph]:
 
     The first `Trainer.fit` starts workers and lays the graph out; the next ones find it there, and with it what plans compute
     once, such as the first sum over neighbours: by content, so that other models find it too. An engine that was asked for
-    with other settings, or whose training failed, is started anew. On the local engine nothing changes: what is computed once
-    stays with the graph in any case.
+    with other settings, or whose training failed, is started anew. What else is started within the block (a `ModelBatch`,
+    predictions, `explain(analyze=True)`, a fit in another thread) has an engine of its own beside it, whose memory comes on top.
+    Of a graph in files, the first fit's Spark session lasts as long as the block, with its master and its heap. On the local
+    engine nothing changes: what is computed once stays with the graph in any case.
 
     Args:
         graph: to train on more than once.
@@ -55,23 +57,22 @@ def persisted(graph: Graph) -> Iterator[Graph]:
         yield graph
     finally:
         del _held[graph]
-        held.close()
+        with held.lent:  # by another thread, perhaps
+            held.close()
 
 
 class _Held:
     """The engine of a persisted graph."""
 
     def __init__(self) -> None:
-        self.lent = False
+        self.lent = Lock()  # held by whoever trains
         self._opened = ExitStack()
         self._engine: LoadedEngine | None = None
         self._asked: tuple[object, ...] = ()
-        self._heap = 0  # bytes; it does not grow
 
     @contextmanager
     def lend(self, job: Job, config: TrainerConfig, learner: Learner) -> Iterator[Passes]:
-        """To one at a time."""
-        self.lent = True
+        """To whoever has acquired `lent`."""
         try:
             passes = self._passes(job, config, learner)
             yield passes
@@ -80,15 +81,11 @@ class _Held:
         except BaseException:
             self.close()
             raise
-        finally:
-            self.lent = False
 
     def _passes(self, job: Job, config: TrainerConfig, learner: Learner) -> Passes:
         needs, plan = job.needs(config), by_content(job.plan)
         asked = (needs.engine, needs.partitions, *(getattr(config, name) for name in SETTINGS))
-        heap = None if job.graph.origin == "spark" else MemoryLimit.of(config).heap(needs)  # of a session of its own
-        wanted = 0 if heap is None else heap.bytes
-        if self._engine is not None and (asked != self._asked or wanted > self._heap):
+        if self._engine is not None and asked != self._asked:
             self.close()
         if self._engine is None:
             if job.graph.origin == "spark":
@@ -97,7 +94,7 @@ class _Held:
                 )  # here, for whoever trains on the local engine needs no Spark
 
                 self._opened.enter_context(closing(open_spark()))  # the session, should the job be what has started it
-            self._engine, self._asked, self._heap = LoadedEngine(config, self._opened), asked, wanted
+            self._engine, self._asked = LoadedEngine(config, self._opened), asked
         engine = self._engine.ready(plan, job.graph, needs)
         return Passes(engine, plan, [learner], self._engine.before)
 
@@ -121,9 +118,12 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         learner: of the job.
     """
     held = _held.get(graph)
-    if held is not None and not held.lent and job.engine.name != "local":
-        with held.lend(job, config, learner) as passes:
-            yield passes
+    if held is not None and job.engine.name != "local" and held.lent.acquire(blocking=False):
+        try:
+            with held.lend(job, config, learner) as passes:
+                yield passes
+        finally:
+            held.lent.release()
         return
     with closing(open_engine(job.needs(config), job.graph, config)) as engine:
         engine.load(job.graph, job.plan)

@@ -135,9 +135,9 @@ def compile_plan(
 
 
 def _seconds_anywhere(planned: Planned) -> float:
-    """Of an epoch at the rates that are the same on all machines and in all runs: last digits depend on what is chosen."""
-    pricing = planned.options.pricing
-    pricing = Pricing(pricing.engine, pricing.layout, DEFAULT_RATES[pricing.engine])
+    """Of an epoch, as on any machine and in any run, however work is spread there: last digits depend on what is chosen."""
+    engine = planned.options.pricing.engine
+    pricing = Pricing(engine, rates=DEFAULT_RATES[engine])
     return replace(planned, options=replace(planned.options, pricing=pricing)).seconds
 
 

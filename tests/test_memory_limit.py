@@ -201,7 +201,12 @@ def test_what_fits_in_more_partitions_alone_is_trained_in_them(
     assert described["layout"]["partitions"] == 8
     assert "no less than 26.8 GB with 8 partitions" in described["memory"]
     ours, theirs = identity(trainer.job, trainer.config), identity(asked.job, asked.config)
-    assert {name for name in ours if ours[name] != theirs[name]} <= {"contents of the graph"}
+    assert {name for name in ours if ours[name] != theirs[name]} == {"partitions"}
+    assert ours["partitions"] == "at least 8, for the memory limit"
+    with lotan.ModelBatch(trainer.graph, [lotan.Member(trainer.model), lotan.Member(on_blocks().model)],
+                          engine="blocks", workers=1, master="local[2]", memory_limit="32g") as batch:  # fmt: skip
+        batch.explain()
+        assert [job.needs(batch.config).partitions for job in batch._jobs.values()] == [8, 8]
     found, same = trainer.fit(), asked.fit()
     assert all(torch.equal(value, same.model.weights[name]) for name, value in found.model.weights.items())
     with pytest.raises(ConfigurationError, match="needs at least"):

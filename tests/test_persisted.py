@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 import lotan
+from lotan import persisted_graph
 from lotan.engines.base import Engine
 from lotan.errors import ConfigurationError, EngineError
 from lotan.jar import JAR
+from lotan.loaded_engine import lies_as
 from planner.physical import Plan
 from tests.test_trainer_rows import _in_spark
 
@@ -84,7 +91,8 @@ def test_what_reads_something_else_lays_it_out_anew_and_other_settings_start_ane
     graph = _in_spark(spark)
     with lotan.persisted(graph):
         for kind, options, more in (
-            ("GCN", {}, ["lay_out", "prepare"]),
+            ("GCN", {"disable": ("hoist_invariant",)}, ["lay_out"]),
+            ("GCN", {}, ["prepare"]),
             ("GCN", {"disable": ("hoist_invariant",)}, []),
             ("GraphSAGE", {}, ["lay_out", "prepare"]),
             ("GraphSAGE", {"chunk_rows": 7}, ["close", "lay_out", "prepare"]),
@@ -108,18 +116,62 @@ def test_after_a_failure_the_next_training_starts_anew(spark: SparkSession, call
         assert_same_bits(fit(graph), fit(graph))
 
 
+def fit_twice(folder: str) -> None:
+    """Say, as JSON, which Spark applications the two fits of each graph ran in: here nobody else has a session."""
+    lotan.datasets.generate(60, 200, width=8, classes=3).save(folder)
+    found = []
+    for graph in (lotan.datasets.generate(60, 200, width=8, classes=3), lotan.Graph.read(folder)):
+        with lotan.persisted(graph):
+            fits, names = [], []
+            for _ in range(2):
+                fits.append(fit(graph, master="local[2]"))
+                session = SparkSession.getActiveSession()
+                names.append(None if session is None else session.sparkContext.applicationId)
+        assert_same_bits(*fits)
+        found.append({"applications": names, "open": SparkContext._active_spark_context is not None})
+    print(json.dumps(found))
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @needs_jar
-def test_a_graph_in_memory_and_one_in_files_keep_their_session(spark: SparkSession, tmp_path: Path, calls) -> None:
-    from tests.test_memory_limit import graph_in_files
+def test_a_graph_in_memory_and_one_in_files_keep_their_session(tmp_path: Path) -> None:
+    words = f"from tests.test_persisted import fit_twice; fit_twice({str(tmp_path / 'graph')!r})"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=300, check=True)
+    for of_graph in json.loads(done.stdout.splitlines()[-1]):
+        first, second = of_graph["applications"]
+        assert first is not None
+        assert first == second
+        assert not of_graph["open"]
 
-    for graph in (lotan.datasets.generate(60, 200, width=8, classes=3), graph_in_files(tmp_path)):
-        calls.clear()
-        with lotan.persisted(graph):
-            first, second = fit(graph), fit(graph)
-        assert calls == ["lay_out", "prepare", "close"]
-        assert_same_bits(first, second)
+
+def plan_of(kind: str = "GCN", **options: object) -> Plan:
+    graph = lotan.datasets.generate(60, 200, width=8, classes=3)
+    model = getattr(lotan.nn, kind)(8, 4, 2, 3, dropout=0.5)
+    return lotan.Trainer(model, graph, engine="blocks", **options).job.plan
+
+
+def test_what_lies_for_another_plan_is_told_by_what_is_read() -> None:
+    gcn, sage = plan_of(), plan_of("GraphSAGE")
+    assert lies_as(gcn, gcn)
+    assert lies_as(gcn, plan_of(disable=("hoist_invariant",)))
+    assert not lies_as(sage, gcn), "no edges with self-loops there"
+    assert not lies_as(gcn, sage), "no degrees there"
+    for change in ({"levels": None}, {"targets": "split"}, {"source_gradients": "per_edge"}):
+        assert not lies_as(gcn, replace(gcn, **change)), change
+    forward = replace(gcn, train=(), train_and_evaluate=())
+    assert lies_as(gcn, forward)
+    assert not lies_as(forward, gcn), "no sums in reverse there"
+
+
+def test_what_draws_on_edges_wants_their_keys() -> None:
+    def attention(dropout: float, plan: str) -> Plan:
+        graph = lotan.datasets.generate(60, 200, width=8, classes=3)
+        return lotan.Trainer(lotan.nn.GAT(8, 4, 2, 3, dropout=dropout), graph, engine="blocks", plan=plan).job.plan
+
+    for plan in ("auto", "general"):
+        assert lies_as(attention(0.5, plan), attention(0.0, plan))
+        assert not lies_as(attention(0.0, plan), attention(0.5, plan))
 
 
 def test_only_graphs_are_persisted():
@@ -132,3 +184,4 @@ def test_on_the_local_engine_nothing_changes():
     alone = fit(graph, engine="local", workers=None, partitions=None)
     with lotan.persisted(graph):
         assert_same_bits(alone, fit(graph, engine="local", workers=None, partitions=None))
+        assert persisted_graph._held[graph]._engine is None

@@ -14,6 +14,7 @@ import torch
 from lotan.errors import EngineError, PassLostError
 from lotan.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from planner.spec import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,6 +94,10 @@ class Engine(ABC):
     @abstractmethod
     def adapt(self, plan: Plan) -> None:
         """Run other stages over the graph as it is loaded: `plan` reads no static or hoisted column that was not there."""
+
+    def has_room(self, plan: Plan, statistics: Statistics) -> bool:
+        """Whether the graph as it is laid out has room for the plan's columns."""
+        return True
 
     @abstractmethod
     def lay_out(self, graph: Graph, plan: Plan) -> None:

@@ -98,6 +98,7 @@ class BlocksEngine(Engine):
         self._commits: Commits | None = None
         self._pass: _Pass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
+        self._laid_out = 0  # partitions
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
@@ -114,18 +115,24 @@ class BlocksEngine(Engine):
                 "the blocks engine always sums gradients before they cross partitions; plan with rgb, or use rows"
             )
         self._unload()
-        partitions = self._partitions(plan, graph.statistics)
+        partitions = self._laid_out = self._partitions(plan, graph.statistics)
         self._shuffled_before = shuffle_bytes(self.context)
         with named_jobs(self.context, "loading the graph in blocks"):
             self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._take(plan)
 
+    def has_room(self, plan: Plan, statistics: Statistics) -> bool:
+        """Whether no block would be too large."""
+        return self._laid_out >= least_partitions(plan, statistics)
+
     def adapt(self, plan: Plan) -> None:
-        """Publish other stages; workers forget those before."""
+        """Publish other stages; workers forget those before. Rows of the graph that were let go are held again, if read."""
         self._facade.disconnect(self._run.run)
         self._run.renew(plan)
         self._take(plan)
+        for name in self._lasting & self._graph.columns.keys():
+            self._facade.persist(self._graph.columns[name].rows)
 
     def _take(self, plan: Plan) -> None:
         self._spares = find_spares(plan)
