@@ -31,6 +31,11 @@ class LoadedEngine:
         self._moved: Mapping[str, int] = {}  # before the engine was closed
         self.before: Mapping[str, int] = {}  # bytes moved since the graph was laid out, when the last plan came
 
+    @property
+    def stands(self) -> bool:
+        """Whether the engine has not been opened yet, or is of use."""
+        return self._engine is None or self._engine.stands
+
     def ready(self, plan: Plan, graph: Graph, needs: Footprint) -> Engine:
         """The engine with the plan's stages, and with all that they read of the graph.
 

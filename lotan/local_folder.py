@@ -57,7 +57,7 @@ def _remove(folder: Path) -> None:
                 shutil.rmtree(found, ignore_errors=True)
             elif found.name != OWNER:
                 found.unlink(missing_ok=True)
-        if [found.name for found in folder.iterdir()] == [OWNER]:
+        if {found.name for found in folder.iterdir()} <= {OWNER}:
             _remove_all(folder)
 
 

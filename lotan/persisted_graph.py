@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from threading import Lock
 from weakref import WeakKeyDictionary
 
 from lotan.arguments import require_kind
+from lotan.borders import first_line
 from lotan.engines.opening import open_engine
 from lotan.epochs import Passes
 from lotan.graph import Graph
@@ -16,6 +18,8 @@ from lotan.learner import Learner
 from lotan.loaded_engine import LoadedEngine
 from lotan.settings import TrainerConfig
 from planner.batch import by_content
+
+log = logging.getLogger(__name__)
 
 SETTINGS = (
     "workers",
@@ -85,7 +89,7 @@ class _Held:
     def _passes(self, job: Job, config: TrainerConfig, learner: Learner) -> Passes:
         needs, plan = job.needs(config), by_content(job.plan)
         asked = (needs.engine, needs.partitions, *(getattr(config, name) for name in SETTINGS))
-        if self._engine is not None and asked != self._asked:
+        if self._engine is not None and (asked != self._asked or not self._engine.stands):
             self.close()
         if self._engine is None:
             if job.graph.origin == "spark":
@@ -101,7 +105,10 @@ class _Held:
     def close(self) -> None:
         """Stop the engine. May be called twice, and used again."""
         self._engine = None
-        self._opened.close()
+        try:
+            self._opened.close()
+        except Exception as error:  # Spark has gone, and with it what would be let go there
+            log.warning("the engine of a persisted graph was not closed in order: %s", first_line(error))
 
 
 _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()

@@ -78,9 +78,11 @@ class _Started:
             return
         if _Started.current is self:
             _Started.current = None
-        self.session.stop()
-        if self.folder is not None:
-            self.folder.close()
+        try:
+            self.session.stop()
+        finally:
+            if self.folder is not None:
+                self.folder.close()
 
 
 @dataclass

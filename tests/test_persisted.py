@@ -129,13 +129,20 @@ def fit_twice(folder: str) -> None:
                 names.append(None if session is None else session.sparkContext.applicationId)
         assert_same_bits(*fits)
         found.append({"applications": names, "open": SparkContext._active_spark_context is not None})
+    graph = lotan.datasets.generate(60, 200, width=8, classes=3)
+    with lotan.persisted(graph):
+        fits = []
+        for _ in range(2):
+            fits.append(fit(graph, master="local[2]"))
+            SparkSession.getActiveSession().stop()
+    assert_same_bits(*fits)
     print(json.dumps(found))
 
 
 @pytest.mark.spark
 @pytest.mark.slow
 @needs_jar
-def test_a_graph_in_memory_and_one_in_files_keep_their_session(tmp_path: Path) -> None:
+def test_a_session_of_ours_lasts_as_long_as_the_block_and_may_be_stopped_there(tmp_path: Path) -> None:
     words = f"from tests.test_persisted import fit_twice; fit_twice({str(tmp_path / 'graph')!r})"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, timeout=300, check=True)
     for of_graph in json.loads(done.stdout.splitlines()[-1]):

@@ -11,6 +11,7 @@ from uuid import uuid4
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
 
 from lotan.errors import EngineError, PassLostError
 from messenger import errors
@@ -171,3 +172,11 @@ def shuffle_bytes(context: SparkContext) -> int:
     """Bytes that all executors, past and present, have written for shuffles since Spark started."""
     executors = context._jsc.sc().statusStore().executorList(False)
     return sum(executors.apply(place).totalShuffleWrite() for place in range(executors.length()))
+
+
+def spark_runs(session: SparkSession) -> bool:
+    """Whether neither the session was stopped nor its JVM has died."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except Exception:  # no context, or nobody who answers
+        return False

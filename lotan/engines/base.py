@@ -95,6 +95,11 @@ class Engine(ABC):
     def adapt(self, plan: Plan) -> None:
         """Run other stages over the graph as it is loaded: `plan` reads no static or hoisted column that was not there."""
 
+    @property
+    def stands(self) -> bool:
+        """Whether what it was started on is still there."""
+        return True
+
     def has_room(self, plan: Plan, statistics: Statistics) -> bool:
         """Whether the graph as it is laid out has room for the plan's columns."""
         return True

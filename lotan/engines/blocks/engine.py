@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from lotan.engines.action import force, name_operator, named_jobs, shuffle_bytes
+from lotan.engines.action import force, name_operator, named_jobs, shuffle_bytes, spark_runs
 from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
@@ -121,6 +121,11 @@ class BlocksEngine(Engine):
             self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._take(plan)
+
+    @property
+    def stands(self) -> bool:
+        """Whether Spark runs."""
+        return spark_runs(self._session)
 
     def has_room(self, plan: Plan, statistics: Statistics) -> bool:
         """Whether no block would be too large."""

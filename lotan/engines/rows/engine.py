@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.borders import translated
-from lotan.engines.action import force, named_jobs, shuffle_bytes
+from lotan.engines.action import force, named_jobs, shuffle_bytes, spark_runs
 from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
@@ -110,6 +110,11 @@ class RowsEngine(Engine):
         self._hoisted: dict[str, ColumnHandle] = {}  # static columns that were computed once
 
     # -- the graph ---------------------------------------------------------------------------------------------------
+
+    @property
+    def stands(self) -> bool:
+        """Whether Spark runs."""
+        return spark_runs(self._session)
 
     @translated()
     def lay_out(self, graph: Graph, plan: Plan) -> None:
