@@ -277,8 +277,8 @@ class ModelBatch:
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
         if others:
             engine = others[0].engine.name
-            config = replace(config, engine=engine, partitions=others[0].partitions or config.partitions)
-            config = replace(config, **({"router": None, "keys": None} if engine == "local" else {}))
+            settings = {"engine": engine, "partitions": others[0].partitions or config.partitions}
+            config = replace(config, **settings, **({"router": None, "keys": None} if engine == "local" else {}))
         graph = others[0].graph if others else self.graph
         count = min(len(self._members), self._most or len(self._members))
         try:
