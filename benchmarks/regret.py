@@ -45,17 +45,12 @@ SLOWER = 4  # times as long, by the estimate: what is not tried
 def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
     """The chosen plan first, and the others by what was left out of them."""
     found: dict[str, Job] = {}
-    most = SLOWER * estimated(job)
+    most = SLOWER * job.planned.seconds
     for planned, words in variants(job, config, job.engine.name):
         other = replace(job, planned=planned)
-        if estimated(other) <= most and all(run_by(other.plan) != run_by(one.plan) for one in found.values()):
+        if planned.seconds <= most and all(run_by(other.plan) != run_by(one.plan) for one in found.values()):
             found[words.removeprefix(f"--engine {job.engine.name}").strip()] = other
     return found
-
-
-def estimated(job: Job) -> float:
-    """Seconds of an epoch."""
-    return sum(job.planned.cost(steps).seconds for steps in job.plan.epoch(evaluates=True))
 
 
 def run_by(plan: Plan) -> tuple[object, ...]:

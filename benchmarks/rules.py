@@ -222,13 +222,12 @@ def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -
     trainer = trainer_of(case, engine, given, options)
     planned, run = trainer.plan.planned, trainer.fit()
     plan, evaluates = planned.plan, bool(trainer.config.eval_every)
-    evaluated = plan.evaluate if evaluates and not plan.reuses_evaluation else ()
     if given and not planned.firings[case.rule]:
         raise SystemExit(f"{case.rule} does not fire in {case.model} on {case.graph}, where it should pay")
     return {
         "seconds": [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history][WARM_UP:-1],
         "setup": run.report["setup_seconds"],
-        "handed": sum(step_bytes(step, planned.statistics, plan) for step in (*plan.training(evaluates), *evaluated)),
+        "handed": sum(step_bytes(step, planned.statistics, plan) for steps in plan.epoch(evaluates) for step in steps),
         "moved": sum(run.report["bytes"].values()) / len(run.history),
         "peak": sum(run.report["peak_memory_bytes"].values()),
     }

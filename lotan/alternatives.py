@@ -98,7 +98,7 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
         name=plan_name(engine, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=engine == job.engine.name and words == f"--engine {engine}",
-        seconds=replace(planned, options=replace(planned.options, pricing=pricing)).seconds,
+        seconds=planned.seconds_at(pricing),
         steps=len(plan.train),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,

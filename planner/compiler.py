@@ -82,10 +82,18 @@ class Planned:
     @property
     def seconds(self) -> float:
         """What an epoch is estimated to take, with its part of an evaluation."""
-        train, every = self.cost(self.plan.train).seconds, self.options.eval_every
+        return self.seconds_at(self.options.pricing)
+
+    def seconds_at(self, pricing: Pricing) -> float:
+        """The same at another pricing than that of the plan."""
+
+        def cost(steps: Sequence[Step]) -> float:
+            return pass_seconds(self.plan, steps, self.statistics, pricing).seconds
+
+        train, every = cost(self.plan.train), self.options.eval_every
         if not every:
             return train
-        evaluated = sum(self.cost(steps).seconds for steps in self.plan.epoch(evaluates=True))
+        evaluated = sum(cost(steps) for steps in self.plan.epoch(evaluates=True))
         return (evaluated + (every - 1) * train) / every
 
     def with_options(self, options: Options) -> Planned:
@@ -137,8 +145,7 @@ def compile_plan(
 def _seconds_anywhere(planned: Planned) -> float:
     """Of an epoch, as on any machine and in any run, however work is spread there: last digits depend on what is chosen."""
     engine = planned.options.pricing.engine
-    pricing = Pricing(engine, rates=DEFAULT_RATES[engine])
-    return replace(planned, options=replace(planned.options, pricing=pricing)).seconds
+    return planned.seconds_at(Pricing(engine, rates=DEFAULT_RATES[engine]))
 
 
 def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: bool = False) -> Planned:

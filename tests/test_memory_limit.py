@@ -91,7 +91,7 @@ NEEDS = {"local": Footprint("local", 9 * GIB, 9 * GIB), "blocks": Footprint("blo
 
 def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
     graph = lotan.datasets.generate(3000, 9000, width=8, classes=3)
-    plan = lotan.Trainer(lotan.nn.GCN(8, 16, 2, 3), graph, engine="blocks", rgb=True).job.plan
+    plan = lotan.Trainer(lotan.nn.GCN(8, 16, 2, 3), graph, engine="blocks").job.plan
     large = Statistics(vertices=20_000_000, edges=100_000_000, width=100)
 
     def needs(limit: int | None, partitions: int | None = None) -> Footprint:
