@@ -123,6 +123,8 @@ class _Walk:
         return self._token(rename_step(step, lambda name: self.columns.get(name) or ""))  # the output has no name yet
 
     def _values(self, stage: Stage, step: PipeStep) -> Tokens:
+        if not any(self.columns[i.column] for i in stage.inputs):  # so no row of it has one
+            return dict.fromkeys((call.output for call in stage.calls), None)
         token, level = self._token, step.within
         collections = dict(zip(stage.edge_sets, step.collections, strict=True))
         values = {parameter.name: token("parameter", parameter.name) for parameter in stage.parameters}

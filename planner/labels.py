@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import fields
+from collections.abc import Iterable
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
-from planner.nodes import Interned, Node, altered
-from planner.spec import ValueType
+from planner.nodes import Node, altered, field_names, replaced
 
 NAMED = 3  # layers that the label of a shared node names
 MORE = "..."
@@ -21,7 +18,6 @@ class Alike:
     def __init__(self) -> None:
         self._first: dict[Node, Node] = {}  # by node, the first one like it
         self._seen: dict[Any, Node] = {}  # those first ones, by all but their layers
-        self._readers: dict[type[Node], Callable[[Node], tuple[Any, ...]]] = {}  # of class and fields
 
     def __call__(self, root: Node) -> Node:
         """The first node like this one that was asked for, or stood below one; perhaps itself."""
@@ -35,31 +31,19 @@ class Alike:
                 self._first[node] = self._seen.setdefault(self._key(node), node)
         return self._first[root]
 
-    def _key(self, node: Node) -> Any:
-        kind = type(node)
-        if kind not in self._readers:
-            self._readers[kind] = attrgetter("__class__", *_fields_but_layer(kind))
-        return tuple(self._parts(self._readers[kind](node)))
-
-    def _parts(self, values: tuple[Any, ...]) -> list[Any]:
-        """Of the values of fields: parts of a key, in which 1, 1.0 and True are different."""
-        parts: list[Any] = []
-        for value in values:
-            kind = type(value)
-            if type(kind) is Interned:
-                parts.append(self._first[value])
-            elif kind is tuple:
-                parts.append((*self._parts(value),) if value else value)
-            elif kind is ValueType:
-                parts.append((value.rows, value.shape, value.dtype, value.edges))
-            else:
-                parts.append(value if kind is str else (kind, value))
-        return parts
+    def _key(self, node: Node) -> tuple[Any, ...]:
+        place = _place_of_layer(type(node))
+        key = node.identity if place is None else node.identity[:place] + node.identity[place + 1 :]
+        if all(self._first[child] is child for child in node.children):
+            return key
+        return tuple(replaced(key, self._first))
 
 
 @cache
-def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind) if field.name != "layer")
+def _place_of_layer(kind: type[Node]) -> int | None:
+    """In keys, which start with the class; None for what has no layer."""
+    names = field_names(kind)
+    return 1 + names.index("layer") if "layer" in names else None
 
 
 def layer_of(node: Node) -> str:

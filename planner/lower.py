@@ -85,7 +85,7 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     for index in sorted({*cut.assignment.values(), last}):
         cut.drafts[index] = _draft(index, root if index == last else None, cut)
     numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
-    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | _read_by_graph_operators(order)
+    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
     stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
               for index, draft in cut.drafts.items()}  # fmt: skip
     return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
@@ -105,27 +105,27 @@ def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forwa
     for index in sorted(set(cut.assignment.values())):
         cut.drafts[index] = _draft(index, None, cut)
     inputs = {node for draft in cut.drafts.values() for node in draft.inputs}
-    exported = inputs | _read_by_graph_operators(order) | set(columns)
+    exported = inputs | cut.read_by_graph_operators | set(columns)
     stages = {index: _stage(index, draft, cut, exported, f"{prefix}.{number}")
               for number, (index, draft) in enumerate(cut.drafts.items())}  # fmt: skip
     return Forward(tuple(stages.values()), _schedule(order, cut, stages))
 
 
 def _cut(order: Sequence[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
-    assignment = {node: index for index, node in enumerate(_piped(order, roots))}
+    repeated, held = repeated_values(order), _read_by_graph_operators(order)
+    piped = _piped(order, repeated, held.union(roots))
+    assignment = {node: index for index, node in enumerate(piped)}
     if fuse:
-        assignment = fuse_apply(assignment, order, consumers(order))
-    return _Cut(names, assignment, repeated_values(order))
+        assignment = fuse_apply(assignment, order, consumers(order), held)
+    return _Cut(names, assignment, repeated, held)
 
 
-def _piped(order: Sequence[Node], roots: list[Node]) -> list[Node]:
+def _piped(order: Sequence[Node], repeated: set[Node], read_as_column: set[Node]) -> list[Node]:
     """The operators of the DL Engine that yield vertex rows of their own.
 
-    What `repeated_values` names is computed again in each stage that reads it. It gets a stage only where a graph
-    operator or the loss reads it.
+    What is repeated is computed again in each stage that reads it. It gets a stage only where a graph operator or the loss
+    reads it.
     """
-    read_as_column = _read_by_graph_operators(order) | set(roots)
-    repeated = repeated_values(order)
     return [
         node
         for node in order
@@ -172,7 +172,8 @@ class _Draft:
 class _Cut:
     names: Mapping[Node, str]  # of every node, in topological order
     assignment: Mapping[Node, int]
-    repeated: set[Node]
+    repeated: set[Node]  # see `repeated_values`
+    read_by_graph_operators: set[Node]
     drafts: dict[int, _Draft] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

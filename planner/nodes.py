@@ -29,30 +29,39 @@ class Interned(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         whole = len(args) == len(cls.__match_args__)  # type: ignore[attr-defined]  # the fields of a dataclass
         values = args if whole else _values(super().__call__(*args, **kwargs))
-        key = (cls, *_keys(values))
+        children: list[Node] = []
+        key = (cls, *_keys(values, children))
         found = Interned._pool.get(key)
         if found is not None:
             return found
         made = super().__call__(*values)
-        children = tuple(_nodes_in(values))
-        trained = getattr(made, "trainable", False) or any(child.trained for child in children)
-        object.__setattr__(made, "children", children)
-        object.__setattr__(made, "trained", trained)
+        object.__setattr__(made, "children", tuple(children))
+        object.__setattr__(made, "trained", any(map(_trained, children)) or getattr(made, "trainable", False))
+        object.__setattr__(made, "identity", key)
         Interned._pool[key] = made
         return made
 
 
-def _keys(values: tuple[Any, ...]) -> list[Any]:
-    """Hashable keys that tell 1, 1.0 and True apart; nodes are their own keys."""
+_trained = attrgetter("trained")
+
+
+def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
+    """Hashable keys that tell 1, 1.0 and True apart; nodes are their own keys.
+
+    Args:
+        values: of fields.
+        nodes: gets those among them.
+    """
     keys: list[Any] = []
     for value in values:
         kind = type(value)
-        if kind is str or type(kind) is Interned:
+        if kind is str or kind is ValueType:
             keys.append(value)
+        elif type(kind) is Interned:
+            keys.append(value)
+            nodes.append(value)
         elif kind is tuple:
-            keys.append((*_keys(value),) if value else value)
-        elif kind is ValueType:  # in parts, for these are hashed without Python
-            keys.append((value.rows, value.shape, value.dtype, value.edges))
+            keys.append((*_keys(value, nodes),) if value else value)
         else:
             keys.append((kind, value))
     return keys
@@ -69,6 +78,8 @@ class Node(metaclass=Interned):
     """Direct inputs, in field order, each as often as it is used."""
     trained: ClassVar[bool]  # likewise
     """Whether a gradient of it leads to a parameter that is trained."""
+    identity: ClassVar[tuple[Any, ...]]  # likewise
+    """Its class and its fields in order, hashable: no other node has the same."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(_values(self))
@@ -83,20 +94,21 @@ class Node(metaclass=Interned):
         children = self.children
         if all(map(is_, map(new.get, children, children), children)):
             return self
-        return type(self)(*_replaced(_values(self), new))
+        return type(self)(*replaced(_values(self), new))
 
 
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 
 @cache
-def _field_names(kind: type[Node]) -> tuple[str, ...]:
+def field_names(kind: type[Node]) -> tuple[str, ...]:
+    """Of an operator, in order."""
     return tuple(field.name for field in fields(kind))
 
 
 @cache
 def _reader(kind: type[Node]) -> Callable[[Node], Any]:
-    return attrgetter(*_field_names(kind), "__class__")
+    return attrgetter(*field_names(kind), "__class__")
 
 
 def _values(node: Node) -> tuple[Any, ...]:
@@ -104,26 +116,16 @@ def _values(node: Node) -> tuple[Any, ...]:
     return _reader(type(node))(node)[:-1]  # type: ignore[no-any-return]  # with the class, there are always several
 
 
-def _nodes_in(values: Iterable[Any]) -> list[Node]:
-    found: list[Node] = []
+def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
+    """Values of fields, also in tuples of theirs, with some nodes in place of others."""
+    found: list[Any] = []
     for value in values:
         kind = type(value)
         if type(kind) is Interned:
-            found.append(value)
-        elif kind is tuple and value:
-            found += _nodes_in(value)
-    return found
-
-
-def _replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
-    replaced: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if type(kind) is Interned:
-            replaced.append(new.get(value, value))
+            found.append(new.get(value, value))
         else:
-            replaced.append((*_replaced(value, new),) if kind is tuple and value else value)
-    return replaced
+            found.append((*replaced(value, new),) if kind is tuple and value else value)
+    return found
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -230,7 +232,8 @@ class Scatter(Node):
 
     @property
     def output(self) -> ValueType:
-        return ValueType("edge", self.x.output.shape, self.x.output.dtype, self.edges)
+        of = self.x.output
+        return ValueType("edge", of.shape, of.dtype, self.edges)
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,7 +247,8 @@ class Aggregate(Node):
 
     @property
     def output(self) -> ValueType:
-        return ValueType("vertex", self.message.output.shape, self.message.output.dtype)
+        of = self.message.output
+        return ValueType("vertex", of.shape, of.dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -343,10 +347,16 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
     return readers
 
 
-def altered(node: AnyNode, **changes: Any) -> AnyNode:
-    """The same operator with some fields changed: `dataclasses.replace` in less time, which rules have."""
-    kind = type(node)
-    return kind(*map(changes.get, _field_names(kind), _values(node)))
+def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
+    """The same operator with some fields changed: `dataclasses.replace` in less time, which rules have.
+
+    Args:
+        node: the operator.
+        new: other inputs, by those that they take the place of.
+        changes: other values of fields.
+    """
+    kind, values = type(node), _values(node)
+    return kind(*map(changes.get, field_names(kind), replaced(values, new) if new else values))
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:

@@ -19,7 +19,7 @@ from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
 from planner.rules.share_subplans import share_subplans
-from planner.spec import Ability, Argument, LossSpec, Ref, Spec
+from planner.spec import Ability, Argument, Call, LossSpec, Ref, Spec
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
@@ -96,27 +96,34 @@ class Phases:
 
 def drops_alone(train: Spec, evaluate: Spec) -> bool:
     """Whether training differs from evaluation in its dropout alone, call by call."""
-    read: dict[Ref, Argument] = {}  # in place of what has been dropped from
+    read: dict[str, Argument] = {}  # in place of what has been dropped from, by name
     others = iter(evaluate.calls)
     for call in train.calls:
         if call.op == "aten.dropout.default" and call.references:
             (x,) = call.references
-            read[Ref(call.output)] = read.get(x, x)
+            read[call.output] = read.get(x.name, x)
             continue
-        if not read.keys().isdisjoint(call.references):
-            arguments, keywords = _instead((call.arguments, call.keywords), read)
-            call = replace(call, arguments=arguments, keywords=keywords)
-        if next(others, None) != call:
+        other = next(others, None)
+        if other is None or not _same(call, other, read):
             return False
-    output = Ref(train.output)
-    same = read.get(output, output) == Ref(evaluate.output) and train.parameters == evaluate.parameters
+    output = read.get(train.output, Ref(train.output))
+    same = output == Ref(evaluate.output) and train.parameters == evaluate.parameters
     return same and next(others, None) is None
 
 
-def _instead(argument: Any, read: Mapping[Ref, Argument]) -> Any:
+def _same(call: Call, other: Call, read: Mapping[str, Argument]) -> bool:
+    """Whether they are one call, where that of training reads what is there instead."""
+    given = call.arguments, call.keywords
+    if any(ref.name in read for ref in call.references):
+        given = _instead(given, read)
+    whole = call.output, call.op, *given, call.type, call.layer, call.where
+    return whole == (other.output, other.op, other.arguments, other.keywords, other.type, other.layer, other.where)
+
+
+def _instead(argument: Any, read: Mapping[str, Argument]) -> Any:
     if isinstance(argument, tuple):
         return tuple(_instead(item, read) for item in argument)
-    return read.get(argument, argument) if isinstance(argument, Ref) else argument
+    return read.get(argument.name, argument) if isinstance(argument, Ref) else argument
 
 
 def without_dropout(root: Node) -> Node:

@@ -197,12 +197,12 @@ class PropagateStep:
     combine: bool = True
     within: int | None = None  # the level up to which edges end that it sums over
 
-    @cached_property
+    @property
     def reads(self) -> tuple[str, ...]:
         """See `reads`."""
         return (self.input,)
 
-    @cached_property
+    @property
     def makes(self) -> tuple[str, ...]:
         """See `makes`."""
         return (self.output.name,)
@@ -222,7 +222,7 @@ class CollectStep:
         """See `reads`."""
         return self.columns
 
-    @cached_property
+    @property
     def makes(self) -> tuple[str, ...]:
         """See `makes`."""
         return (self.output,)
@@ -237,12 +237,12 @@ class GatherStep:
     combine: bool = True
     within: int | None = None  # the level up to which edges end that contributed
 
-    @cached_property
+    @property
     def reads(self) -> tuple[str, ...]:
         """See `reads`."""
         return (self.contributions,)
 
-    @cached_property
+    @property
     def makes(self) -> tuple[str, ...]:
         """See `makes`."""
         return (self.output.name,)
@@ -268,7 +268,7 @@ class EdgeStep:
         """See `reads`."""
         return tuple(dict.fromkeys(self.columns))
 
-    @cached_property
+    @property
     def makes(self) -> tuple[str, ...]:
         """See `makes`."""
         return (self.output.name,)

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from planner.degrees import Degrees
 
@@ -62,8 +62,7 @@ class RowCount:
 Argument = Ref | RowCount | int | float | bool | str | None | tuple["Argument", ...]
 
 
-@dataclass(frozen=True)
-class ValueType:
+class ValueType(NamedTuple):  # made, hashed and compared tens of thousands of times while a deep model is planned
     """What a value is: rows of `shape` each, or for rows="none" one tensor of `shape`."""
 
     rows: Rows

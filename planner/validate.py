@@ -31,19 +31,20 @@ def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:
     """Returns the names of all there is after them."""
     made = set(static)
     for step in steps:
-        if missing := set(reads(step)) - made:
-            raise PlanError(f"step {step} reads {sorted(missing)}, which nothing before it makes")
-        if again := set(makes(step)) & made:
-            raise PlanError(f"step {step} makes {sorted(again)} a second time")
-        made.update(makes(step))
+        read, own = reads(step), makes(step)
+        if not made.issuperset(read):
+            raise PlanError(f"step {step} reads {sorted(set(read) - made)}, which nothing before it makes")
+        if not made.isdisjoint(own):
+            raise PlanError(f"step {step} makes {sorted(made.intersection(own))} a second time")
+        made.update(own)
     return made
 
 
 def _check_stage(stage: Stage) -> None:
     known = {value.value for value in stage.inputs} | {parameter.name for parameter in stage.parameters}
     for call in stage.calls:
-        if unknown := {ref.name for ref in call.references} - known:
+        if unknown := [ref.name for ref in call.references if ref.name not in known]:
             raise PlanError(f"{call.op} in stage {stage.name} reads {sorted(unknown)}, which nothing before it makes")
         known.add(call.output)
-    if unknown := {output.value for output in stage.outputs} - known:
+    if unknown := [output.value for output in stage.outputs if output.value not in known]:
         raise PlanError(f"stage {stage.name} yields {sorted(unknown)}, which it does not compute")

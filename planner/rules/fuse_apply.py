@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from planner.nodes import GraphOperator, Node, StaticColumn
 
@@ -10,7 +10,7 @@ TIMES_MOVED = 2  # a column of its own would be written once and read once
 
 
 def fuse_apply(
-    stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]]
+    stages: Mapping[Node, int], order: Sequence[Node], readers: Mapping[Node, Sequence[Node]], held: Set[Node]
 ) -> dict[Node, int]:
     """g(f(x)) in one round trip: rows are piped once between two graph operators, not once per operator.
 
@@ -22,34 +22,29 @@ def fuse_apply(
         stages: the stage of every operator of the DL Engine on vertex rows, one each.
         order: all nodes, children first.
         readers: the nodes that read each node.
+        held: what graph operators read.
     """
     level: dict[Node, int] = {}
     movable: set[Node] = set()
-    held = {child for node in order if isinstance(node, GraphOperator) for child in node.children}
+    # What reads these waits for neighbours; arithmetic on edges is done before the next stage in any case.
+    boundaries = {node for node in order if isinstance(node, GraphOperator) and node.output.rows == "vertex"}
     for node in order:
-        level[node] = max([level[child] for child in node.children], default=0) + _is_boundary(node)
+        level[node] = max(map(level.__getitem__, node.children), default=0) + (node in boundaries)
         if node in stages and _reads_columns(node, movable, held):
             movable.add(node)
     for node in reversed(order):
-        if node in movable and readers[node]:
-            level[node] = max(level[node], min(_latest(reader, level) for reader in readers[node]))
+        if node in movable and readers[node]:  # the last level at which an input of each reader can be computed
+            level[node] = max(level[node], min(level[reader] - (reader in boundaries) for reader in readers[node]))
     return {node: level[node] for node in stages}
 
 
-def _latest(reader: Node, level: Mapping[Node, int]) -> int:
-    """The last level at which an input of the reader can be computed."""
-    return level[reader] - _is_boundary(reader)
-
-
-def _is_boundary(node: Node) -> bool:
-    """Whether what reads a node waits for neighbours; arithmetic on edges is done before the next stage in any case."""
-    return isinstance(node, GraphOperator) and node.output.rows == "vertex"
-
-
-def _reads_columns(node: Node, movable: set[Node], held: set[Node]) -> bool:
+def _reads_columns(node: Node, movable: Set[Node], held: Set[Node]) -> bool:
     """Whether all rows an operator reads are columns anyway: static, made by a graph operator, or `held` as read by one."""
-    inputs = [child for child in dict.fromkeys(node.children) if child.output.rows != "none"]
-    if not all(isinstance(i, (StaticColumn, GraphOperator)) or i in movable or i in held for i in inputs):
-        return False
-    fresh = sum(child.output.width for child in inputs if not isinstance(child, StaticColumn))
+    fresh = 0
+    for child in dict.fromkeys(node.children):
+        if child.output.rows == "none" or isinstance(child, StaticColumn):
+            continue
+        if not (child in movable or child in held or isinstance(child, GraphOperator)):
+            return False
+        fresh += child.output.width
     return fresh <= TIMES_MOVED * node.output.width

@@ -21,13 +21,12 @@ def lift_message(node: Node) -> Node | None:
     if not isinstance(node, Apply) or isinstance(node, OnParameters) or node.type.rows != "edge":
         return None
     inputs = tensor_arguments(node)
-    ends = {(scatter.end, scatter.edges) for scatter in inputs if isinstance(scatter, Scatter)}
-    if len(ends) != 1 or not all(isinstance(value, Scatter) for value in inputs):
+    below: dict[Node, Node] = {value: value.x for value in inputs if isinstance(value, Scatter)}
+    ends = {(value.end, value.edges) for value in inputs if isinstance(value, Scatter)}
+    if len(ends) != 1 or not below.keys() >= set(inputs):
         return None
     end, edges = ends.pop()
-    on_vertices = node.with_children({scatter: scatter.x for scatter in inputs if isinstance(scatter, Scatter)})
-    assert isinstance(on_vertices, Apply)  # with_children keeps the class
-    lifted = altered(on_vertices, type=ValueType("vertex", node.type.shape, node.type.dtype))
+    lifted = altered(node, below, type=ValueType("vertex", node.type.shape, node.type.dtype))
     return Scatter(lifted, end, edges, node.layer)
 
 

@@ -9,10 +9,13 @@ import pytest
 
 from planner import Options
 from planner.beside import evaluated_beside
+from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain
 from planner.physical import PipeStep
 from planner.spec import Statistics
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
+
+ON_SPARK = Pricing("blocks", rates=DEFAULT_RATES["blocks"])
 
 
 def test_one_graph_counts_all_splits_at_the_turn():
@@ -30,12 +33,20 @@ def test_one_graph_counts_all_splits_at_the_turn():
     ids=["on rows", "on edges"],
 )
 def test_what_stands_before_the_first_random_number_is_computed_once(train, evaluate, parts):
-    plan = planned(train, evaluate, Options(abilities=("edge_columns",))).plan
+    plan = planned(train, evaluate, Options(abilities=("edge_columns",), pricing=ON_SPARK)).plan
     assert plan.reuses_evaluation
     assert all(stage.counts == "train" for stage in plan.stages)
     assert [step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)] == parts.split()
     modes = [step.mode for step in plan.train_and_evaluate if isinstance(step, PipeStep)]
     assert modes.count("turn") == modes.count("evaluate") == 1
+
+
+def test_in_one_process_only_whole_columns_are_shared():
+    """Putting a value out of a stage for evaluation costs more there than computing it twice: results/rules.md."""
+    assert planned(attention(dropout=True), attention(), Options(abilities=("edge_columns",))).plan.reuses_evaluation
+    found = planned(gcn(), gcn(training=False))
+    assert not found.plan.reuses_evaluation
+    assert "nothing that is worth one pass for both" in explain(found)
 
 
 def scaled(factor, training=False):
@@ -78,7 +89,7 @@ def test_explain_says_what_an_epoch_is_spared():
 
 
 def test_explain_shows_the_pass_that_does_both():
-    found = planned(gcn(), gcn(training=False))
+    found = planned(gcn(), gcn(training=False), Options(pricing=ON_SPARK))
     (fact,) = [rule for rule in json.loads(explain(found, "json"))["rules"] if rule["name"] == "reuse_evaluation"]
     assert fact["gain"]["steps"] == len(found.plan.train_and_evaluate)
     assert fact["gain"]["steps_without"] == len(found.plan.train) + len(found.plan.evaluate)
