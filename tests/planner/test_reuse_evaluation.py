@@ -42,7 +42,7 @@ def test_what_stands_before_the_first_random_number_is_computed_once(train, eval
 
 
 def test_in_one_process_only_whole_columns_are_shared():
-    """Putting a value out of a stage for evaluation costs more there than computing it twice: results/rules.md."""
+    """Putting a value out of a stage for evaluation costs more there than computing it twice."""
     assert planned(attention(dropout=True), attention(), Options(abilities=("edge_columns",))).plan.reuses_evaluation
     found = planned(gcn(), gcn(training=False))
     assert not found.plan.reuses_evaluation
