@@ -76,11 +76,11 @@ def _form(stage: Stage) -> tuple[object, ...]:
     return inputs, calls, [(o.column, o.shape) for o in stage.outputs], stage.counts
 
 
-def measure(engine: str, epochs: int, rounds: int) -> Iterator[dict[str, Any]]:
+def measure(engine: str, epochs: int, rounds: int, skip: int) -> Iterator[dict[str, Any]]:
     """The cases of an engine, in this process."""
     config = TrainerConfig(engine=engine)  # type: ignore[arg-type]
     with opened(engine, config) as running:
-        for case in cases(engine):
+        for case in cases(engine)[skip:]:
             with ExitStack() as stack:
                 plans = plans_of(prepare(case.model(), case.graph(), config, stack), config)
                 seconds = least(running, case, plans, epochs, rounds)
@@ -133,13 +133,14 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, help="(default: both)")
     parser.add_argument("--epochs", type=int, default=5, help="measured epochs a round, after the warm-up (default: 5)")
     parser.add_argument("--rounds", type=int, default=4, help="of all plans of a case (default: 4)")
+    parser.add_argument("--skip", type=int, default=0, help="cases of each engine, from the first on (default: 0)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/regret.md)")
     parser.add_argument("--one", choices=ENGINES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(list(measure(options.one, options.epochs, options.rounds))))
+        print(json.dumps(list(measure(options.one, options.epochs, options.rounds, options.skip))))
         return
-    words = ["--epochs", str(options.epochs), "--rounds", str(options.rounds)]
+    words = ["--epochs", str(options.epochs), "--rounds", str(options.rounds), "--skip", str(options.skip)]
     found = [one for engine in options.engines for one in run_apart(__file__, ["--one", engine, *words], engine)]
     command = shlex.join(["python", "benchmarks/regret.py", *sys.argv[1:]])
     head = ["# Regret", "", f"`{command}` on {machine()}.", "", *__doc__.split("\n\n")[-1:]]
