@@ -79,14 +79,13 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
-    needs = foreseen(train, evaluate, graph, config)
-    graph = opened.enter_context(placed(graph, config, None if needs is None else needs.times(models)))
+    expected = foreseen(train, evaluate, graph, config)
+    graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
-    engine, planned = plan_for(train, evaluate, loss, graph, config)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
     warnings = (*report.warnings, *idle_settings(engine.name, config, graph), *limit_notes(engine.name, config, graph))
-    needs = MemoryLimit.of(config).needs(engine.name, planned.plan, graph.statistics, config.partitions)
     return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
 
 
@@ -98,8 +97,8 @@ def plan_for(
     graph: Graph,
     config: TrainerConfig,
     statistics: Statistics | None = None,
-) -> tuple[EngineChoice, Planned]:
-    """Choose the engine and plan for it. The estimates that the choice rests on are themselves taken from plans.
+) -> tuple[EngineChoice, Planned, Footprint]:
+    """Choose the engine, plan for it and say what memory that needs. The choice rests on estimates for a plan of each engine.
 
     Args:
         train: the model in training mode.
@@ -127,14 +126,14 @@ def plan_for(
     seconds = {name: found.seconds for name, found in plans.items()}
     engine = choose_engine(config, graph, needs, seconds)
     check_fits(limit, engine.name, needs)
-    found, memory = plans[engine.name], limit.described(needs[engine.name])
-    pricing = spread_over(found.options.pricing, needs[engine.name])
+    found, needed = plans[engine.name], needs[engine.name]
+    memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
     planned = replace(
         found, options=replace(found.options, engine_reason=engine.reason, memory=memory, pricing=pricing)
     )
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
-    return engine, planned
+    return engine, planned, needed
 
 
 def _master(graph: Graph, config: TrainerConfig) -> str | None:
@@ -160,8 +159,7 @@ def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -
         return None
     statistics = graph.estimate()
     loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)  # which one takes no other memory
-    engine, planned = plan_for(train, evaluate, loss, graph, config, statistics)
-    return MemoryLimit.of(config).needs(engine.name, planned.plan, statistics, config.partitions)
+    return plan_for(train, evaluate, loss, graph, config, statistics)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:

@@ -21,7 +21,6 @@ from lotan.engines.opening import check_jar, check_named_router, open_engine, pl
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
 from lotan.job import foreseen, plan_for, takes_roots
-from lotan.memory_limit import MemoryLimit
 from lotan.predictions import hold, predictions, write
 from lotan.settings import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
@@ -93,11 +92,9 @@ class TrainedModel:
         # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
         config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
         with ExitStack() as stack:
-            needs = foreseen(self.spec, self.spec, graph, config)
-            graph = stack.enter_context(placed(graph, config, needs))
+            graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
-            choice, planned = plan_for(self.spec, self.spec, self.loss, graph, config)
-            needs = MemoryLimit.of(config).needs(choice.name, planned.plan, graph.statistics, config.partitions)
+            choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
             for warning in idle_settings(choice.name, config, graph):
                 log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))

@@ -64,7 +64,7 @@ def chosen(session: Session | None = None, statistics: Statistics = SMALL, **opt
     model = lotan.nn.GCN(3, 4, 2, 2)
     train, evaluate = (trace(model, 3, training=training) for training in (True, False))
     loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
-    engine, planned = plan_for(train, evaluate, loss, Graph(session, statistics), config)
+    engine, planned, _ = plan_for(train, evaluate, loss, Graph(session, statistics), config)
     assert engine.reason in " ".join(explain(planned).split())  # whose lines are short
     return engine
 
