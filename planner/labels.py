@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from operator import itemgetter
 from typing import Any
 
 from planner.nodes import Node, altered, field_names, replaced
@@ -18,6 +19,7 @@ class Alike:
     def __init__(self) -> None:
         self._first: dict[Node, Node] = {}  # by node, the first one like it
         self._seen: dict[Any, Node] = {}  # those first ones, by all but their layers
+        self._readers: dict[type[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {}  # of identities
 
     def __call__(self, root: Node) -> Node:
         """The first node like this one that was asked for, or stood below one; perhaps itself."""
@@ -32,18 +34,19 @@ class Alike:
         return self._first[root]
 
     def _key(self, node: Node) -> tuple[Any, ...]:
-        place = _place_of_layer(type(node))
-        key = node.identity if place is None else node.identity[:place] + node.identity[place + 1 :]
+        kind = type(node)
+        if kind not in self._readers:
+            places = map(field_names(kind).index, _fields_but_layer(kind))
+            self._readers[kind] = itemgetter(0, *(1 + place for place in places))
+        key = self._readers[kind](node.identity)
         if all(self._first[child] is child for child in node.children):
             return key
         return tuple(replaced(key, self._first))
 
 
 @cache
-def _place_of_layer(kind: type[Node]) -> int | None:
-    """In keys, which start with the class; None for what has no layer."""
-    names = field_names(kind)
-    return 1 + names.index("layer") if "layer" in names else None
+def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
+    return tuple(name for name in field_names(kind) if name != "layer")
 
 
 def layer_of(node: Node) -> str:

@@ -21,7 +21,8 @@ needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been b
 def trainer() -> lotan.Trainer:
     torch.manual_seed(0)
     graph = lotan.datasets.generate(300, 900, width=8, classes=3)
-    return lotan.Trainer(lotan.nn.GCN(8, 4, 2, 3, dropout=0.5), graph, engine="local", epochs=2, progress=False)
+    model = lotan.nn.GAT(8, 4, 2, 3, dropout=0.5)  # evaluation has its first layer in common with training
+    return lotan.Trainer(model, graph, engine="local", epochs=2, progress=False)
 
 
 def test_passes_are_measured_beside_their_estimates_and_no_weight_changes():
