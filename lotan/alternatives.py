@@ -112,7 +112,11 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
         figures = f"{duration(one.seconds):>10}{one.steps:>7}{size(one.peak_bytes):>11}"
         limit = "" if one.fits else "  over the limit"
         lines.append(f"{'>' if one.chosen else ' '} {_called(one):<52}{figures}{limit}")
-    return [*lines, "  the first word of a line is what --plan takes"]
+    return [
+        *lines,
+        "  The first word of a line is what --plan takes. > is what runs: on its engine, all rules that fire.",
+        "  One with a rule less may be estimated to take less: --analyze measures whether it does.",
+    ]
 
 
 def _called(one: Alternative) -> str:

@@ -11,7 +11,7 @@ import torch
 from lotan import cost_cache
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
-from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes
+from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes, slow_choice
 from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
@@ -85,7 +85,8 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
-    warnings = (*report.warnings, *idle_settings(engine.name, config, graph), *limit_notes(engine.name, config, graph))
+    warnings = (*report.warnings, *slow_choice(engine, config), *idle_settings(engine.name, config, graph))
+    warnings = (*warnings, *limit_notes(engine.name, config, graph))
     return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
 
 

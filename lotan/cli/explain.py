@@ -9,7 +9,15 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lotan.cli.options import add_graph_options, add_model_options, add_plan_options, plan_settings, read_graph
+from lotan.cli.options import (
+    add_epochs,
+    add_eval_every,
+    add_graph_options,
+    add_model_options,
+    add_plan_options,
+    plan_settings,
+    read_graph,
+)
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
 from planner.explain import FORMATS, STAGES
@@ -23,8 +31,7 @@ PAGE = "plan.html"  # where a page goes
 def add_options(parser: argparse.ArgumentParser) -> None:
     """A training run's graph, model and plan, and how to show it."""
     add_graph_options(parser)
-    add_model_options(parser)
-    add_plan_options(parser)
+    _add_run_options(parser)
     group = parser.add_argument_group("output")
     group.add_argument(
         "--format",
@@ -40,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--diff",
         metavar="OPTIONS",
-        help="set the plan with these options added, of model, plan and engine, beside it:\n"
+        help="set the plan with these options added, of model, training, plan and engine, beside it:\n"
         '--diff="--disable push_down", --diff="--model gat --heads 4" (default: none)',
     )
     group.add_argument(
@@ -51,6 +58,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="list other engines' plans, and those with a rule less, by their estimated seconds, each with its name for --plan",
     )
+
+
+def _add_run_options(parser: argparse.ArgumentParser) -> None:
+    """What a plan depends on, but for the graph."""
+    add_model_options(parser)
+    group = parser.add_argument_group("training", "what of it the plan and its engine are chosen by")
+    add_epochs(group, 200)
+    add_eval_every(group)
+    add_plan_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -77,10 +93,9 @@ def run(options: argparse.Namespace) -> int:
 
 def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
     """The options as given and, after them, more."""
-    usage = '%(prog)s="OPTIONS", those of model, plan and engine'
+    usage = '%(prog)s="OPTIONS", those of model, training, plan and engine'
     parser = argparse.ArgumentParser(prog="lotan explain --diff", usage=usage, add_help=False)
-    add_model_options(parser)
-    add_plan_options(parser)
+    _add_run_options(parser)
     try:
         return parser.parse_args(shlex.split(words), namespace=copy(given))
     except ValueError as error:
@@ -93,7 +108,7 @@ def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.settings import make_config
     from lotan.trainer import Trainer
 
-    settings = plan_settings(options)
+    settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
     given, config = read_graph(options), make_config(settings)
     graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
     model = make_model(options, graph.statistics.width, graph.labels.outputs)

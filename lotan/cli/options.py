@@ -169,18 +169,23 @@ def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="stop after N evaluations without a better validation metric, and restore the best weights\n(default: do not)",
     )
+    add_eval_every(group)
+    group.add_argument(
+        "--monitor",
+        metavar="METRIC",
+        help="on the validation vertices: what picks the best epoch, and among several models the best one, such as loss\n"
+        "(default: the task's main one)",
+    )
+
+
+def add_eval_every(group: argparse._ArgumentGroup) -> None:
+    """--eval-every."""
     group.add_argument(
         "--eval-every",
         type=number(int, 0),
         default=1,
         metavar="N",
         help="evaluate every N epochs; 0: only at the end (default: 1)",
-    )
-    group.add_argument(
-        "--monitor",
-        metavar="METRIC",
-        help="on the validation vertices: what picks the best epoch, and among several models the best one, such as loss\n"
-        "(default: the task's main one)",
     )
 
 

@@ -58,6 +58,13 @@ def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str
     return ()
 
 
+def slow_choice(engine: EngineChoice, config: TrainerConfig) -> tuple[str, ...]:
+    """A line where nobody asked for rows, nor for what only rows can, and blocks cannot run: an epoch takes longer there."""
+    if (config.engine, engine.name, config.rgb, config.propagate) != ("auto", "rows", True, "join"):
+        return ()
+    return (f"engine: rows, which take longer than blocks: {engine.reason}",)
+
+
 def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
     """Whether a graph in files can be read into this process at all; decided from the files' footers, before a row is.
 

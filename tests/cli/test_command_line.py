@@ -6,11 +6,12 @@ import json
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import pytest
 
-from lotan.cli import COMMANDS, main
+from lotan.cli import COMMANDS, _parser, explain, main
 from lotan.cli.models import make_model
 
 # The names that other tools are written against.
@@ -165,6 +166,15 @@ def test_explain_sets_two_plans_side_by_side(capsys):
     assert "[V, 8]" in shown
     assert "[V, 16]" in shown
     assert max(map(len, shown.splitlines())) <= 100
+
+
+def test_explain_plans_for_as_many_epochs_and_evaluations_as_train_would_make():
+    given = ["--graph", "digits", "--model", "gcn", "--engine", "local"]
+    for more in ([], ["--epochs", "3", "--eval-every", "0"]):
+        shown, trained = (_parser([command]).parse_args([command, *given, *more]) for command in ("explain", "train"))
+        with ExitStack() as stack:
+            config = explain._trainer(shown, stack).config
+        assert (config.epochs, config.eval_every) == (trained.epochs, trained.eval_every)
 
 
 @pytest.mark.parametrize("words", ["--graph other", "--format json", "--no-such", "--disable 'push"])

@@ -150,3 +150,11 @@ def test_blocks_too_large_for_an_array_are_refused_before_anything_starts(monkey
     with pytest.raises(ConfigurationError, match=words):
         chosen(WITH_JAR, partitions=2)
     assert chosen(WITH_JAR).name == "blocks"  # with as many as are needed
+
+
+def test_rows_that_nobody_asked_for_are_said_before_a_run():
+    (line,) = choice.slow_choice(chosen(WITHOUT_JAR), lotan.TrainerConfig())
+    assert "has no lotan jar" in line
+    for options in ({"engine": "rows"}, {"rgb": False}, {"propagate": "messages"}):
+        assert choice.slow_choice(chosen(WITHOUT_JAR, **options), lotan.TrainerConfig(**options)) == ()
+    assert choice.slow_choice(chosen(WITH_JAR), lotan.TrainerConfig()) == ()
