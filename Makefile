@@ -35,6 +35,8 @@ $(JAR): $(JVM) tools/build_jar.sh
 run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
 	lotan train --graph digits --model gcn --layers 2 --engine blocks --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
+# Two processes of tests share the cores: a thread of torch's that waits busily for another keeps that from running.
+test: export OMP_WAIT_POLICY ?= passive
 test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
 	@tools/maven.sh test
 	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
