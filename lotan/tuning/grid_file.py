@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,18 @@ def _space(content: Mapping[str, Any], source: str) -> Space:
     axes = sorted(read.axes, key=lambda axis: order.index(axis.key.path))
     space = Space(tuple(axes), read.further, source, tuple(read.notes))
     _check_use(space)
-    space.check_optimizers()
+    with _in_the_grid(source):
+        space.check_optimizers()
     return space
+
+
+@contextmanager
+def _in_the_grid(where: str) -> Iterator[None]:
+    """Say where in the grid it stands, of what is refused by those who do not know that there is one."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{where}: {error}") from error
 
 
 def _read_optimizer(table: Mapping[str, Any], read: _Read, source: str) -> None:
@@ -97,7 +108,8 @@ def _read_model(table: Mapping[str, Any], read: _Read, source: str) -> None:
         read.axes.pop()
     own = [kind for kind in kinds if kind not in STOCK]
     for kind in own:
-        factory(kind)  # which says so where there is none
+        with _in_the_grid(f"{source}: model.kind"):
+            factory(kind)
     for name, given in table.items():
         if name == "kind":
             continue
