@@ -19,7 +19,7 @@ from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
 from planner.rules.share_subplans import share_subplans
-from planner.spec import Ability, Argument, Call, LossSpec, Ref, Spec
+from planner.spec import Ability, Argument, LossSpec, Ref, Spec
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
@@ -103,21 +103,14 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
             (x,) = call.references
             read[call.output] = read.get(x.name, x)
             continue
-        other = next(others, None)
-        if other is None or not _same(call, other, read):
+        if any(ref.name in read for ref in call.references):
+            arguments, keywords = _instead((call.arguments, call.keywords), read)
+            call = replace(call, arguments=arguments, keywords=keywords)
+        if next(others, None) != call:
             return False
     output = read.get(train.output, Ref(train.output))
     same = output == Ref(evaluate.output) and train.parameters == evaluate.parameters
     return same and next(others, None) is None
-
-
-def _same(call: Call, other: Call, read: Mapping[str, Argument]) -> bool:
-    """Whether they are one call, where that of training reads what is there instead."""
-    given = call.arguments, call.keywords
-    if any(ref.name in read for ref in call.references):
-        given = _instead(given, read)
-    whole = call.output, call.op, *given, call.type, call.layer, call.where
-    return whole == (other.output, other.op, other.arguments, other.keywords, other.type, other.layer, other.where)
 
 
 def _instead(argument: Any, read: Mapping[str, Argument]) -> Any:

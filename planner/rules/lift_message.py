@@ -21,11 +21,12 @@ def lift_message(node: Node) -> Node | None:
     if not isinstance(node, Apply) or isinstance(node, OnParameters) or node.type.rows != "edge":
         return None
     inputs = tensor_arguments(node)
-    below: dict[Node, Node] = {value: value.x for value in inputs if isinstance(value, Scatter)}
-    ends = {(value.end, value.edges) for value in inputs if isinstance(value, Scatter)}
-    if len(ends) != 1 or not below.keys() >= set(inputs):
+    scatters = [value for value in inputs if isinstance(value, Scatter)]
+    ends = {(scatter.end, scatter.edges) for scatter in scatters}
+    if len(ends) != 1 or len(scatters) < len(inputs):
         return None
     end, edges = ends.pop()
+    below: dict[Node, Node] = {scatter: scatter.x for scatter in scatters}
     lifted = altered(node, below, type=ValueType("vertex", node.type.shape, node.type.dtype))
     return Scatter(lifted, end, edges, node.layer)
 

@@ -81,6 +81,7 @@ def test_a_dictionary_is_read_as_a_file(tmp_path):
         ({"optimizer": {"name": ["adam", "lion"]}}, "expected one of adam, adamw, sgd, adagrad"),
         ({"optimizer": {"lr": [float("nan")]}}, "optimizer.lr = nan; expected a number"),
         ({"optimizer": {"lr": [-1.0]}}, "grid: Adam(lr=-1.0"),
+        ({"optimizer": {"lr": [-1.0]}}, "Invalid learning rate: -1.0"),
         ({"optimizer": {"lr": ["fast"]}}, "optimizer.lr = 'fast'"),
         ({"seed": [-1]}, "seed = -1; expected a whole number of at least 0"),
         ({"optimizer": {"lr": {"low": 0.1}}}, "lacks 'high'"),
