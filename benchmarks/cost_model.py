@@ -34,6 +34,7 @@ from planner.cost import DEFAULT_RATES, UNITS, Rates, Work
 
 RESULTS = Path(__file__).parent / "results" / "cost_model.md"
 THOUSAND, MILLION = 1000, 1_000_000
+EPOCHS = {"local": 20, "blocks": 8, "rows": 8}  # measured, after the warm-up
 GROUPS = {  # engine and settings by name
     "local": ("local", {}),
     "blocks": ("blocks", {}),
@@ -89,11 +90,12 @@ def cases(group: str) -> list[Case]:
     return {"local": some + more + most, "blocks": some + more, "blocks, 4 MB": tight, "rows": some}[group]
 
 
-def measure(group: str, epochs: int, least: bool) -> Iterator[dict[str, Any]]:
+def measure(group: str, epochs: int | None, least: bool) -> Iterator[dict[str, Any]]:
     """Run a group in this process."""
     engine, settings = GROUPS[group]
     chosen, typical = cases(group), min if least else statistics.median
-    for case, one in zip(chosen, observe(engine, chosen, epochs, TrainerConfig(**settings), typical), strict=True):
+    seen = observe(engine, chosen, epochs or EPOCHS[engine], TrainerConfig(**settings), typical)
+    for case, one in zip(chosen, seen, strict=True):
         print(f"{group}: {case}: {one.seconds:.4f} s", file=sys.stderr, flush=True)
         yield {"case": asdict(case), "group": group, "work": asdict(one.work), "seconds": one.seconds}
 
@@ -169,7 +171,7 @@ def rate_lines(rates: dict[str, Rates]) -> list[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--groups", nargs="*", default=list(GROUPS), choices=list(GROUPS), help="(default: all)")
-    parser.add_argument("--epochs", type=int, default=4, help="measured epochs, after the warm-up (default: 4)")
+    parser.add_argument("--epochs", type=int, help="measured epochs, after the warm-up (default: 20 on local, else 8)")
     parser.add_argument("--least", action="store_true", help="take the least epoch: for a machine with other work")
     parser.add_argument("--raw", type=Path, help="measurements as JSON: read if it is there, else written")
     parser.add_argument(
@@ -183,7 +185,7 @@ def main() -> None:
     if options.raw and options.raw.exists():
         found = json.loads(options.raw.read_text())
     else:
-        words = ["--epochs", str(options.epochs), *["--least"] * options.least]
+        words = [*(["--epochs", str(options.epochs)] if options.epochs else []), *["--least"] * options.least]
         found = [one for group in options.groups for one in run_apart(__file__, ["--one", group, *words], group)]
         if options.raw:
             options.raw.write_text(json.dumps(found))

@@ -48,7 +48,7 @@ class TrainerConfig:
     plan: str = "auto"
     disable: Sequence[str] = ()  # names of planner rules not to apply
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
-    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" all of a small graph
+    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" 16384 or up to 32768
     # On rows; "messages": GraphFrames' aggregateMessages, if its core is there.
     propagate: Literal["join", "messages"] = "join"
 

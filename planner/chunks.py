@@ -1,17 +1,38 @@
 """How engines cut vertices into the chunks that stages run on, and what workers keep of them: sizes that costs depend on."""
 
 CHUNK_ROWS = 1024
-"""Vertices that a stage runs on at a time, unless told otherwise: what it makes of them stays in a core's cache."""
+"""Vertices that a worker runs a stage on at a time, unless told otherwise: what it makes of them stays in a core's cache."""
 
-ONE_CHUNK = 8 * CHUNK_ROWS
-"""Vertices of which "local" makes one chunk: up to so many, calling an operator costs more than a chunk in the cache saves (Cora:
-5.0 ms an epoch, not 6.5)."""
+LOCAL_ROWS = 16 * CHUNK_ROWS
+"""The same on "local", whose threads share one interpreter: calling operators on less, they wait for one another."""
 
-MOST_IN_A_GROUP = 8
-"""Chunks of "local" whose gradients of parameters are summed together, at the most: a few thousand rows."""
+ONE_CHUNK = 2 * LOCAL_ROWS
+"""Vertices of which "local" makes one chunk: torch shares each operator's numbers better than threads share so few chunks."""
+
+GROUP_ROWS = 8 * CHUNK_ROWS
+"""Rows of "local" whose gradients of parameters are summed in float32; those of chunks with more, chunk by chunk."""
 
 LEAST_GROUPS = 16
-"""Of those groups, where there are chunks enough: so that threads can share them."""
+"""Groups of chunks that are summed so, where there are chunks enough: for threads to share."""
+
+CHUNKS_A_THREAD = 4
+"""Of "local": below it torch shares each operator better than threads share chunks."""
 
 SAVED_BYTES = 1 << 30
 """What a worker keeps in memory between forward and backward, unless told otherwise."""
+
+
+def local_chunk_rows(vertices: int) -> int:
+    """Of a chunk of "local", at the most: by the graph alone, so that all models on it sum in one order."""
+    return max(1, vertices) if vertices <= ONE_CHUNK else LOCAL_ROWS
+
+
+def chunks_in_group(chunks: int, rows: int) -> int:
+    """How many chunks of "local", of so many rows at the most, make a group.
+
+    It depends on the graph alone, so that sums do not depend on how many threads share the work.
+
+    >>> chunks_in_group(1000, CHUNK_ROWS), chunks_in_group(32, CHUNK_ROWS), chunks_in_group(1000, LOCAL_ROWS)
+    (8, 2, 1)
+    """
+    return max(1, min(GROUP_ROWS // rows, chunks // LEAST_GROUPS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from planner.chunks import CHUNK_ROWS, LEAST_GROUPS, MOST_IN_A_GROUP, ONE_CHUNK, SAVED_BYTES
+from planner.chunks import CHUNK_ROWS, CHUNKS_A_THREAD, SAVED_BYTES, chunks_in_group, local_chunk_rows
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
@@ -18,14 +18,12 @@ LOSS = 4  # operations on an output, of a loss and its gradient
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
     """In how many chunks a stage runs over so many vertices."""
     parts = 1 if engine == "local" else layout.partitions
-    return parts * max(1, ceil(ceil(rows / parts) / max(1, chunk_rows(rows, engine, layout))))
+    return parts * max(1, ceil(ceil(rows / parts) / chunk_rows(rows, engine, layout)))
 
 
 def chunk_rows(rows: int, engine: str, layout: Layout) -> int:
     """Vertices in a chunk of a stage that runs over so many of them, at the most."""
-    if layout.chunk_rows is None and engine == "local" and rows <= ONE_CHUNK:
-        return rows
-    return layout.chunk_rows or CHUNK_ROWS
+    return layout.chunk_rows or (local_chunk_rows(rows) if engine == "local" else CHUNK_ROWS)
 
 
 def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float) -> Work:
@@ -34,7 +32,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
     chunks = chunk_count(vertices, engine, layout)
-    found = Work(piped_bytes=rows, parameter_numbers=_handed_in(stage, engine, layout, chunks) if backward else 0.0)
+    found = Work(piped_bytes=rows, parameter_numbers=_handed_in(stage, vertices, engine, layout) if backward else 0.0)
     if stage.edge_sets:
         on_edges = sum((_on_edges(one, step.within, statistics) for one in stage.each), Work())
         return found + on_edges * (forward + 2 * backward)
@@ -45,9 +43,17 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
         each += sum((_backward(one, statistics.density) for one in stage.each), Work())
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         each += Work(numbers=LOSS * stage.loss.outputs * len(stage.each))
-    hands = layout.cores if engine == "local" else layout.crew.workers or 1
-    calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / max(1, hands))
+    hands = _hands(statistics, engine, layout)
+    calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
     return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, stage, statistics, beyond)
+
+
+def _hands(statistics: Statistics, engine: str, layout: Layout) -> int:
+    """How many share the chunks of a stage."""
+    if engine != "local":
+        return layout.crew.workers or 1
+    shares = chunk_count(statistics.vertices, engine, layout) >= CHUNKS_A_THREAD * layout.cores
+    return max(1, layout.cores) if shares else 1
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
@@ -142,10 +148,12 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
     return total
 
 
-def _handed_in(stage: Stage, engine: str, layout: Layout, chunks: int) -> float:
+def _handed_in(stage: Stage, vertices: int, engine: str, layout: Layout) -> float:
     """Numbers of parameters' gradients, each as often as it is handed in."""
-    group = max(1, min(MOST_IN_A_GROUP, chunks // LEAST_GROUPS))
-    parts = ceil(chunks / group) if engine == "local" else layout.partitions
+    parts = layout.partitions
+    if engine == "local":
+        chunks = chunk_count(vertices, engine, layout)
+        parts = ceil(chunks / chunks_in_group(chunks, chunk_rows(vertices, engine, layout)))
     return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
 
 

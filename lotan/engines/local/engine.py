@@ -25,13 +25,11 @@ from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
 from planner.batch import content_names
-from planner.chunks import CHUNK_ROWS, ONE_CHUNK
+from planner.chunks import CHUNKS_A_THREAD
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-
-CHUNKS_A_THREAD = 4  # below it torch shares each operator better than threads share chunks
 
 
 class LocalEngine(Engine):
@@ -68,8 +66,7 @@ class LocalEngine(Engine):
     def lay_out(self, graph: Graph, plan: Plan) -> None:
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
-        suited = ONE_CHUNK if len(arrays.ids) <= ONE_CHUNK else CHUNK_ROWS
-        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows or suited), graph.kept
+        self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows), graph.kept
         self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
 
     def adapt(self, plan: Plan) -> None:

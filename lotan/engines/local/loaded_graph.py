@@ -17,6 +17,7 @@ from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, make_program
 from lotan.stages.sparse_rows import SparseRows
+from planner.chunks import local_chunk_rows
 from planner.physical import Column, Plan, PropagateStep, Stage
 from planner.spec import EdgeSet
 
@@ -57,15 +58,22 @@ class Contributions:
 
 
 class LoadedGraph:
-    """A graph in memory, and the programs of a plan over it."""
+    """A graph in memory, and the programs of a plan over it.
 
-    def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int) -> None:
+    Args:
+        arrays: of the graph.
+        plan: of the programs; and how deep vertices are told apart.
+        chunk_rows: vertices that a stage runs on at a time, None: as suits their number.
+    """
+
+    def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int | None = None) -> None:
         self.order = order_by_level(arrays, plan.levels, plan.targets)
         placed = arrays if self.order is None else self.order.placed(arrays)
         counts = () if self.order is None else self.order.counts
         self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight), counts)
-        self.chunks = Chunks(len(arrays.ids), chunk_rows)
-        self._levels = [Chunks(count, chunk_rows) for count in counts]
+        self.chunks, *self._levels = (
+            Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
+        )
         self.ids = arrays.ids
         self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
         self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}

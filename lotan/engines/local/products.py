@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from planner.chunks import LEAST_GROUPS, MOST_IN_A_GROUP
+from planner.chunks import LEAST_GROUPS, chunks_in_group
 
 SHARES = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
 ALIGNED = 16  # rows: chunks of any width begin at a cache line then
@@ -25,8 +25,8 @@ class Chunks:
         if 1 < count < LEAST_GROUPS:
             count = -(-count // SHARES) * SHARES
         even = -(-rows // max(1, count))
-        length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
-        self._runs = [slice(start, min(start + length, rows)) for start in range(0, rows, length)]
+        self._length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
+        self._runs = [slice(start, min(start + self._length, rows)) for start in range(0, rows, self._length)]
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -35,11 +35,8 @@ class Chunks:
         return self._runs[number]
 
     def groups(self) -> list[range]:
-        """Chunks whose gradients of parameters are summed in float32; the sums of groups are added in float64.
-
-        How many depends on the number of chunks alone, so that sums do not depend on how many threads share the work.
-        """
-        size = max(1, min(MOST_IN_A_GROUP, len(self) // LEAST_GROUPS))
+        """Chunks whose gradients of parameters are summed in float32; the sums of groups are added in float64."""
+        size = chunks_in_group(len(self), self._length)
         return [range(start, min(start + size, len(self))) for start in range(0, len(self), size)]
 
 

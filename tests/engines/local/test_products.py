@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan.engines.local.products import MOST_IN_A_GROUP, Chunks, Product
+from lotan.engines.local.products import Chunks, Product
 from lotan.stages.chunk import prefix_sum, sparse_rows
+from planner.chunks import GROUP_ROWS, LOCAL_ROWS
 
 
 def drawn(rows: int, edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,13 +54,16 @@ def test_the_bits_do_not_depend_on_the_chunks() -> None:
     assert all(torch.equal(result, results[0]) for result in results)
 
 
-@pytest.mark.parametrize("rows", [1, 10, 16, 33, 1000])
-def test_groups_hold_every_chunk_once_in_order(rows: int) -> None:
-    chunks = Chunks(rows, 3)
+@pytest.mark.parametrize(
+    ("rows", "most"), [(1, 3), (10, 3), (16, 3), (33, 3), (1000, 3), (500_000, 1024), (1_000_000, LOCAL_ROWS)]
+)
+def test_groups_hold_every_chunk_once_in_order(rows: int, most: int) -> None:
+    chunks = Chunks(rows, most)
     groups = chunks.groups()
     assert [number for group in groups for number in group] == list(range(len(chunks)))
-    assert max(map(len, groups)) <= MOST_IN_A_GROUP
-    assert [row for run in chunks for row in range(rows)[run]] == list(range(rows))
+    assert [chunk.start for chunk in chunks] == [0, *(chunk.stop for chunk in chunks)][:-1]
+    assert chunks[len(chunks) - 1].stop == rows
+    assert max(sum(chunks[i].stop - chunks[i].start for i in group) for group in groups) <= max(GROUP_ROWS, most)
 
 
 @pytest.mark.parametrize(
