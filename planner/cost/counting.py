@@ -59,14 +59,12 @@ def step_work(
             return pipe_work(step, plan, statistics, engine, layout, beyond) + Work(pipes=waves)
         case PropagateStep():
             found = _sums(step.output, statistics.edge_count(step.edges, step.within), statistics)
-            crossing = _shuffled(step.output, step.reverse, statistics, layout)
-            return found + Work(steps=waves, shuffled_bytes=crossing)
+            return found + Work(steps=waves, shuffled_bytes=_shuffled(step, statistics, layout))
         case CollectStep():
-            return Work(steps=waves, collected_numbers=_collected(step, plan, statistics, engine, layout))
+            rows = _collected(step, statistics, engine, layout)
+            return Work(steps=waves, collected_numbers=rows * _width(plan, step.columns))
         case GatherStep():
-            rows = statistics.vertices * _reach(
-                statistics, chunk_count(statistics.rows_within(step.within), engine, layout)
-            )
+            rows = _collected(step, statistics, engine, layout)
             return Work(steps=waves, collected_numbers=rows * step.output.width)
     return _edge_work(step, plan, statistics) + Work(steps=waves)
 
@@ -87,27 +85,28 @@ def _far(size: int) -> float:
     return max(0.0, 1 - CACHE_BYTES / max(1, size))
 
 
-def _shuffled(column: Column, reverse: bool, statistics: Statistics, layout: Layout) -> float:
+def _shuffled(step: PropagateStep, statistics: Statistics, layout: Layout) -> float:
     """Bytes that cross between executors: none inside one JVM, else each row once to every partition that reads it."""
     if not layout.shuffled:
         return 0.0
-    copies = min(statistics.degrees(reverse).replication(layout.partitions), layout.partitions - 1)
-    return statistics.vertices * copies * row_bytes(column)
+    copies = min(statistics.degrees(step.reverse).replication(layout.partitions), layout.partitions - 1)
+    return _sources(step.within, statistics) * copies * row_bytes(step.output)
 
 
-def _collected(step: CollectStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> float:
-    rows = statistics.vertices * _reach(statistics, chunk_count(statistics.rows_within(step.within), engine, layout))
-    return rows * _width(plan, step.columns)
+def _collected(step: CollectStep | GatherStep, statistics: Statistics, engine: str, layout: Layout) -> float:
+    """Rows of sources, each as often as chunks have it: these are runs of vertices that a hash has put in order."""
+    chunks = chunk_count(statistics.rows_within(step.within), engine, layout)
+    return _sources(step.within, statistics) * statistics.degrees().replication(chunks)
+
+
+def _sources(within: int | None, statistics: Statistics) -> int:
+    """Vertices at which edges begin that end within a level, at the most."""
+    return statistics.rows_within(None if within is None else within + 1)
 
 
 def _width(plan: Plan, names: Iterable[str]) -> int:
     """Numbers of a row of some columns together."""
     return sum(plan.columns[name].width for name in names)
-
-
-def _reach(statistics: Statistics, chunks: int) -> float:
-    """In how many chunks a vertex is a source: chunks are runs of vertices that a hash has put in order."""
-    return statistics.degrees().replication(chunks)
 
 
 def _edge_work(step: EdgeStep, plan: Plan, statistics: Statistics) -> Work:

@@ -17,21 +17,26 @@ import numpy as np
 import pytest
 import torch
 import torch_geometric.nn as pyg
+from pyspark.errors import PySparkException
 
 from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
+from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep
+from planner.physical import CollectStep, EdgeDropoutStep, reads
+from planner.rules import prune_vertices
+from planner.rules.prune_vertices import reads_edges
 from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
+from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, specs_of
 
 pytestmark = pytest.mark.spark
 
@@ -66,6 +71,8 @@ def check(spark, workers: Session, name: str, options: str, drawn: Sample, parti
 
 
 EMPTY = 7  # partitions, some of them without vertices
+ON_EDGES = (13, 19, 20, 26, 48, 53)
+"""Seeds of random models that read edges otherwise than to sum rows."""
 
 
 @pytest.mark.parametrize("partitions", [1, 2, 3, EMPTY])
@@ -79,7 +86,9 @@ def test_equals_autograd(name, partitions, spark, workers):
 
 
 PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("residual", 3), ("hops", 2), ("MLP", 3),
-          ("GAT", 3), ("GraphSAGE, max", 2)]  # fmt: skip
+          ("GAT", 3), ("GAT, four heads", EMPTY), ("GAT, four heads, averaged", 2), ("branches", 3),
+          ("GraphSAGE, max", 2), ("GraphSAGE, min", EMPTY), ("own layer", 2), ("own layer", EMPTY),
+          ("arithmetic on edges", 2), ("arithmetic of features", 3)]  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "partitions"), PRUNED)
@@ -88,24 +97,66 @@ def test_few_training_vertices_whose_dependencies_alone_are_computed(name, parti
     drawn = trained_on(sample(partitions, 24, 20, weighted=EVERY[name].weights), [0, 9])
     drawn = replace(drawn, graph=named(drawn.graph)) if partitions == 2 else drawn
     ours, truth = models(name, seed=partitions)
-    planned, results = plan_of(name, drawn, PRUNING), []
+    planned = plan_of(name, drawn, PRUNING)
+    for found in both_ways(spark, workers, planned, ours, drawn, partitions):
+        assert_equals_truth(found, name, truth, drawn)
+
+
+def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: Sample, partitions: int):
+    """A pruned plan through one heap and by shuffles, which have the same bits."""
     assert any(step.within is not None for step in planned.plan.train)
+    assert all(step.within is not None for step in planned.plan.train if reads_edges(step))
+    results = []
     for shuffled in (False, True):
         torch.manual_seed(0)
         with blocks(spark, workers, partitions, shuffled) as engine:
-            results.append(train(engine, planned, deepcopy(ours), drawn))
+            results.append(train(engine, planned, deepcopy(model), drawn))
             occupied = engine._graph.occupied
             assert partitions < 3 or len(occupied[0]) < len(occupied[None])
-    for found in results:
-        assert_equals_truth(found, name, truth, drawn)
     heap, shuffles = map(tensors, results)
     assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
+    return results
 
 
-@pytest.mark.parametrize(("name", "partitions"), [("GCN", 3), ("GraphSAGE", 2)])
+@pytest.mark.parametrize("seed", ON_EDGES)
+def test_random_models_with_few_training_vertices(seed, spark, workers):
+    """On random graphs; each model has attention, a maximum or a message with a parameter."""
+    drawn = trained_on(sample(seed, 24, 20, weighted=seed % 3 == 0), [seed % 24, 9])
+    planned = random_plan(seed, drawn)
+    assert any(map(reads_edges, planned.plan.train))
+    model, truth = drawn_model(seed, False, stirred=False), by_autograd(seed, drawn)
+    for found in both_ways(spark, workers, planned, model, drawn, 2 + seed % 2):
+        assert_equal(found, truth, TOLERANCE, rounded=[by_autograd(seed, drawn, stirred=True)])
+
+
+def random_plan(seed: int, drawn: Sample) -> Planned:
+    loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
+    return compile_plan(*specs_of(seed, False), loss, drawn.graph.statistics, PRUNING)
+
+
+@pytest.mark.parametrize("name", ["GAT", "GraphSAGE, max", "own layer"])
+def test_training_vertices_that_depend_on_no_others(name, spark, workers):
+    """Isolated, or with edges that lead away from them: no edge of the graph ends within a level."""
+    drawn = trained_on(sample(4, 24, 20, weighted=EVERY[name].weights), [22, 23])
+    ours, truth = models(name, seed=4)
+    for found in both_ways(spark, workers, plan_of(name, drawn, PRUNING), ours, drawn, 3):
+        assert_equals_truth(found, name, truth, drawn)
+
+
+@pytest.mark.parametrize("name", ["GCN", "GAT", "GraphSAGE, max"])
+def test_a_plan_that_is_pruned_a_hop_too_near_is_refused(name, spark, workers, monkeypatch):
+    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0))
+    drawn = trained_on(sample(3, 24, 20, weighted=EVERY[name].weights), [0, 9])
+    planned = plan_of(name, drawn, PRUNING)
+    for shuffled in (False, True):
+        with blocks(spark, workers, 2, shuffled) as engine, pytest.raises((EngineError, PySparkException)):
+            train(engine, planned, models(name, seed=3)[0], drawn)
+
+
+@pytest.mark.parametrize(("name", "partitions"), [("GCN", 3), ("GraphSAGE", 2), ("GAT", 3), ("GraphSAGE, max", 2)])
 def test_a_hub_whose_edges_are_spread(name, partitions, spark, workers):
     """Half of the edges end in one vertex, and half begin there."""
-    drawn = sample(6, 40, 8000, weighted=EVERY[name].weights, directed=False)
+    drawn = sample(7, 40, 8000, weighted=EVERY[name].weights, directed=False)
     ours, truth = models(name, seed=6)
     with blocks(spark, workers, partitions, shuffled=partitions > 2) as engine:
         found = train(engine, plan_of(name, drawn, PRUNING), ours, drawn)
@@ -188,22 +239,30 @@ def test_nothing_is_collected_without_parameters_on_edges():
         assert any(isinstance(step, CollectStep) for step in steps) == (name in COLLECTING)
 
 
-def dropping_plan(name: str, drawn: Sample) -> Planned:
+DROPPED = {"many": trained_on(sample(5, 20, 50), range(16)), "few": trained_on(sample(5, 24, 20), [0, 9])}
+"""Graphs by how many of their vertices are in training: where few are, layers are pruned."""
+
+
+def dropping_plan(name: str, drawn: Sample, options: Options = BLOCKS["auto"]) -> Planned:
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    return compile_plan(*dropping(name), loss, drawn.graph.statistics, BLOCKS["auto"])
+    return compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
 
 
+@pytest.mark.parametrize("training", DROPPED)
 @pytest.mark.parametrize("name", ["GAT", "GAT, four heads"])
-def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, spark, workers):
+def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, training, spark, workers):
     """The same bits by shuffles and through one heap, where nothing but the place of a row differs."""
-    drawn = sample(seed=5, vertices=20, edges=50)
+    drawn = DROPPED[training]
     planned, results = dropping_plan(name, drawn), []
+    levels = {step.within for step in planned.plan.train if isinstance(step, EdgeDropoutStep)}
+    assert levels == ({0, 1} if training == "few" else {None})
     for partitions, shuffled in ((2, False), (2, True), (7, True)):
         torch.manual_seed(0)
         with blocks(spark, workers, partitions, shuffled) as engine:
             results.append(train(engine, planned, DROPPING[name](), drawn))
     torch.manual_seed(0)
-    truth = train(LocalEngine(), planned, DROPPING[name](), drawn)
+    whole = replace(BLOCKS["auto"], disabled=("prune_vertices",))
+    truth = train(LocalEngine(), dropping_plan(name, drawn, whole), DROPPING[name](), drawn)
     assert len(set(truth.losses)) == 3
     for result in results:
         assert_equal(result, truth)

@@ -23,22 +23,23 @@ from planner import RULES, Options, compile_plan, compiler, differentiate, edge_
 from planner.edge_nodes import Extreme
 from planner.errors import PlanError
 from planner.nodes import Elementwise, Node, Scatter, tensor_arguments
-from planner.physical import PropagateStep, ScaledPropagateStep, Stage
+from planner.physical import PropagateStep, ScaledPropagateStep, Stage, reads
 from planner.rules import (
     drop_dead_gradients,
     drop_unit_weight,
     hoist_invariant,
     lift_message,
+    prune_vertices,
     push_down,
     push_down_extremes,
 )
 from planner.spec import LossSpec, ValueType
-from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample
+from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, trained_on
 from tests.exactness.random_models import Hop
 from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, train
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
 
-CAUGHT = (AssertionError, PlanError, LotanError)
+CAUGHT = (AssertionError, PlanError, LotanError, IndexError)
 
 
 def graph_of(seed: int) -> Sample:
@@ -110,6 +111,14 @@ def check_hops(seed: int, _: bool) -> None:
     with closing(LocalEngine()) as engine:
         found = train(engine, plan_of("hops", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
     assert_equals_truth(found, "hops", other, drawn)
+
+
+def check_few(seed: int, _: bool) -> None:
+    """Attention over few training vertices, of which both layers are pruned."""
+    drawn, (ours, other) = trained_on(sample(seed, vertices=24, edges=20), [0, 9]), models("GAT", seed)
+    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    with closing(LocalEngine()) as engine:
+        assert_equals_truth(train(engine, plan_of("GAT", drawn, options), ours, drawn), "GAT", other, drawn)
 
 
 class Nothing:
@@ -191,6 +200,9 @@ MUTATIONS = {
     "a message is lifted from the wrong end": Mutation(lift_message, "tensor_arguments", lifting_from_the_wrong_end, 2),
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
+    "a layer is computed a hop too near": Mutation(
+        prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0), 3, check=check_few
+    ),
     "what has parameters is computed once": Mutation(hoist_invariant, "Parameter", Nothing, 0),
     "what is random is computed once": Mutation(hoist_invariant, "Dropout", Nothing, 7, dropping=True),
     "dropouts of one value are one": Mutation(labels, "_fields_but_layer", but("layer", "key"), 0, check=check_alikes),

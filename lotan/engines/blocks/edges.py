@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from lotan.engines.blocks.load import Loaded
-from lotan.engines.blocks.pipe import Column
+from lotan.engines.blocks.pipe import Column, numbered
 from lotan.errors import EngineError
 from lotan.randomness import Randomness, threshold_of
 from planner.expressions import ROWS, Expression, operands
@@ -42,7 +42,9 @@ class EdgeSteps:
     randomness: Randomness
     shuffled: bool  # exchange rows by shuffles also where all partitions are in one JVM
     hold: Callable[[Any], None] | None  # persists an RDD until the pass ends; None where partitions share no heap
-    _sources: dict[str, Any] = field(default_factory=dict)  # by column: its rows at sources, brought there once
+    _sources: dict[tuple[str, int | None], Any] = field(
+        default_factory=dict
+    )  # by column, and level up to which edges end: its rows at their sources, brought there once
 
     def run(self, step: EdgeStep, columns: Mapping[str, Column]) -> Any:
         """What a step makes: an RDD of rows, of vertices or of edges.
@@ -54,46 +56,50 @@ class EdgeSteps:
         Raises:
             EngineError: a step that is none of `planner.physical`'s.
         """
-        scala, blocks, edges, width = self.graph.facade, self.graph.blocks, step.edges, step.output.width
+        scala, blocks, width = self.graph.facade, self.graph.blocks, step.output.width
+        edges, within, made = scope = _scope(step)
         rows = {name: column.rows for name, column in columns.items()}
         match step:
             case EdgeExpressionStep():
                 return self._expression(step, rows)
             case SegmentSoftmaxStep():
-                return scala.segmentSoftmax(blocks, edges, rows[step.input])
+                return scala.segmentSoftmax(blocks, *scope, rows[step.input])
             case SegmentSoftmaxGradientStep():
-                return scala.segmentSoftmaxGradient(blocks, edges, rows[step.softmax], rows[step.gradient])
+                return scala.segmentSoftmaxGradient(blocks, *scope, rows[step.softmax], rows[step.gradient])
             case EdgeDropoutStep():
                 draws = self.randomness.of(step.model)
                 state = np.uint64(draws.operator(step.key)).view(np.int64).item()  # the bits as a Java long
-                return scala.edgeDropout(self.graph.edge_keys[edges], rows[step.input], state, threshold_of(step.p))
+                keys = self.graph.edge_keys[step.edges]
+                return scala.edgeDropout(blocks, *scope, keys, rows[step.input], state, threshold_of(step.p))
             case EdgeSumStep():
                 by_source = step.end == "source"
-                return scala.edgeSum(blocks, edges, rows[step.input], width, by_source, self.shuffled)
+                return scala.edgeSum(blocks, *scope, rows[step.input], width, by_source, self.shuffled)
             case ScaledPropagateStep(reverse=False):
-                sources = self._at_sources(step.input, rows)
-                return scala.scaledPropagate(blocks, edges, sources, rows[step.scales], step.heads)
+                sources = self._at_sources(step.input, step, rows)
+                return scala.scaledPropagate(blocks, *scope, sources, rows[step.scales], step.heads)
             case ScaledPropagateStep():
                 read = (rows[step.input], rows[step.scales])
-                return scala.scaledPropagateReverse(blocks, edges, *read, step.heads, width, self.shuffled)
+                return scala.scaledPropagateReverse(blocks, *scope, *read, step.heads, width, self.shuffled)
             case EdgeDotStep():
-                sources = self._at_sources(step.source, rows)
-                return scala.edgeDot(blocks, edges, sources, rows[step.destination], width)
+                sources = self._at_sources(step.source, step, rows)
+                return scala.edgeDot(blocks, *scope, sources, rows[step.destination], width)
             case ExtremeStep():
-                return scala.extreme(blocks, edges, self._at_sources(step.input, rows), step.kind == "max")
+                return scala.extreme(blocks, *scope, self._at_sources(step.input, step, rows), step.kind == "max")
             case ExtremeGradientStep():
-                read = (self._at_sources(step.input, rows), rows[step.extreme], rows[step.gradient])
-                shares = scala.extremeShares(blocks, edges, *read)
+                read = (self._at_sources(step.input, step, rows), rows[step.extreme], rows[step.gradient])
+                shares = scala.extremeShares(blocks, edges, within, *read)
                 if self.hold is not None:
                     self.hold(shares)
-                return scala.extremeGradient(blocks, shares, width, self.shuffled)
+                return scala.extremeGradient(blocks, made, shares, width, self.shuffled)
         raise EngineError(f"the blocks engine has no step {type(step).__name__}")
 
-    def _at_sources(self, name: str, rows: Mapping[str, Any]) -> Any:
-        """Rows of a column where the edges are: of one exchange, however many steps read them. Columns are made once."""
-        if name not in self._sources:
-            self._sources[name] = self.graph.facade.sources(self.graph.blocks, rows[name], self.shuffled)
-        return self._sources[name]
+    def _at_sources(self, name: str, step: EdgeStep, rows: Mapping[str, Any]) -> Any:
+        """Rows of a column where the edges are: of one exchange, however many steps of a layer read them."""
+        key = name, step.within  # columns are made once
+        if key not in self._sources:
+            within = numbered(step.within)
+            self._sources[key] = self.graph.facade.sources(self.graph.blocks, rows[name], within, self.shuffled)
+        return self._sources[key]
 
     def _expression(self, step: EdgeExpressionStep, rows: Mapping[str, Any]) -> Any:
         places: dict[str, list[str]] = {kind: [] for kind in ROWS}
@@ -101,13 +107,18 @@ class EdgeSteps:
         sources, destinations, columns = (places[kind] for kind in ROWS)
         return self.graph.facade.edgeExpression(
             self.graph.blocks,
-            step.edges,
+            *_scope(step),
             function,
             step.output.width,
-            [self._at_sources(name, rows) for name in sources],
+            [self._at_sources(name, step, rows) for name in sources],
             [rows[name] for name in destinations],
             [rows[name] for name in columns],
         )
+
+
+def _scope(step: EdgeStep) -> tuple[str, int, int]:
+    """Its edges, the level up to which they end, and the one up to which its output has rows."""
+    return step.edges, numbered(step.within), numbered(step.output.within)
 
 
 def postfix(expression: Expression, places: dict[str, list[str]]) -> str:

@@ -221,8 +221,9 @@ class BlocksEngine(Engine):
     def gather(self, step: GatherStep, contributions: Contributions) -> Column:
         """Sum per vertex what came back for it as a source."""
         self._read(contributions)
-        near = self._graph.chunks[contributions.edges]
-        rows = self._facade.gather(self._graph.blocks, near, contributions.rows, step.output.width)
+        near = self._graph.chunks[contributions.edges, step.within]
+        made = numbered(step.output.within)
+        rows = self._facade.gather(self._graph.blocks, near, contributions.rows, step.output.width, made)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
 
@@ -247,7 +248,7 @@ class BlocksEngine(Engine):
         plain["spent"] = self._spent(step)
         for column in columns:
             self._read(column)
-        near = [self._graph.chunks[edges] for edges in stage.edge_sets]
+        near = [self._graph.chunks[edges, step.within] for edges in stage.edge_sets]
         rows = [column.rows if column.sums is None else column.sums for column in columns]
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
         self._run.expect(step, self._graph.occupied[step.within])

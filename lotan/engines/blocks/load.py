@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from math import nan
@@ -27,7 +27,9 @@ class Loaded:
     facade: Any
     blocks: Any  # lotan.LoadedGraph
     columns: Mapping[str, Column]  # static ones
-    chunks: Mapping[EdgeSet, Any]  # RDD of each partition's neighbourhoods, for stages that collect
+    chunks: Mapping[
+        tuple[EdgeSet, int | None], Any
+    ]  # by edge set and level, None for all: RDD of each partition's neighbourhoods, for stages that collect
     edge_keys: Mapping[EdgeSet, Any]  # RDD of each partition's row keys of edges, for dropout of edge columns
     occupied: Mapping[
         int | None, tuple[int, ...]
@@ -84,7 +86,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
                 name: Column(rows[name], _width(vertices, name, column.width, plan), name)
                 for name, column in columns.items()
             },
-            chunks=_chunks(facade, blocks, plan, chunk_rows),
+            chunks=_chunks(facade, blocks, plan, chunk_rows, levels),
             edge_keys=_edge_keys(facade, blocks, plan),
             occupied=occupied,
             weighted=weighted,
@@ -93,13 +95,19 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     return loaded
 
 
-def _chunks(facade: Any, blocks: Any, plan: Plan, chunk_rows: int) -> dict[EdgeSet, Any]:
-    """Of each edge set that a stage collects along: every partition's neighbourhoods."""
+def _chunks(
+    facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None]
+) -> dict[tuple[EdgeSet, int | None], Any]:
+    """Of each edge set that a stage collects along: every partition's neighbourhoods, for each level that one may run up to.
+
+    What no stage asks for is never computed.
+    """
     found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
         keyed = any(stage.draws_on(edge_set) for stage in plan.stages)
-        found[edge_set] = facade.collect(blocks, edge_set, chunk_rows, keyed)
-        facade.persist(found[edge_set])
+        for level in levels:
+            found[edge_set, level] = facade.collect(blocks, edge_set, chunk_rows, keyed, numbered(level))
+            facade.persist(found[edge_set, level])
     return found
 
 

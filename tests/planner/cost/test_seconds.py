@@ -11,7 +11,7 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Pricing, Rat
 from planner.cost.stages import beyond_memory
 from planner.degrees import Degrees
 from planner.footprint import Layout
-from planner.physical import PipeStep, Plan, PropagateStep
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep
 from planner.shares import Crew
 from planner.spec import Profile, Statistics
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
@@ -92,6 +92,42 @@ def test_attention_counts_edges():
     total = sum((step_work(step, plan, STATISTICS, "local", LAYOUT) for step in plan.train), Work())
     assert total.edge_values > 0
     assert total.scaled_numbers >= 2 * 500 * 3  # forward and backward, over 500 edges of 3 numbers
+
+
+PRUNING = Options(abilities=("edge_columns", "levels", "edge_levels"), disabled=("reuse_evaluation", *IN_PLACE))
+FEW = replace(STATISTICS, training=2)
+
+
+@pytest.mark.parametrize("engine", DEFAULT_RATES)
+def test_pruned_steps_on_edges_cost_what_ends_within_their_level(engine):
+    plan = planned(attention(dropout=True), options=PRUNING, statistics=FEW).plan
+    on_edges = [step for step in plan.train if isinstance(step, EdgeStep)]
+    assert {step.within for step in on_edges} == {0}
+    for step in on_edges:
+        part, whole = (step_work(one, plan, FEW, engine, LAYOUT) for one in (step, replace(step, within=None)))
+        share = FEW.edge_count(step.edges, step.within) / FEW.edge_count(step.edges)
+        for unit in ("edges", "edge_values", "scaled_numbers", "draws"):
+            assert getattr(part, unit) == pytest.approx(share * getattr(whole, unit))
+
+
+@pytest.mark.parametrize("engine", DEFAULT_RATES)
+def test_pruned_neighbourhoods_cost_the_rows_that_they_bring(engine):
+    """Of two training vertices and their in-neighbours: 12 of 100 vertices, in one chunk or in one of each partition."""
+    options = replace(PRUNING, disabled=(*PRUNING.disabled, "push_down_edges"))
+    plan = planned(attention(), options=options, statistics=FEW).plan
+    steps = [step for step in plan.train if isinstance(step, CollectStep | GatherStep) and step.within == 0]
+    assert {type(step) for step in steps} == {CollectStep, GatherStep}
+    for step in steps:
+        part, whole = (step_work(one, plan, FEW, engine, LAYOUT) for one in (step, replace(step, within=None)))
+        assert part.collected_numbers == pytest.approx(0.12 * whole.collected_numbers)
+
+
+def test_pruned_sums_shuffle_the_rows_that_they_read():
+    plan = planned(gcn(), options=PRUNING, statistics=FEW).plan
+    layout = replace(LAYOUT, shuffled=True)
+    step = next(step for step in plan.train if isinstance(step, PropagateStep) and step.within == 0)
+    part, whole = (step_work(one, plan, FEW, "blocks", layout) for one in (step, replace(step, within=None)))
+    assert part.shuffled_bytes == pytest.approx(0.12 * whole.shuffled_bytes)
 
 
 @pytest.mark.parametrize("engine", DEFAULT_RATES)

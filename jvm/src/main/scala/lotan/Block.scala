@@ -49,6 +49,10 @@ final class Block(
   /** Distinct sources: own vertices and halo. */
   def sources: Int = haloStart.last
 
+  /** The sources that are vertices of a partition. */
+  def sourcesOf(owner: Int): Range =
+    if (owner == partition) 0 until count else haloStart(owner) until haloStart(owner + 1)
+
   @transient private lazy val chunked = new ConcurrentHashMap[(Int, Int), BlockChunks]
 
   /** The chunks of so many rows that the first `count` rows of the block are cut into: the same each time. */
@@ -74,6 +78,9 @@ object Block {
 
   /** In place of a level: all vertices. */
   val All: Int = -1
+
+  /** The level of the sources of edges that end within a level. */
+  def farther(within: Int): Int = if (within == All) All else within + 1
 }
 
 /** What every pipe says of a block's chunks: computed once.
@@ -120,7 +127,17 @@ final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val lo
   @transient lazy val withLoops: Csr = loops.fold(forward)(forward.withDiagonal)
 
   /** The order of edge columns. Built on first use. */
-  @transient lazy val order: EdgeOrder = new EdgeOrder(withLoops, sources)
+  @transient lazy val order: EdgeOrder = new EdgeOrder(withLoops, sources, withLoops.edges)
+
+  @transient private lazy val firstOrders = new ConcurrentHashMap[Int, EdgeOrder]
+
+  /** `order` of those edges alone that end in the first so many rows: they come first. Built once for each number. */
+  def orderUpTo(ends: Int): EdgeOrder =
+    if (ends == forward.rows) order
+    else firstOrders.computeIfAbsent(ends, ends => new EdgeOrder(withLoops.first(ends), sources, withLoops.edges))
+
+  /** How many edges, loops among them, end in the first so many rows. */
+  def endingIn(ends: Int): Int = withLoops.indptr(ends)
 }
 
 object Edges {

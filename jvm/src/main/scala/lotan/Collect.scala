@@ -28,8 +28,10 @@ final class Neighbourhood(val firstRow: Int, val matrix: Csr, val sources: Array
   *   destinations per chunk; the last chunk of a partition may have fewer
   * @param keyed
   *   whether random numbers are drawn on the edges
+  * @param within
+  *   level up to which vertices are in chunks
   */
-final case class Collect(edges: EdgeSet, chunkRows: Int, keyed: Boolean = false) {
+final case class Collect(edges: EdgeSet, chunkRows: Int, keyed: Boolean = false, within: Int = Block.All) {
   require(chunkRows > 0, s"$chunkRows rows per chunk; expected at least 1")
 
   /** The chunks of every partition, in order. They follow from the graph alone: the caller persists and unpersists them. */
@@ -41,11 +43,19 @@ final case class Collect(edges: EdgeSet, chunkRows: Int, keyed: Boolean = false)
     val keys = if (keyed) EdgeKeys(edges).of(block) else Array.empty[Long]
     val positions =
       new Array[Int](block.sources) // of a source in the chunk at hand; others keep what is left of earlier ones
-    Iterator.range(0, block.count, chunkRows).map(from => neighbourhood(matrix, keys, from, positions))
+    val count = block.rows(within)
+    Iterator.range(0, count, chunkRows).map { from =>
+      neighbourhood(matrix, keys, from, math.min(from + chunkRows, count), positions)
+    }
   }
 
-  private def neighbourhood(matrix: Csr, keys: Array[Long], from: Int, positions: Array[Int]): Neighbourhood = {
-    val until = math.min(from + chunkRows, matrix.rows)
+  private def neighbourhood(
+      matrix: Csr,
+      keys: Array[Long],
+      from: Int,
+      until: Int,
+      positions: Array[Int]
+  ): Neighbourhood = {
     val first = matrix.indptr(from)
     val columns = util.Arrays.copyOfRange(matrix.columns, first, matrix.indptr(until))
     val sources = new LongIds(columns.map(_.toLong)).distinct.values.map(_.toInt)

@@ -111,6 +111,13 @@ object Csr {
 
   def prefixSums(counts: Array[Int]): Array[Int] = counts.scanLeft(0)(_ + _)
 
+  /** Where the rows `from until until` end without the empty ones that come last. */
+  def end(indptr: Array[Int], from: Int, until: Int): Int = {
+    var end = until
+    while (end > from && indptr(end) == indptr(end - 1)) end -= 1
+    end
+  }
+
   // A float's bits as an unsigned integer of the same order: Arrays.sort compares the lower halves of positive longs so.
   private def sortable(value: Float): Int = {
     val bits = java.lang.Float.floatToRawIntBits(value)

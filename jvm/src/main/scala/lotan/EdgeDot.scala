@@ -4,12 +4,12 @@ import org.apache.spark.rdd.RDD
 
 /** The dot products of both ends' rows, one for each edge and head: the gradient of ScaledPropagate's scales.
   *
-  * @param edges
-  *   which edges
+  * @param scope
+  *   along which edges
   * @param heads
   *   of a row: runs of equally many numbers
   */
-final case class EdgeDot(edges: EdgeSet, heads: Int) {
+final case class EdgeDot(scope: EdgeScope, heads: Int) {
   require(heads > 0, s"$heads heads; expected at least 1")
 
   /** `[edges x heads]`. */
@@ -19,14 +19,14 @@ final case class EdgeDot(edges: EdgeSet, heads: Int) {
     }
 
   private def dots(block: Block, sources: SourceRows, rows: Rows): Rows = {
-    val order = block.edges(edges).order
-    Propagate.check(block, rows)
+    val order = scope.order(block)
+    scope.check(block, rows)
     require(
       order.edges == 0 || (sources.width == rows.width && rows.width % heads == 0), // the width of no rows may be unknown
       s"rows of width ${sources.width} and ${rows.width} for $heads heads"
     )
     val channels = rows.width / heads
-    val out = Rows.zeros(order.edges, heads)
+    val out = scope.edgeRows(block, heads)
     var edge = 0
     while (edge < order.edges) {
       val source = order.matrix.columns(edge)

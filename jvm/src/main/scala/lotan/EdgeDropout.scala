@@ -4,24 +4,34 @@ import org.apache.spark.rdd.RDD
 
 /** Dropout of an edge column, with the same random numbers as on every engine (`lotan/randomness.py`); its own adjoint.
   *
+  * @param scope
+  *   along which edges
   * @param state
   *   of the operator, in this epoch: `Randomness.operator`
   * @param threshold
   *   from 0 to 65536: draws of 16 bits below it are dropped, and what is kept is scaled so that the expectation stays
   */
-final case class EdgeDropout(state: Long, threshold: Int) {
+final case class EdgeDropout(scope: EdgeScope, state: Long, threshold: Int) {
   require(threshold >= 0 && threshold <= EdgeDropout.Levels, s"a threshold of $threshold; expected 0 to 65536")
 
-  /** The column with some numbers zero. */
-  def apply(keys: RDD[Array[Long]], column: RDD[Rows]): RDD[Rows] =
-    keys.zipPartitions(column)((ofKeys, ofColumn) => Iterator.single(drop(ofKeys.next(), ofColumn.next())))
+  /** The column with some numbers zero.
+    *
+    * @param keys
+    *   of all edges of the set: see `EdgeKeys`
+    */
+  def apply(blocks: RDD[Block], keys: RDD[Array[Long]], column: RDD[Rows]): RDD[Rows] =
+    blocks.zipPartitions(keys, column) { (ofBlock, ofKeys, ofColumn) =>
+      Iterator.single(drop(ofBlock.next(), ofKeys.next(), ofColumn.next()))
+    }
 
-  private def drop(keys: Array[Long], column: Rows): Rows = {
-    require(column.count == keys.length, s"an edge column has ${column.count} rows for ${keys.length} keys")
-    val out = Rows.zeros(column.count, column.width)
+  private def drop(block: Block, keys: Array[Long], column: Rows): Rows = {
+    val order = scope.order(block)
+    order.check(column)
+    require(keys.length >= order.edges, s"${keys.length} keys of ${order.edges} edges")
+    val out = scope.edgeRows(block, column.width)
     val scale = EdgeDropout.Levels.toFloat / (EdgeDropout.Levels - threshold) // infinite where nothing is kept
     var row = 0
-    while (row < keys.length) {
+    while (row < order.edges) {
       val state = EdgeDropout.mix(keys(row) ^ this.state)
       var draws = 0L
       var j = 0

@@ -6,14 +6,14 @@ import EdgeFunction._
 
 /** An edge column from both ends of each edge, its weight and other edge columns.
   *
-  * @param edges
-  *   which edges
+  * @param scope
+  *   along which edges
   * @param function
   *   what is computed for each of them
   * @param width
   *   numbers per edge; every column that is read has as many
   */
-final case class EdgeExpression(edges: EdgeSet, function: EdgeFunction, width: Int) {
+final case class EdgeExpression(scope: EdgeScope, function: EdgeFunction, width: Int) {
   require(width > 0, s"a width of $width; expected at least 1")
 
   /** `[edges x width]`.
@@ -42,18 +42,18 @@ final case class EdgeExpression(edges: EdgeSet, function: EdgeFunction, width: I
     }
     seen.map { case (block, rows, found) =>
       val (atDestination, ofEdges) = rows.splitAt(destinations.size)
-      evaluate(new EdgeView(block.edges(edges).order, width, found, atDestination, ofEdges))
+      atDestination.foreach(scope.check(block, _))
+      val out = scope.edgeRows(block, width)
+      evaluate(new EdgeView(scope.order(block), width, found, atDestination, ofEdges), out)
+      out
     }
   }
 
-  private def evaluate(view: EdgeView): Rows = {
-    val out = Rows.zeros(view.order.edges, width)
+  private def evaluate(view: EdgeView, out: Rows): Unit =
     for (from <- 0 until view.order.edges by EdgeExpression.AtOnce) {
       val until = math.min(from + EdgeExpression.AtOnce, view.order.edges)
       System.arraycopy(value(function, view, from, until), 0, out.values, from * width, (until - from) * width)
     }
-    out
-  }
 
   /** The numbers of a run of edges, in an array of the caller's own. */
   private def value(function: EdgeFunction, view: EdgeView, from: Int, until: Int): Array[Float] = function match {
@@ -77,7 +77,7 @@ private object EdgeExpression {
   val AtOnce = 1024 // edges: arrays that stay in the cache
 }
 
-/** What the edges of a partition see. */
+/** What edges of a partition see. */
 final private class EdgeView(
     val order: EdgeOrder,
     width: Int,

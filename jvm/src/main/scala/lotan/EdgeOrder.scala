@@ -1,16 +1,19 @@
 package lotan
 
-/** The edges of one set that end in one partition, one after the other: the rows of an edge column, which is a `Rows` too.
+/** The edges of one set that end in one partition, or in its first vertices, one after the other: the rows of an edge column,
+  * which is a `Rows` too.
   *
   * Edges are ordered by destination, then by source in the block's numbering, then by weight; a self-loop that is beside the
   * edges of its set has its place among them.
   *
   * @param matrix
-  *   `[count x sources]`: the edges, with their sources as columns
+  *   `[destinations x sources]`: the edges, with their sources as columns
   * @param sources
   *   how many there are
+  * @param most
+  *   edges of the set that end in the partition: a column may have rows for more than these edges, and they are its first
   */
-final class EdgeOrder(val matrix: Csr, sources: Int) {
+final class EdgeOrder(val matrix: Csr, sources: Int, most: Int) {
   def edges: Int = matrix.edges
 
   /** `[edges]`: the row of each edge's destination. */
@@ -30,7 +33,12 @@ final class EdgeOrder(val matrix: Csr, sources: Int) {
     order
   }
 
-  /** Throws IllegalArgumentException if the rows are not those of the edges. */
-  def check(column: Rows): Unit =
-    require(column.count == edges, s"an edge column has ${column.count} rows in a partition of $edges edges")
+  /** Sources without those at the end that no edge begins at: what lies far off comes last. */
+  def used(sources: Range): Range = sources.start until Csr.end(starts, sources.start, sources.end)
+
+  /** Throws IllegalArgumentException if the rows are not those of the edges, or of these and more. */
+  def check(column: Rows): Unit = require(
+    column.count >= edges && column.count <= most,
+    s"an edge column has ${column.count} rows in a partition of $edges edges"
+  )
 }

@@ -4,12 +4,12 @@ import org.apache.spark.rdd.RDD
 
 /** Sums an edge column over the in-edges of each vertex, or over its out-edges.
   *
-  * @param edges
-  *   whose edges
+  * @param scope
+  *   along which edges
   * @param bySource
   *   over out-edges
   */
-final case class EdgeSum(edges: EdgeSet, bySource: Boolean) {
+final case class EdgeSum(scope: EdgeScope, bySource: Boolean) {
 
   /** The sums for every vertex. Over out-edges `column` is read by several tasks: the caller persists it.
     *
@@ -18,40 +18,42 @@ final case class EdgeSum(edges: EdgeSet, bySource: Boolean) {
     */
   def apply(blocks: RDD[Block], column: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] =
     if (bySource)
-      SourceSums(width)((block, rows, out, from, until) => add(block.edges(edges).order, rows.head, out, from, until))
+      SourceSums(scope, width)((block, rows) => new OutSums(scope.order(block), rows.head))
         .apply(blocks, Seq(column), shared)
     else
       blocks.zipPartitions(column)((ofBlock, ofColumn) => Iterator.single(inSums(ofBlock.next(), ofColumn.next())))
 
-  private def add(order: EdgeOrder, column: Rows, out: Array[Float], from: Int, until: Int): Unit = {
+  private def inSums(block: Block, column: Rows): Rows = {
+    val order = scope.order(block)
     order.check(column)
-    val width = column.width
-    for (source <- from until until) {
-      var i = order.starts(source)
-      while (i < order.starts(source + 1)) {
-        AddRows.one(out, (source - from) * width, column.values, order.bySource(i) * width, width)
-        i += 1
-      }
-    }
+    val out = scope.vertexRows(block, column.width)
+    EdgeSum.overInEdges(order, column, out)
+    out
   }
 
-  private def inSums(block: Block, column: Rows): Rows = {
-    val order = block.edges(edges).order
+  final private class OutSums(order: EdgeOrder, column: Rows) extends SourceSum {
     order.check(column)
-    EdgeSum.overInEdges(order, column)
+    private val width = column.width
+
+    override def addTo(out: Array[Float], from: Int, until: Int): Unit =
+      for (source <- from until until) {
+        var i = order.starts(source)
+        while (i < order.starts(source + 1)) {
+          AddRows.one(out, (source - from) * width, column.values, order.bySource(i) * width, width)
+          i += 1
+        }
+      }
   }
 }
 
 object EdgeSum {
 
-  /** `[vertices x width]`: sums over in-edges, in their order. */
-  private[lotan] def overInEdges(order: EdgeOrder, column: Rows): Rows = {
-    val out = Rows.zeros(order.matrix.rows, column.width)
+  /** Adds to `[vertices x width]` the sums over in-edges, in their order. */
+  private[lotan] def overInEdges(order: EdgeOrder, column: Rows, out: Rows): Unit = {
     var edge = 0
     while (edge < order.edges) {
       AddRows.one(out.values, order.destinations(edge) * column.width, column.values, edge * column.width, column.width)
       edge += 1
     }
-    out
   }
 }

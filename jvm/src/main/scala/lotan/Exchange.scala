@@ -54,7 +54,8 @@ object Exchange {
     )
   }
 
-  private def below(ascending: Array[Int], count: Int): Array[Int] =
+  /** The first of ascending numbers. */
+  private[lotan] def below(ascending: Array[Int], count: Int): Array[Int] =
     if (ascending.isEmpty || ascending.last < count) ascending else ascending.takeWhile(_ < count)
 
   /** The opposite way: what was computed for the halo of each block, brought to the owners of those vertices.

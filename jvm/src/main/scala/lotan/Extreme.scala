@@ -4,12 +4,12 @@ import org.apache.spark.rdd.RDD
 
 /** The greatest or least of the sources' rows over the in-edges of each vertex, number by number; 0 without in-edges.
   *
-  * @param edges
-  *   which edges
+  * @param scope
+  *   along which edges
   * @param greatest
   *   the maximum, else the minimum
   */
-final case class Extreme(edges: EdgeSet, greatest: Boolean) {
+final case class Extreme(scope: EdgeScope, greatest: Boolean) {
 
   /** The extremes for every vertex. */
   def apply(blocks: RDD[Block], sources: RDD[SourceRows]): RDD[Rows] =
@@ -18,10 +18,10 @@ final case class Extreme(edges: EdgeSet, greatest: Boolean) {
     }
 
   private def extremes(block: Block, sources: SourceRows): Rows = {
-    val matrix = block.edges(edges).order.matrix
+    val matrix = scope.order(block).matrix
     val width = sources.width
-    val out = Rows.zeros(block.count, width)
-    for (row <- 0 until block.count; edge <- matrix.indptr(row) until matrix.indptr(row + 1)) {
+    val out = scope.vertexRows(block, width)
+    for (row <- 0 until matrix.rows; edge <- matrix.indptr(row) until matrix.indptr(row + 1)) {
       val source = matrix.columns(edge)
       if (edge == matrix.indptr(row))
         System.arraycopy(sources.array(source), sources.offset(source), out.values, row * width, width)

@@ -7,10 +7,10 @@ import org.apache.spark.rdd.RDD
   * Shares are computed where the edges end, and brought to the sources' owners: one row for each halo vertex, in one shuffle,
   * or none where all partitions share one heap.
   *
-  * @param edges
-  *   which edges
+  * @param scope
+  *   along which edges
   */
-final case class ExtremeGradient(edges: EdgeSet) {
+final case class ExtremeGradient(scope: EdgeScope) {
 
   /** What every partition has for the sources of its edges, by owner; null where there are none. */
   def shares(
@@ -26,14 +26,16 @@ final case class ExtremeGradient(edges: EdgeSet) {
 
   /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
   private def sums(block: Block, sources: SourceRows, extreme: Rows, gradient: Rows): Array[Rows] = {
-    for (rows <- Seq(extreme, gradient)) Propagate.check(block, rows)
-    val (matrix, width) = (block.edges(edges).order.matrix, sources.width)
+    for (rows <- Seq(extreme, gradient)) scope.check(block, rows)
+    val (order, width) = (scope.order(block), sources.width)
+    val matrix = order.matrix
+    val starts = Array.tabulate(block.partitions)(block.sourcesOf(_).start)
     val out = Array.tabulate(block.partitions) { owner =>
-      val count = if (owner == block.partition) block.count else block.haloStart(owner + 1) - block.haloStart(owner)
-      if (count == 0) null else Rows.zeros(count, width)
+      val used = order.used(block.sourcesOf(owner))
+      if (used.isEmpty) null else Rows.zeros(used.length, width)
     }
     val shares = new Shares(extreme.values, gradient.values, width)
-    for (row <- 0 until block.count) {
+    for (row <- 0 until matrix.rows) {
       val (first, end) = (matrix.indptr(row), matrix.indptr(row + 1))
       shares.start(row)
       for (edge <- first until end)
@@ -42,8 +44,7 @@ final case class ExtremeGradient(edges: EdgeSet) {
       for (edge <- first until end) {
         val source = matrix.columns(edge)
         val owner = sources.owner(source)
-        val start = if (owner == block.partition) 0 else block.haloStart(owner)
-        shares.give(sources.array(source), sources.offset(source), out(owner).values, (source - start) * width)
+        shares.give(sources.array(source), sources.offset(source), out(owner).values, (source - starts(owner)) * width)
       }
     }
     out
@@ -94,16 +95,24 @@ object ExtremeGradient {
     *
     * @param shares
     *   persisted if they are shared
+    * @param made
+    *   level up to which vertices have one: farther off than the edges end
     * @param shared
     *   whether all partitions are in one JVM, so that rows need not travel
     */
-  def apply(blocks: RDD[Block], shares: RDD[Array[Rows]], width: Int, shared: Boolean): RDD[Rows] = {
+  def apply(
+      blocks: RDD[Block],
+      shares: RDD[Array[Rows]],
+      width: Int,
+      shared: Boolean,
+      made: Int = Block.All
+  ): RDD[Rows] = {
     val received =
       if (!shared) Exchange.partials(blocks, shares)
       else new Everyone(shares).zipPartitions(blocks)((ofShares, ofBlock) => Iterator.single(lent(ofShares, ofBlock)))
     blocks.zipPartitions(received) { (ofBlock, ofShares) =>
       val block = ofBlock.next()
-      val out = Rows.zeros(block.count, width)
+      val out = Rows.zeros(block.rows(made), width)
       Propagate.addPartials(out, block, ofShares.next())
       Iterator.single(out)
     }

@@ -88,23 +88,31 @@ object Facade {
     case _ => throw new IllegalArgumentException(s"no static column follows from edges alone by the name '$name'")
   }
 
-  /** The chunks of every partition: see `Collect`. */
-  def collect(graph: LoadedGraph, edges: String, chunkRows: Int, keyed: Boolean): RDD[Array[Neighbourhood]] =
-    Collect(EdgeSet(edges), chunkRows, keyed)(graph.blocks)
+  /** The chunks of every partition, of vertices within a level; -1: of all. See `Collect`. */
+  def collect(
+      graph: LoadedGraph,
+      edges: String,
+      chunkRows: Int,
+      keyed: Boolean,
+      within: Int
+  ): RDD[Array[Neighbourhood]] =
+    Collect(EdgeSet(edges), chunkRows, keyed, within)(graph.blocks)
 
-  /** The adjoint of what a stage did with collected rows: see `Gather`. */
+  /** The adjoint of what a stage did with collected rows: see `Gather`. -1 in place of the level `made`: all vertices. */
   def gather(
       graph: LoadedGraph,
       near: RDD[Array[Neighbourhood]],
       contributions: RDD[Array[Rows]],
-      width: Int
-  ): RDD[Rows] = Gather(width)(graph.blocks, near, contributions)
+      width: Int,
+      made: Int
+  ): RDD[Rows] = Gather(width, made)(graph.blocks, near, contributions)
 
-  /** Rows of a column where edges read them as those of their sources, for the steps below: see `SourceRows`. The caller
-    * persists `column`.
-    */
-  def sources(graph: LoadedGraph, column: RDD[Rows], shuffled: Boolean): RDD[SourceRows] =
-    SourceRows(graph.blocks, column, shared(graph, shuffled))
+  // The steps below are about the edges that end `within` a level, and their outputs have rows for vertices or edges within
+  // the level `made`: see `EdgeScope`. -1 in place of a level: all.
+
+  /** Rows of a column where edges read them as those of their sources: see `SourceRows`. The caller persists `column`. */
+  def sources(graph: LoadedGraph, column: RDD[Rows], within: Int, shuffled: Boolean): RDD[SourceRows] =
+    SourceRows(graph.blocks, column, shared(graph, shuffled), within)
 
   /** The row keys of edges: see `EdgeKeys`. */
   def edgeKeys(graph: LoadedGraph, edges: String): RDD[Array[Long]] = EdgeKeys(EdgeSet(edges))(graph.blocks)
@@ -113,12 +121,14 @@ object Facade {
   def edgeExpression(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       function: String,
       width: Int,
       sources: util.List[RDD[SourceRows]],
       destinations: util.List[RDD[Rows]],
       columns: util.List[RDD[Rows]]
-  ): RDD[Rows] = EdgeExpression(EdgeSet(edges), EdgeFunction.parse(function), width)(
+  ): RDD[Rows] = EdgeExpression(scope(edges, within, made), EdgeFunction.parse(function), width)(
     graph.blocks,
     sources.asScala.toSeq,
     destinations.asScala.toSeq,
@@ -126,77 +136,113 @@ object Facade {
   )
 
   /** An edge column normalised over in-edges: see `SegmentSoftmax`. */
-  def segmentSoftmax(graph: LoadedGraph, edges: String, scores: RDD[Rows]): RDD[Rows] =
-    SegmentSoftmax(EdgeSet(edges))(graph.blocks, scores)
+  def segmentSoftmax(graph: LoadedGraph, edges: String, within: Int, made: Int, scores: RDD[Rows]): RDD[Rows] =
+    SegmentSoftmax(scope(edges, within, made))(graph.blocks, scores)
 
   /** Its adjoint: see `SegmentSoftmaxGradient`. */
   def segmentSoftmaxGradient(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       softmax: RDD[Rows],
       gradient: RDD[Rows]
-  ): RDD[Rows] = SegmentSoftmaxGradient(EdgeSet(edges))(graph.blocks, softmax, gradient)
+  ): RDD[Rows] = SegmentSoftmaxGradient(scope(edges, within, made))(graph.blocks, softmax, gradient)
 
   /** Dropout of an edge column: see `EdgeDropout`. */
-  def edgeDropout(keys: RDD[Array[Long]], column: RDD[Rows], state: Long, threshold: Int): RDD[Rows] =
-    EdgeDropout(state, threshold)(keys, column)
+  def edgeDropout(
+      graph: LoadedGraph,
+      edges: String,
+      within: Int,
+      made: Int,
+      keys: RDD[Array[Long]],
+      column: RDD[Rows],
+      state: Long,
+      threshold: Int
+  ): RDD[Rows] = EdgeDropout(scope(edges, within, made), state, threshold)(graph.blocks, keys, column)
 
   /** Sums of an edge column for every vertex: see `EdgeSum`. */
   def edgeSum(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       column: RDD[Rows],
       width: Int,
       bySource: Boolean,
       shuffled: Boolean
-  ): RDD[Rows] = EdgeSum(EdgeSet(edges), bySource)(graph.blocks, column, width, shared(graph, shuffled))
+  ): RDD[Rows] =
+    EdgeSum(scope(edges, within, made), bySource)(graph.blocks, column, width, shared(graph, shuffled))
 
   /** Sums along edges, scaled by an edge column: see `ScaledPropagate.forward`. */
   def scaledPropagate(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       sources: RDD[SourceRows],
       scales: RDD[Rows],
       heads: Int
-  ): RDD[Rows] = ScaledPropagate(EdgeSet(edges), heads).forward(graph.blocks, sources, scales)
+  ): RDD[Rows] = ScaledPropagate(scope(edges, within, made), heads).forward(graph.blocks, sources, scales)
 
   /** Its adjoint: see `ScaledPropagate.reverse`. */
   def scaledPropagateReverse(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       column: RDD[Rows],
       scales: RDD[Rows],
       heads: Int,
       width: Int,
       shuffled: Boolean
-  ): RDD[Rows] =
-    ScaledPropagate(EdgeSet(edges), heads).reverse(graph.blocks, column, scales, width, shared(graph, shuffled))
+  ): RDD[Rows] = {
+    val step = ScaledPropagate(scope(edges, within, made), heads)
+    step.reverse(graph.blocks, column, scales, width, shared(graph, shuffled))
+  }
 
   /** Dot products of both ends' rows: see `EdgeDot`. */
   def edgeDot(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
+      made: Int,
       sources: RDD[SourceRows],
       destination: RDD[Rows],
       heads: Int
-  ): RDD[Rows] = EdgeDot(EdgeSet(edges), heads)(graph.blocks, sources, destination)
+  ): RDD[Rows] = EdgeDot(scope(edges, within, made), heads)(graph.blocks, sources, destination)
 
   /** The greatest or least of the sources' rows: see `Extreme`. */
-  def extreme(graph: LoadedGraph, edges: String, sources: RDD[SourceRows], greatest: Boolean): RDD[Rows] =
-    Extreme(EdgeSet(edges), greatest)(graph.blocks, sources)
+  def extreme(
+      graph: LoadedGraph,
+      edges: String,
+      within: Int,
+      made: Int,
+      sources: RDD[SourceRows],
+      greatest: Boolean
+  ): RDD[Rows] = Extreme(scope(edges, within, made), greatest)(graph.blocks, sources)
 
   /** What its adjoint adds up: see `ExtremeGradient.shares`. */
   def extremeShares(
       graph: LoadedGraph,
       edges: String,
+      within: Int,
       sources: RDD[SourceRows],
       extreme: RDD[Rows],
       gradient: RDD[Rows]
-  ): RDD[Array[Rows]] = ExtremeGradient(EdgeSet(edges)).shares(graph.blocks, sources, extreme, gradient)
+  ): RDD[Array[Rows]] =
+    ExtremeGradient(EdgeScope(EdgeSet(edges), within)).shares(graph.blocks, sources, extreme, gradient)
 
   /** Its adjoint: see `ExtremeGradient`. The caller persists `shares` where all partitions are in one JVM. */
-  def extremeGradient(graph: LoadedGraph, shares: RDD[Array[Rows]], width: Int, shuffled: Boolean): RDD[Rows] =
-    ExtremeGradient(graph.blocks, shares, width, shared(graph, shuffled))
+  def extremeGradient(
+      graph: LoadedGraph,
+      made: Int,
+      shares: RDD[Array[Rows]],
+      width: Int,
+      shuffled: Boolean
+  ): RDD[Rows] = ExtremeGradient(graph.blocks, shares, width, shared(graph, shuffled), made)
+
+  private def scope(edges: String, within: Int, made: Int) = EdgeScope(EdgeSet(edges), within, made)
 
   /** A pass of a stage, lazy: see `Pipe`.
     *
@@ -205,7 +251,7 @@ object Facade {
     * @param columns
     *   those that its fields name, of `Rows`; what no source field names may be of `sums`
     * @param near
-    *   for each of its edges, what `collect` gave
+    *   for each of its edges, what `collect` gave for the step's level
     */
   def pipe(
       graph: LoadedGraph,
@@ -218,7 +264,7 @@ object Facade {
     val plain = PipeStep.of(step, endpoint, settings)
     val all = columns.asScala.toSeq
     val sources = plain.edges.flatMap(_.sources).map(field => all(field.columns.head).map(_.asInstanceOf[Rows]))
-    val halos = sources.map(Exchange.halo(graph.blocks, _))
+    val halos = sources.map(Exchange.halo(graph.blocks, _, Block.farther(plain.within)))
     Pipe(plain)(graph.blocks, all, near.asScala.toSeq, halos)
   }
 

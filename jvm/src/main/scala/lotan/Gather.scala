@@ -1,5 +1,7 @@
 package lotan
 
+import java.util
+
 import org.apache.spark.rdd.RDD
 
 /** The adjoint of Collect: sums per vertex what came back for it as a source of chunks.
@@ -10,8 +12,10 @@ import org.apache.spark.rdd.RDD
   *
   * @param width
   *   numbers per row
+  * @param made
+  *   level up to which vertices have sums: farther off than those in chunks
   */
-final case class Gather(width: Int) {
+final case class Gather(width: Int, made: Int = Block.All) {
 
   /** The sums for every vertex.
     *
@@ -35,7 +39,7 @@ final case class Gather(width: Int) {
       near.length == chunks.length,
       s"${chunks.length} contributions for ${near.length} chunks in partition ${block.partition}"
     )
-    val sums = new Array[Rows](block.partitions)
+    val sums = Array.tabulate(block.partitions)(owner => empty(block.sourcesOf(owner), near))
     for (i <- near.indices) addChunk(sums, block, near(i).sources, chunks(i))
     sums
   }
@@ -51,19 +55,23 @@ final case class Gather(width: Int) {
       while (!own && sources(i) >= block.haloStart(owner + 1)) owner += 1
       val place = if (own) block.partition else owner
       val start = if (own) 0 else block.haloStart(owner)
-      if (sums(place) == null) sums(place) = empty(block, place)
       AddRows.one(sums(place).values, (sources(i) - start) * width, rows.values, i * width, width)
     }
   }
 
-  private def empty(block: Block, place: Int): Rows =
-    Rows.zeros(
-      if (place == block.partition) block.count else block.haloStart(place + 1) - block.haloStart(place),
-      width
-    )
+  /** Zeros for an owner's vertices, up to the last that some chunk has as a source; null where there is none. */
+  private def empty(owned: Range, near: Array[Neighbourhood]): Rows = {
+    val ends = near.map { chunk =>
+      val found = util.Arrays.binarySearch(chunk.sources, owned.end)
+      val below = if (found >= 0) found else -found - 1 // how many of its sources come before the owner's end
+      if (below == 0) 0 else chunk.sources(below - 1) + 1 - owned.start
+    }
+    val count = ends.maxOption.getOrElse(0)
+    if (count <= 0) null else Rows.zeros(count, width)
+  }
 
   private def add(block: Block, received: Array[Parcel]): Rows = {
-    val out = Rows.zeros(block.count, width)
+    val out = Rows.zeros(block.rows(made), width)
     Propagate.addPartials(out, block, received)
     out
   }

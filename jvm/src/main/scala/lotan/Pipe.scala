@@ -103,6 +103,9 @@ final private class PipeInput(
 
   val chunkCount: Int = (count + step.chunkRows - 1) / step.chunkRows
 
+  for (chunks <- near)
+    require(chunks.length == chunkCount, s"in-edges of ${chunks.length} chunks for $chunkCount of ${step.stage}")
+
   private val known = block.chunks(step.chunkRows, count)
 
   def digest(chunk: Int): Long = known.digests(chunk)

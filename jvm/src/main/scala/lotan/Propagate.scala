@@ -34,7 +34,7 @@ final case class Propagate(
   private[lotan] def sums(block: Block): Int = block.rows(if (reverse) made else within)
 
   /** The level up to which rows are read. */
-  private[lotan] def read: Int = if (reverse || within == Block.All) within else within + 1
+  private[lotan] def read: Int = if (reverse) within else Block.farther(within)
 
   /** The transpose of the edges that are summed over. */
   private[lotan] def transpose(block: Block): Csr = block.edges(edges).reverseUpTo(block.rows(within))
@@ -84,8 +84,7 @@ final case class Propagate(
     Propagate.check(block, rows, within)
     Array.tabulate(block.partitions) { owner =>
       val from = block.haloStart(owner)
-      var until = block.haloStart(owner + 1) // those who have no such edge come last
-      while (until > from && matrix.indptr(until) == matrix.indptr(until - 1)) until -= 1
+      val until = Csr.end(matrix.indptr, from, block.haloStart(owner + 1)) // those who have no such edge come last
       if (from == until) null
       else {
         val out = Rows.zeros(until - from, rows.width)

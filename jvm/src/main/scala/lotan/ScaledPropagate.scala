@@ -7,12 +7,12 @@ import org.apache.spark.rdd.RDD
   *
   * A row is `heads` runs of equally many numbers, each run scaled by its own number.
   *
-  * @param edges
-  *   which edges
+  * @param scope
+  *   along which edges
   * @param heads
   *   width of the edge column
   */
-final case class ScaledPropagate(edges: EdgeSet, heads: Int) {
+final case class ScaledPropagate(scope: EdgeScope, heads: Int) {
   require(heads > 0, s"$heads heads; expected at least 1")
 
   /** Sums over in-edges. */
@@ -29,15 +29,15 @@ final case class ScaledPropagate(edges: EdgeSet, heads: Int) {
     *   whether all partitions are in one JVM, so that rows need not travel
     */
   def reverse(blocks: RDD[Block], column: RDD[Rows], scales: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] =
-    SourceSums(width)((block, rows, out, from, until) => overOut(block, rows.head, rows.last, out, from, until))
+    SourceSums(scope, width)((block, rows) => new OutSums(block, rows.head, rows.last))
       .apply(blocks, Seq(column, scales), shared)
 
   private def overIn(block: Block, sources: SourceRows, scales: Rows): Rows = {
-    val order = block.edges(edges).order
+    val order = scope.order(block)
     check(order, sources.width, scales)
-    val out = Rows.zeros(block.count, sources.width)
+    val out = scope.vertexRows(block, sources.width)
     val sum = new HeadSum(sources.width, scales)
-    for (row <- 0 until block.count) {
+    for (row <- 0 until order.matrix.rows) {
       var edge = order.matrix.indptr(row)
       while (edge < order.matrix.indptr(row + 1)) {
         val source = order.matrix.columns(edge)
@@ -49,20 +49,22 @@ final case class ScaledPropagate(edges: EdgeSet, heads: Int) {
     out
   }
 
-  private def overOut(block: Block, rows: Rows, scales: Rows, out: Array[Float], from: Int, until: Int): Unit = {
-    val order = block.edges(edges).order
-    Propagate.check(block, rows)
+  final private class OutSums(block: Block, rows: Rows, scales: Rows) extends SourceSum {
+    private val order = scope.order(block)
+    scope.check(block, rows)
     check(order, rows.width, scales)
-    val sum = new HeadSum(rows.width, scales)
-    for (source <- from until until) {
-      var i = order.starts(source)
-      while (i < order.starts(source + 1)) {
-        val edge = order.bySource(i)
-        sum.add(out, (source - from) * rows.width, rows.values, order.destinations(edge) * rows.width, edge)
-        i += 1
+    private val sum = new HeadSum(rows.width, scales)
+
+    override def addTo(out: Array[Float], from: Int, until: Int): Unit =
+      for (source <- from until until) {
+        var i = order.starts(source)
+        while (i < order.starts(source + 1)) {
+          val edge = order.bySource(i)
+          sum.add(out, (source - from) * rows.width, rows.values, order.destinations(edge) * rows.width, edge)
+          i += 1
+        }
+        sum.flush(out, (source - from) * rows.width)
       }
-      sum.flush(out, (source - from) * rows.width)
-    }
   }
 
   private def check(order: EdgeOrder, width: Int, scales: Rows): Unit = {

@@ -4,21 +4,22 @@ import org.apache.spark.rdd.RDD
 
 /** Normalises an edge column over the in-edges of each vertex: exp(x - max) / (sum + Epsilon).
   *
-  * @param edges
-  *   whose edges
+  * @param scope
+  *   along which edges
   */
-final case class SegmentSoftmax(edges: EdgeSet) {
+final case class SegmentSoftmax(scope: EdgeScope) {
 
   /** The shares of every edge. */
   def apply(blocks: RDD[Block], scores: RDD[Rows]): RDD[Rows] =
     blocks.zipPartitions(scores) { (ofBlock, ofScores) =>
-      Iterator.single(shares(ofBlock.next().edges(edges).order, ofScores.next()))
+      Iterator.single(shares(ofBlock.next(), ofScores.next()))
     }
 
-  private def shares(order: EdgeOrder, scores: Rows): Rows = {
+  private def shares(block: Block, scores: Rows): Rows = {
+    val order = scope.order(block)
     order.check(scores)
     val width = scores.width
-    val out = Rows.zeros(scores.count, width)
+    val out = scope.edgeRows(block, width)
     for (row <- 0 until order.matrix.rows; head <- 0 until width)
       normalise(
         out.values,

@@ -20,7 +20,7 @@ final class SourceRows private (
   /** The array that holds a source's row. */
   def array(source: Int): Array[Float] = arrays(ownerOf(source))
 
-  /** Where in that array the row begins. */
+  /** Where in that array the row begins; below 0 for a source that has no row here. */
   def offset(source: Int): Int = placeOf(source) * width
 }
 
@@ -30,35 +30,43 @@ object SourceRows {
     *
     * @param shared
     *   whether all partitions are in one JVM, so that rows need not travel
+    * @param within
+    *   level up to which the edges end; other sources have no rows here
     */
-  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean): RDD[SourceRows] =
+  def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean, within: Int = Block.All): RDD[SourceRows] = {
+    val read = Block.farther(within)
     if (shared)
       blocks.zipPartitions(new Everyone(blocks), new Everyone(column)) { (ofBlock, ofBlocks, ofRows) =>
-        val block = ofBlock.next()
-        val picks = ofBlocks.next().map(_.send(block.partition)) // the halo of an owner, as rows of that owner
-        Iterator.single(found(block, ofRows.next(), picks))
+        val (block, all, rows) = (ofBlock.next(), ofBlocks.next(), ofRows.next())
+        for ((one, its) <- all.zip(rows)) Propagate.check(one, its, read)
+        // the halo of an owner, as rows of that owner
+        val picks = all.map(owner => Exchange.below(owner.send(block.partition), owner.rows(read)))
+        Iterator.single(found(block, rows, picks, block.rows(read)))
       }
     else
-      blocks.zipPartitions(column, Exchange.halo(blocks, column)) { (ofBlock, ofColumn, ofHalo) =>
+      blocks.zipPartitions(column, Exchange.halo(blocks, column, read)) { (ofBlock, ofColumn, ofHalo) =>
         val block = ofBlock.next()
         val own = ofColumn.next()
         val rows = ofHalo.next().map(values => new Rows(own.width, values))
+        val picks = rows.map(part => Array.range(0, part.count))
         rows(block.partition) = own
-        Iterator.single(found(block, rows, rows.map(part => Array.range(0, part.count))))
+        Iterator.single(found(block, rows, picks, block.rows(read)))
       }
+  }
 
-  private def found(block: Block, rows: Array[Rows], picks: Array[Array[Int]]): SourceRows = {
+  private def found(block: Block, rows: Array[Rows], picks: Array[Array[Int]], own: Int): SourceRows = {
     val ownerOf = new Array[Int](block.sources)
-    val placeOf = new Array[Int](block.sources)
-    Propagate.check(block, rows(block.partition))
-    for (row <- 0 until block.count) {
+    val placeOf = Array.fill(block.sources)(Absent)
+    for (row <- 0 until own) {
       ownerOf(row) = block.partition
       placeOf(row) = row
     }
-    for (owner <- 0 until block.partitions; i <- 0 until block.haloStart(owner + 1) - block.haloStart(owner)) {
+    for (owner <- 0 until block.partitions if owner != block.partition; i <- picks(owner).indices) {
       ownerOf(block.haloStart(owner) + i) = owner
       placeOf(block.haloStart(owner) + i) = picks(owner)(i)
     }
     new SourceRows(rows(block.partition).width, rows.map(_.values), ownerOf, placeOf)
   }
+
+  private val Absent = -1 // no place in an array: who reads there all the same fails
 }

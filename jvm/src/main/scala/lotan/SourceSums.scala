@@ -2,17 +2,30 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
+/** What a block has for the sources of its edges. For one thread at a time. */
+private trait SourceSum {
+
+  /** Adds the sums for sources `from until until` to an array, that of `from` first. */
+  def addTo(out: Array[Float], from: Int, until: Int): Unit
+}
+
 /** Sums over out-edges: the opposite way of `SourceRows`.
   *
   * Each partition sums for its sources along the edges that end in it. What it has for its halo goes to the owners, one row per
   * halo vertex, and is added there in the order of the partitions (Reverse Graph Backpropagation).
   *
+  * @param scope
+  *   which edges, and up to which level vertices have sums: farther off than the edges end
   * @param width
   *   numbers per row
-  * @param sum
-  *   given a block and its rows of each input, adds to an array the sums for its sources `from until until`, that of `from` first
+  * @param of
+  *   what a block has, given its rows of each input
   */
-final private case class SourceSums(width: Int)(sum: (Block, Seq[Rows], Array[Float], Int, Int) => Unit) {
+final private case class SourceSums(scope: EdgeScope, width: Int)(of: (Block, Seq[Rows]) => SourceSum) {
+  require(
+    scope.made == Block.All || scope.made > scope.within,
+    s"sums up to level ${scope.made} for sources of edges that end up to level ${scope.within}"
+  )
 
   /** The sums for every vertex.
     *
@@ -27,7 +40,7 @@ final private case class SourceSums(width: Int)(sum: (Block, Seq[Rows], Array[Fl
       zipped.zipPartitions(new Everyone(zipped)) { (own, all) =>
         val (block, rows) = own.next()
         val out = ownSums(block, rows)
-        for ((other, theirs) <- all.next()) addHalo(out, block, other, theirs)
+        for ((other, theirs) <- all.next() if other.partition != block.partition) addHalo(out, block, other, theirs)
         Iterator.single(out)
       }
     else {
@@ -42,31 +55,35 @@ final private case class SourceSums(width: Int)(sum: (Block, Seq[Rows], Array[Fl
   }
 
   private def ownSums(block: Block, rows: Seq[Rows]): Rows = {
-    val out = Rows.zeros(block.count, width)
-    sum(block, rows, out.values, 0, block.count)
+    val out = scope.vertexRows(block, width)
+    of(block, rows).addTo(out.values, 0, out.count)
     out
   }
 
-  private def haloSums(block: Block, rows: Seq[Rows]): Array[Rows] = Array.tabulate(block.partitions) { owner =>
-    val from = block.haloStart(owner)
-    val until = block.haloStart(owner + 1)
-    if (from == until) null
-    else {
-      val out = Rows.zeros(until - from, width)
-      sum(block, rows, out.values, from, until)
-      out
+  private def haloSums(block: Block, rows: Seq[Rows]): Array[Rows] = {
+    val (order, sum) = (scope.order(block), of(block, rows))
+    Array.tabulate(block.partitions) { owner =>
+      val halo = order.used(block.sourcesOf(owner))
+      if (owner == block.partition || halo.isEmpty) null
+      else {
+        val out = Rows.zeros(halo.length, width)
+        sum.addTo(out.values, halo.start, halo.end)
+        out
+      }
     }
   }
 
   /** Adds the sums that `other` has for vertices of `block`: each is finished before it is added, as if it had travelled. */
   private def addHalo(out: Rows, block: Block, other: Block, rows: Seq[Rows]): Unit = {
     val targets = block.send(other.partition)
-    val first = other.haloStart(block.partition)
-    val one = new Array[Float](width)
-    for (i <- targets.indices) {
+    val halo = scope.order(other).used(other.sourcesOf(block.partition))
+    val (sum, one) = (of(other, rows), new Array[Float](width))
+    var i = 0
+    while (i < halo.length) {
       java.util.Arrays.fill(one, 0f)
-      sum(other, rows, one, first + i, first + i + 1)
+      sum.addTo(one, halo.start + i, halo.start + i + 1)
       AddRows.one(out.values, targets(i) * width, one, 0, width)
+      i += 1
     }
   }
 }

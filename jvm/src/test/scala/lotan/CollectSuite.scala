@@ -1,5 +1,7 @@
 package lotan
 
+import scala.reflect.ClassTag
+
 import org.apache.spark.rdd.RDD
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -36,6 +38,37 @@ class CollectSuite extends AnyFunSuite with LocalSpark {
       }
     finally loaded.close()
   }
+
+  for (partitions <- Seq(1, 3, 7); chunkRows <- Seq(2, 4096))
+    test(s"chunks within a level, and their adjoint: $partitions partitions, $chunkRows rows per chunk") {
+      val graph = RandomGraph(partitions, 70, 40, text = partitions == 3)
+      val targets = Set(7, 69)
+      val split = Array.tabulate(graph.count)(v => Array(if (targets(v)) 0f else -1f))
+      val x = RandomGraph.column(1, graph.count, 6)
+      val loaded = LevelOrder(1)(graph.load(spark, partitions, Map("x" -> x, "split" -> split)))
+      try
+        for (level <- Seq(0, 1); set <- Seq(EdgeSet.Graph, EdgeSet.SelfLoops)) {
+          val blocks = loaded.blocks
+          val inside = graph.levels(targets, 3).map(_ <= level)
+          def kept[T: ClassTag](rows: Array[Array[T]], zero: T) =
+            rows.zip(inside).map { case (row, in) => if (in) row else row.map(_ => zero) }
+          val near = Collect(set, chunkRows, within = level)(blocks)
+          val forward = sums(blocks, loaded.columns("x"), near)
+          val padded = blocks.zipPartitions(forward) { (ofBlock, ofRows) =>
+            val (block, rows) = (ofBlock.next(), ofRows.next())
+            Iterator.single(new Rows(6, rows.values.padTo(block.count * 6, 0f)))
+          }
+          val all = graph.propagate(x, set, weighted = true, reverse = false)
+          assert(forward.map(_.count).collect().toSeq == blocks.map(_.rows(level)).collect().toSeq)
+          assert(RandomGraph.close(graph.read(blocks, padded), kept(all, 0.0)))
+          val contributed = contributions(near, RandomGraph.cut(blocks, loaded.columns("x"), level))
+          val expected = graph.propagate(kept(x, 0f), set, weighted = true, reverse = true)
+          assert(RandomGraph.close(graph.read(blocks, Gather(6)(blocks, near, contributed)), expected))
+          val rows = Gather(6, level + 1)(blocks, near, contributed)
+          assert(rows.map(_.count).collect().toSeq == blocks.map(_.rows(level + 1)).collect().toSeq)
+        }
+      finally loaded.close()
+    }
 
   test("contributions that do not fit the chunks are refused") {
     val graph = RandomGraph(4, 50, 100)

@@ -11,7 +11,8 @@ class EdgeDotSuite extends AnyFunSuite with LocalSpark {
       val x = samples.graph.read(samples.blocks, samples.column("x"))
       val y = samples.graph.read(samples.blocks, samples.column("y"))
       for (shared <- Seq(false, true); heads <- Seq(1, Heads, Width)) {
-        val found = EdgeDot(samples.set, heads)(samples.blocks, samples.sources("x", shared), samples.column("y"))
+        val found =
+          EdgeDot(samples.scope, heads)(samples.blocks, samples.sources("x", shared), samples.destinations("y"))
         for (((src, dst, _), dots) <- samples.read(found)) {
           val products = x(src).zip(y(dst)).map { case (a, b) => a * b }
           assert(dots.toSeq == products.grouped(Width / heads).map(_.sum).toSeq)
@@ -30,7 +31,8 @@ class EdgeDotSuite extends AnyFunSuite with LocalSpark {
 
   test("rows that are not heads of one size are refused") {
     EdgeSamples.each(spark) { samples =>
-      val dots = EdgeDot(samples.set, 5)(samples.blocks, samples.sources("x", shared = true), samples.column("y"))
+      val dots =
+        EdgeDot(samples.scope, 5)(samples.blocks, samples.sources("x", shared = true), samples.destinations("y"))
       assert(intercept[Exception](dots.count()).getMessage.contains("for 5 heads"))
     }
   }

@@ -15,8 +15,8 @@ class EdgeExpressionSuite extends AnyFunSuite with LocalSpark {
       val (a, b) = (graph.read(blocks, samples.column("a")), graph.read(blocks, samples.column("b")))
       val edges = samples.edgeColumn(Heads)(EdgeSamples.numbers(_, Heads))
       for (shared <- Seq(false, true)) {
-        val step = EdgeExpression(samples.set, function, Heads)
-        val found = step(blocks, Seq(samples.sources("a", shared)), Seq(samples.column("b")), Seq(edges))
+        val step = EdgeExpression(samples.scope, function, Heads)
+        val found = step(blocks, Seq(samples.sources("a", shared)), Seq(samples.destinations("b")), Seq(edges))
         for ((edge @ (src, dst, weight), values) <- samples.read(found); h <- 0 until Heads) {
           val x = a(src)(h) + (b(dst)(h) - EdgeSamples.numbers(edge, Heads)(h) * weight)
           assert(math.abs(values(h) - (if (x > 0) x else 0.2f * x) / 4) < 1e-5)
@@ -55,7 +55,7 @@ class EdgeExpressionSuite extends AnyFunSuite with LocalSpark {
     assert(intercept[IllegalArgumentException](One("erf", Source(0))).getMessage.contains("erf"))
     assert(intercept[IllegalArgumentException](Two("pow", Source(0), Weight)).getMessage.contains("pow"))
     EdgeSamples.each(spark) { samples =>
-      val step = EdgeExpression(samples.set, Source(0), 1)
+      val step = EdgeExpression(samples.scope, Source(0), 1)
       val found = step(samples.blocks, Seq(samples.sources("a", shared = true)), Nil, Nil)
       assert(intercept[Exception](found.count()).getMessage.contains("a column of width 3"))
     }

@@ -21,9 +21,9 @@ class ExtremeSuite extends AnyFunSuite with LocalSpark {
         }
         for (shared <- Seq(false, true)) {
           val sources = samples.sources("x", shared)
-          val found = Extreme(samples.set, greatest)(blocks, sources)
+          val found = Extreme(samples.scope, greatest)(blocks, sources)
           assert(graph.read(blocks, found).map(_.toSeq).toSeq == best.map(_.toSeq).toSeq)
-          val shares = ExtremeGradient(samples.set).shares(blocks, sources, found, samples.column("y")).cache()
+          val shares = ExtremeGradient(samples.scope).shares(blocks, sources, found, samples.destinations("y")).cache()
           val gradients =
             for (form <- Seq(false, true)) yield graph.read(blocks, ExtremeGradient(blocks, shares, Width, form))
           assert(RandomGraph.close(gradients.head, pulled))

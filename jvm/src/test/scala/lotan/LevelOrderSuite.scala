@@ -5,6 +5,8 @@ import org.scalatest.funsuite.AnyFunSuite
 
 /** Blocks in the order of levels, and sums over the edges that end within one. */
 class LevelOrderSuite extends AnyFunSuite with LocalSpark {
+  import RandomGraph.cut
+
   private val Width = 5
   private val Deepest = 2
   private val Path = Seq(7, 20, 21, 22, 23, 24) // every vertex has an edge to the one before
@@ -32,19 +34,9 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
       val x = RandomGraph.column(partitions, graph.count, Width)
       val unordered = graph.load(spark, partitions, Map("x" -> x, "split" -> split), hubEdges)
       val loaded = LevelOrder(Deepest, allSplits)(unordered)
-      try { val _ = check(graph, x, levels(graph, targets), loaded) }
+      try { val _ = check(graph, x, graph.levels(targets, Deepest + 2), loaded) }
       finally loaded.close()
     }
-
-  /** By definition: hops to a target, `Deepest + 2` where there are more than `Deepest + 1` or there is no way. */
-  private def levels(graph: RandomGraph, targets: Set[Int]): Array[Int] = {
-    val found = Array.tabulate(graph.count)(v => if (targets(v)) 0 else Deepest + 2)
-    for (hops <- 1 to Deepest + 1) {
-      val next = graph.edges.collect { case (src, dst, _) if found(dst) == hops - 1 && found(src) > hops => src }
-      next.foreach(found(_) = hops)
-    }
-    found
-  }
 
   /** The rows that there are, by vertex. */
   private def read(graph: RandomGraph, blocks: RDD[Block], column: RDD[Rows]): Map[Int, Seq[Float]] = {
@@ -63,13 +55,6 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
       }
       .toMap
   }
-
-  /** The first rows of a column: those within a level. */
-  private def cut(blocks: RDD[Block], column: RDD[Rows], within: Int): RDD[Rows] =
-    blocks.zipPartitions(column) { (ofBlock, ofRows) =>
-      val rows = ofRows.next()
-      Iterator.single(new Rows(rows.width, rows.values.take(ofBlock.next().rows(within) * rows.width)))
-    }
 
   private def within(levels: Array[Int], level: Int): Set[Int] =
     levels.indices.filter(v => level == Block.All || levels(v) <= level).toSet

@@ -77,6 +77,16 @@ final case class RandomGraph(count: Int, edges: Seq[(Int, Int, Float)], text: Bo
       edges.filter(e => e._1 != e._2) ++ loops
   }
 
+  /** Hops from every vertex to one of `targets`, by definition; `beyond` where there are at least as many, or no way. */
+  def levels(targets: Set[Int], beyond: Int): Array[Int] = {
+    val found = Array.tabulate(count)(v => if (targets(v)) 0 else beyond)
+    for (hops <- 1 until beyond) {
+      val next = edges.collect { case (src, dst, _) if found(dst) == hops - 1 && found(src) > hops => src }
+      next.foreach(found(_) = hops)
+    }
+    found
+  }
+
   /** A @ x, or its transpose, in double precision. */
   def propagate(x: Array[Array[Float]], set: EdgeSet, weighted: Boolean, reverse: Boolean): Array[Array[Double]] = {
     val out = Array.fill(count)(new Array[Double](x.head.length))
@@ -103,6 +113,13 @@ object RandomGraph {
     val random = new Random(seed)
     Array.fill(count, width)(random.nextFloat() * 2 - 1)
   }
+
+  /** The first rows of a column: those within a level. */
+  def cut(blocks: RDD[Block], column: RDD[Rows], within: Int): RDD[Rows] =
+    blocks.zipPartitions(column) { (ofBlock, ofRows) =>
+      val rows = ofRows.next()
+      Iterator.single(new Rows(rows.width, rows.values.take(ofBlock.next().rows(within) * rows.width)))
+    }
 
   def close(actual: Array[Array[Float]], expected: Array[Array[Double]]): Boolean =
     actual.length == expected.length && actual.zip(expected).forall { case (a, e) =>

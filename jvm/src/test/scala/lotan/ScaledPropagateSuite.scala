@@ -18,9 +18,9 @@ class ScaledPropagateSuite extends AnyFunSuite with LocalSpark {
           expected(to)(j) += EdgeSamples.numbers(edge, Heads)(j / Channels).toDouble * x(from)(j)
         }
         val found = for (shared <- Seq(false, true)) yield {
-          val step = ScaledPropagate(samples.set, Heads)
+          val step = ScaledPropagate(samples.scope, Heads)
           val sums =
-            if (reverse) step.reverse(blocks, samples.column("x"), scales, Width, shared)
+            if (reverse) step.reverse(blocks, samples.destinations("x"), scales, Width, shared)
             else step.forward(blocks, samples.sources("x", shared), scales)
           graph.read(blocks, sums)
         }
@@ -35,15 +35,14 @@ class ScaledPropagateSuite extends AnyFunSuite with LocalSpark {
     EdgeSamples.each(spark) { samples =>
       import samples.{blocks, graph}
       val scales = samples.edgeColumn(Heads)(EdgeSamples.numbers(_, Heads)).cache()
-      val (x, y) = (samples.column("x"), samples.column("y"))
-      val (edges, rows) = (samples.set, graph.read(blocks, y))
+      val (x, y) = (graph.read(blocks, samples.column("x")), graph.read(blocks, samples.column("y")))
       for (shared <- Seq(false, true)) {
-        val (step, sources) = (ScaledPropagate(edges, Heads), samples.sources("x", shared))
+        val (step, sources) = (ScaledPropagate(samples.scope, Heads), samples.sources("x", shared))
         val forward = graph.read(blocks, step.forward(blocks, sources, scales))
-        val reverse = graph.read(blocks, step.reverse(blocks, y, scales, Width, shared))
-        val dots = samples.read(EdgeDot(edges, Heads)(blocks, sources, y))
-        val expected = EdgeSamples.inner(forward, rows)
-        assert(EdgeSamples.inner(graph.read(blocks, x), reverse) == expected)
+        val reverse = graph.read(blocks, step.reverse(blocks, samples.destinations("y"), scales, Width, shared))
+        val dots = samples.read(EdgeDot(samples.scope, Heads)(blocks, sources, samples.destinations("y")))
+        val expected = EdgeSamples.inner(forward, y)
+        assert(EdgeSamples.inner(x, reverse) == expected)
         assert(EdgeSamples.inner(dots.map(e => EdgeSamples.numbers(e._1, Heads)), dots.map(_._2)) == expected)
       }
       scales.unpersist(blocking = true)

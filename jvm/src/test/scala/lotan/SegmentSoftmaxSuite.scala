@@ -9,7 +9,7 @@ class SegmentSoftmaxSuite extends AnyFunSuite with LocalSpark {
   test("shares of each destination's in-edges, also of scores whose exponential overflows") {
     EdgeSamples.each(spark) { samples =>
       def score(edge: (Int, Int, Float)) = EdgeSamples.numbers(edge, Heads).map(_ * 30)
-      val found = samples.read(SegmentSoftmax(samples.set)(samples.blocks, samples.edgeColumn(Heads)(score)))
+      val found = samples.read(SegmentSoftmax(samples.scope)(samples.blocks, samples.edgeColumn(Heads)(score)))
       for ((_, group) <- found.groupBy(_._1._2); h <- 0 until Heads) {
         val greatest = group.map(e => score(e._1)(h)).max.toDouble
         val total = group.map(e => math.exp(score(e._1)(h) - greatest)).sum
@@ -26,13 +26,13 @@ class SegmentSoftmaxSuite extends AnyFunSuite with LocalSpark {
       def outer(edge: (Int, Int, Float)) = Array.tabulate(Heads)(h => ((2 * edge._1 + edge._2 + h) % 7 - 3).toFloat)
       def moved(step: Float) = {
         val column = samples.edgeColumn(Heads)(e => score(e).zip(direction(e)).map { case (s, d) => s + step * d })
-        samples.read(SegmentSoftmax(samples.set)(blocks, column))
+        samples.read(SegmentSoftmax(samples.scope)(blocks, column))
       }
       def loss(found: Seq[((Int, Int, Float), Array[Float])]) =
         EdgeSamples.inner(found.map(_._2), found.map(e => outer(e._1)))
-      val softmax = SegmentSoftmax(samples.set)(blocks, samples.edgeColumn(Heads)(score))
+      val softmax = SegmentSoftmax(samples.scope)(blocks, samples.edgeColumn(Heads)(score))
       val gradient = samples.read(
-        SegmentSoftmaxGradient(samples.set)(blocks, softmax, samples.edgeColumn(Heads)(outer))
+        SegmentSoftmaxGradient(samples.scope)(blocks, softmax, samples.edgeColumn(Heads)(outer))
       )
       val slope = (loss(moved(1)) - loss(moved(-1))) / 2
       val expected = EdgeSamples.inner(gradient.map(_._2), gradient.map(e => direction(e._1)))
