@@ -20,6 +20,7 @@ from messenger.errors import MessengerError
 
 if TYPE_CHECKING:
     import argparse
+    from threading import Event
 
 COMMANDS = {
     "train": "train a model on a graph",
@@ -57,8 +58,8 @@ def _main(arguments: Sequence[str] | None) -> int:
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        with exit_soon_after_interrupt(INTERRUPTED):
-            return _run_unless_interrupted(given, own_process=arguments is None)
+        with exit_soon_after_interrupt(INTERRUPTED) as received:
+            return _run_unless_interrupted(given, received, own_process=arguments is None)
     except BrokenPipeError:  # `lotan explain ... | head`
         _discard_output()
         return 1
@@ -82,14 +83,16 @@ def _of_a_file(error: OSError) -> str:
     return f"{error}; free some space, mend the permissions or name another place"
 
 
-def _run_unless_interrupted(given: Sequence[str], own_process: bool) -> int:
+def _run_unless_interrupted(given: Sequence[str], received: Event, own_process: bool) -> int:
     from lotan.borders import spark_translated
-    from lotan.cli.interrupt import leave_at_once
+    from lotan.cli.interrupt import SEEN, leave_at_once
 
     try:
         with spark_translated():
             return _run(given)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not isinstance(error, KeyboardInterrupt) and not received.wait(SEEN):
+            raise
         _say("interrupted")
         if own_process:
             leave_at_once(INTERRUPTED)

@@ -18,18 +18,22 @@ from typing import NoReturn
 GRACE = 1.2  # for an orderly end; the rest is for ending it on a machine that is busy
 TORN = ("", "py4j.clientserver", "py4j.java_gateway")  # loggers: a filter sees only what is logged by its own
 EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is ended
+SEEN = 0.1  # within this the thread that watches has seen a signal
 
 
 @contextmanager
-def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[None]:
+def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[threading.Event]:
     """Within the block: SIGINT and SIGTERM raise KeyboardInterrupt, and `grace` seconds later the process is gone.
+
+    Yields an event that is set within `SEEN` seconds of a signal: PySpark's handler calls into the JVM before it raises,
+    and where the signal cut off another call, what comes out is an error of Py4J.
 
     Most commands end in time by themselves and close all they opened. The deadline is for the rest: a call into the
     JVM that does not come back, a long tensor operation. Signals are seen through a wake-up socket, because PySpark
     replaces Python's own SIGINT handler. Where the block is not in the main thread, nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
-        yield
+        yield threading.Event()
         return
     reading, writing = socket.socketpair()
     writing.setblocking(False)
@@ -37,12 +41,12 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[Non
     before = signal.signal(signal.SIGTERM, lambda *_: _interrupt())
     for name in TORN:
         logging.getLogger(name).addFilter(_is_no_torn_call)
-    finished, ending = threading.Event(), threading.Event()
+    received, finished, ending = threading.Event(), threading.Event(), threading.Event()
     threading.Thread(
-        target=_watch, args=(reading, finished, ending, status, grace), name="lotan-interrupt", daemon=True
+        target=_watch, args=(reading, received, finished, ending, status, grace), name="lotan-interrupt", daemon=True
     ).start()
     try:
-        yield
+        yield received
     finally:
         finished.set()
         if ending.is_set():  # what came back may be the loss of a child just killed, with another exit status
@@ -68,11 +72,17 @@ def _interrupt() -> None:
 
 
 def _watch(
-    reading: socket.socket, finished: threading.Event, ending: threading.Event, status: int, grace: float
+    reading: socket.socket,
+    received: threading.Event,
+    finished: threading.Event,
+    ending: threading.Event,
+    status: int,
+    grace: float,
 ) -> None:
     with reading:
-        while received := reading.recv(1):
-            if received[0] in (signal.SIGINT, signal.SIGTERM):
+        while number := reading.recv(1):
+            if number[0] in (signal.SIGINT, signal.SIGTERM):
+                received.set()
                 if not finished.wait(grace):
                     ending.set()
                     _end_now(status)

@@ -48,8 +48,21 @@ sys.modules["lotan.cli.datasets"] = types.SimpleNamespace(add_options=lambda _: 
 sys.argv = ["lotan", "datasets"]
 main()
 """
-
-
+# PySpark's handler calls into the JVM before it raises, and Py4J cannot where another call was cut off.
+CUT_OFF = """
+import signal, sys, threading, types
+from lotan.cli import main
+from py4j.protocol import Py4JError
+def fail(*_):
+    raise Py4JError("Gateway must be connected to send cancel cmd.")
+def run(options):
+    signal.signal(signal.SIGINT, fail)
+    print(0, flush=True)
+    threading.Event().wait(60)
+sys.modules["lotan.cli.datasets"] = types.SimpleNamespace(add_options=lambda _: None, run=run)
+sys.argv = ["lotan", "datasets"]
+sys.exit(main())
+"""
 EARLY = """
 import sys
 class Finder:
@@ -85,6 +98,15 @@ def test_orderly_command_ends_by_itself(received):
         command.stdout.readline()
         command.send_signal(received)
         assert command.communicate(timeout=10)[0] == "closed\n"
+
+
+def test_a_call_that_an_interrupt_cuts_off_is_no_failure():
+    with subprocess.Popen(
+        [sys.executable, "-c", CUT_OFF], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as command:
+        command.stdout.readline()
+        command.send_signal(signal.SIGINT)
+        assert (command.communicate(timeout=10)[1], command.returncode) == ("lotan: interrupted\n", 130)
 
 
 @pytest.mark.parametrize("script", [STUBBORN, UNREAD], ids=["stubborn", "writing"])
