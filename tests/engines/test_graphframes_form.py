@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from lotan.datasets import generate
+from lotan.engines.choice import ABILITIES
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.engines.rows.graphframes_form import has_core, propagate_by_messages, require_core
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from planner import Options
-from tests.exactness.cases import models, sample
+from tests.exactness.cases import models, sample, trained_on
 from tests.exactness.steps import assert_equals_truth, plan_of, train
 
 pytestmark = pytest.mark.spark
@@ -79,15 +80,19 @@ def test_a_session_without_the_core_is_refused_with_a_remedy(spark):
 
 
 @pytest.mark.graphframes
-def test_an_epoch_by_messages_equals_plain_autograd(spark):
+@pytest.mark.parametrize("pruned", [False, True])
+def test_an_epoch_by_messages_equals_plain_autograd(spark, pruned):
     """The whole engine with this form, on a model that propagates forward and back, weighted."""
-    drawn = sample(seed=2, weighted=True)
+    drawn = trained_on(sample(2, 24, 20, weighted=True), [0, 9]) if pruned else sample(seed=2, weighted=True)
+    options = Options(abilities=ABILITIES["rows"] if pruned else (), disabled=("reuse_evaluation",))
+    planned = plan_of("GCN", drawn, options)
+    assert any(step.within is not None for step in planned.plan.train) == pruned
     ours, truth = models("GCN", seed=2)
     kept = set(spark.sparkContext._jsc.getPersistentRDDs())
     with Session(SessionSettings(workers=1)) as session:
         settings = RowsSettings(partitions=2, propagate="messages")
         with closing(RowsEngine(spark, session.link, session.endpoint, settings)) as engine:
-            found = train(engine, plan_of("GCN", drawn, Options()), ours, drawn)
+            found = train(engine, planned, ours, drawn)
     assert_equals_truth(found, "GCN", truth, drawn)
     assert set(spark.sparkContext._jsc.getPersistentRDDs()) == kept
 

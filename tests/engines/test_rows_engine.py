@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.engines.base import Outcome, Pass, run
+from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.errors import EngineError
@@ -32,10 +33,11 @@ pytestmark = pytest.mark.spark
 
 BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
-    "auto": Options(),
+    "auto": Options(abilities=ABILITIES["rows"]),
     "general": Options(plan="general"),
     "general without RGB": Options(plan="general", rgb=False),
     "without RGB": Options(rgb=False),
+    "pruned": Options(abilities=ABILITIES["rows"], disabled=("reuse_evaluation",)),
 }
 
 
@@ -85,6 +87,13 @@ def dropout_gcn(p: float) -> Model:
     return Model("gcn", lambda training: gcn_spec(training, p), gcn_forward)
 
 
+def pruned_dropout() -> Job:
+    """So few edges that both layers are computed on some vertices alone."""
+    job = Job(dropout_gcn(0.5), OPTIONS["auto"], drawn=draw_graph(edges=48, width=WIDTH, seed=3))
+    assert {0, 1} <= {step.within for step in job.planned.plan.train}
+    return job
+
+
 def assert_same(ours: Outcome, theirs: Outcome) -> None:
     for counted in ("statistics", "evaluation"):
         found, expected = getattr(ours, counted), getattr(theirs, counted)
@@ -115,6 +124,8 @@ GRID = [
     ("gcn", "general"),
     ("gcn", "without RGB"),
     ("attention", "general"),
+    ("attention", "pruned"),
+    ("residual_max", "pruned"),
 ]
 
 
@@ -239,17 +250,17 @@ def two_epochs(job: Job, engine: RowsEngine) -> list[bytes]:
 
 @pytest.fixture(scope="module")
 def dropout_engine(spark: SparkSession, workers: Session) -> Iterator[RowsEngine]:
-    with closing(on_rows(Job(dropout_gcn(0.5), Options()), spark, workers, chunk_rows=4)) as engine:
+    with closing(on_rows(pruned_dropout(), spark, workers, chunk_rows=4)) as engine:
         yield engine
 
 
 @pytest.fixture(scope="module")
 def undisturbed(dropout_engine: RowsEngine) -> list[bytes]:
-    return two_epochs(Job(dropout_gcn(0.5), Options()), dropout_engine)
+    return two_epochs(pruned_dropout(), dropout_engine)
 
 
 def test_twice_is_the_same_bits(spark: SparkSession, workers: Session, undisturbed: list[bytes]) -> None:
-    job = Job(dropout_gcn(0.5), Options())
+    job = pruned_dropout()
     with closing(on_rows(job, spark, workers, chunk_rows=4)) as engine:
         assert two_epochs(job, engine) == undisturbed
 
@@ -276,7 +287,7 @@ def test_a_task_that_fails_or_runs_twice_changes_no_bit(
     # each fault fails one attempt of the first pass, and a pass has three
     faults = [Fault(kind, stage, mode, tmp_path) for stage, mode in PLACES[: 2 if kind == "raise" else 3]]
     inject(monkeypatch, faults)
-    assert two_epochs(Job(dropout_gcn(0.5), Options()), dropout_engine) == undisturbed
+    assert two_epochs(pruned_dropout(), dropout_engine) == undisturbed
     assert all(fault.happened for fault in faults)
 
 
@@ -289,7 +300,7 @@ def test_killed_workers_change_no_bit(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    job = Job(dropout_gcn(0.5), Options())
+    job = pruned_dropout()
     with Session(SessionSettings(workers=2)) as session:
         victims = tuple(session.worker_processes.values())
         fault = Fault("kill", *place, tmp_path, victims)

@@ -29,14 +29,22 @@ CHUNK = 7
 
 
 class Loaded:
-    def __init__(self, spark: SparkSession, drawn: Drawn, partitions: int, needs: Needs = EVERYTHING) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        drawn: Drawn,
+        partitions: int,
+        needs: Needs = EVERYTHING,
+        split: np.ndarray | None = None,  # None: as many vertices in each, and in none
+    ) -> None:
         self.drawn, self.placement = drawn, Placement(partitions)
         self.session = open_session(spark, partitions, batch_rows=5)
         id_type = "string" if drawn.ids.dtype.kind == "U" else "long"
         ids = drawn.ids.tolist()
+        codes = np.arange(len(ids)) % 4 - 1 if split is None else split
         vertices = self.session.createDataFrame(
-            [(identifier, row.tolist(), row_number % 3, row_number % 4 - 1)
-             for row_number, (identifier, row) in enumerate(zip(ids, drawn.features, strict=True))],
+            [(identifier, row.tolist(), row_number % 3, code)
+             for row_number, (identifier, row, code) in enumerate(zip(ids, drawn.features, codes.tolist(), strict=True))],
             f"id {id_type}, features array<float>, label int, split int",
         )  # fmt: skip
         edges = self.session.createDataFrame(
@@ -137,9 +145,9 @@ def test_vertices_are_numbered_in_order_of_their_ids(loaded: Loaded) -> None:
     keys = vertex_keys(np.array([row["id"] for row in rows], dtype=loaded.drawn.ids.dtype))
     assert [row["key"] for row in rows] == keys.tolist()
     assert [row["part"] for row in rows] == (keys % loaded.placement.partitions).tolist()
-    for part in {row["part"] for row in rows}:
+    assert loaded.tables.occupied() == tuple(sorted({row["part"] for row in rows}))
+    for part in loaded.tables.occupied():
         inside = [row for row in rows if row["part"] == part]
-        assert loaded.tables.sizes[part] == len(inside)
         assert [(row["chunk"], row["row"]) for row in inside] == [divmod(n, CHUNK) for n in range(len(inside))]
 
 

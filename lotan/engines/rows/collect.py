@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from lotan.engines.rows.levels import LEVEL
 from lotan.engines.rows.placement import ID, PART
 from lotan.engines.rows.sums import VALUE, Sums
 
@@ -15,14 +16,14 @@ def collect(sources: DataFrame, columns: Sequence[DataFrame]) -> DataFrame:
     """Pair each chunk's distinct sources with their rows of `columns`.
 
     Args:
-        sources: of `Tables.sources`: placed by spart.
+        sources: of `Tables.sources`, or some of them: placed by spart.
         columns: each part, id, VALUE, placed by part.
 
     Returns:
-        part, chunk, position, id, spart, value0, value1 ...: where the sources lie; the pipe that reads it brings it to the
-        chunks, in the one shuffle that it needs anyway. A null is a row of zeros.
+        part, chunk, position, id, spart, LEVEL, value0, value1 ...: where the sources lie; the pipe that reads it brings it
+        to the chunks, in the one shuffle that it needs anyway. A null is a row of zeros.
     """
-    rows = sources.select(PART, "chunk", "position", F.col("src").alias(ID), "spart")
+    rows = sources.select(PART, "chunk", "position", F.col("src").alias(ID), "spart", LEVEL)
     for number, column in enumerate(columns):
         values = column.select(F.col(PART).alias("cpart"), F.col(ID).alias("cid"), F.col(VALUE).alias(f"value{number}"))
         rows = rows.join(

@@ -18,12 +18,13 @@ from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
+from lotan.engines.rows.levels import within
 from lotan.engines.rows.pipe import PLAIN, PipeBuilder, Site
 from lotan.engines.rows.pipe_task import VERTEX
 from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_over, open_session, pin
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
-from lotan.engines.rows.tables import Needs, Tables, expected_partitions, load_tables
+from lotan.engines.rows.tables import Needs, Tables, load_tables
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
@@ -162,11 +163,12 @@ class RowsEngine(Engine):
         loaded.stages = {stage.name: stage for stage in plan.stages}
 
     def adopt(self, plan: Plan, columns: Mapping[str, KeptHandle]) -> None:
-        """Rows are placed once more, where the vertex table's are, and kept there. Passes read them as any column of theirs."""
+        """Rows are placed and sorted once more, as the vertex table's are, and kept. Passes read them as any column of theirs."""
         self._release_hoisted()
         widths = {column.name: column.width for column in plan.hoisted}
         for name, kept in columns.items():
-            placed = pin(self._placement.place(kept.pinned.frame.withColumn(PART, self._placement.of(ID))))
+            rows = self._placement.place(kept.pinned.frame.withColumn(PART, self._placement.of(ID)))
+            placed = pin(rows.sortWithinPartitions(PART, ID))
             self._hoisted[name] = ColumnHandle(Made(placed.frame, placed, read=True), "values", widths[name])
         try:
             self._force([handle.made.frame for handle in self._hoisted.values()], "columns computed once")
@@ -200,7 +202,7 @@ class RowsEngine(Engine):
             return self._propagate_by_messages(step, column)
         tables = self._loaded.tables
         frame = propagate(
-            tables.placed_edges(step.edges, step.reverse),
+            tables.placed_edges(step.edges, step.reverse, step.within),
             column.rows(),
             self._sums,
             weighted=step.weighted and tables.weighted,
@@ -214,7 +216,7 @@ class RowsEngine(Engine):
         tables = self._loaded.tables
         sums = propagate_by_messages(
             tables.vertices.select(ID),
-            tables.placed_edges(step.edges, step.reverse),
+            tables.placed_edges(step.edges, step.reverse, step.within),
             column.rows(),
             weighted=step.weighted and tables.weighted,
             reverse=step.reverse,
@@ -226,7 +228,8 @@ class RowsEngine(Engine):
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
         """Source rows for every chunk."""
-        frame = collect(self._loaded.tables.sources[step.edges], [column.rows() for column in columns])
+        sources = within(self._loaded.tables.sources[step.edges], step.within)
+        frame = collect(sources, [column.rows() for column in columns])
         return CollectionHandle(
             self._make(frame, [step.output]), step.edges, tuple(zip(step.columns, columns, strict=True))
         )
@@ -239,7 +242,7 @@ class RowsEngine(Engine):
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
-        self._loaded.commits.expect(step, expected_partitions(self._loaded.tables))
+        self._loaded.commits.expect(step, self._loaded.tables.occupied(step.within))
         rows, returned = builder.rows(), builder.returned()
         names = [column.name for column in step.outputs]
         if not step.outputs or all(item.kind == VERTEX for item in returned):

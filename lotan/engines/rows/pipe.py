@@ -2,7 +2,7 @@
 
 Without neighbourhoods, the inputs are joined to the vertex table, which has the order: all are placed by part, so nothing
 is shuffled. With them, vertices, edges and sources are rows of one frame, told apart by a tag and brought together by the
-one shuffle that takes the source rows to the chunks.
+one shuffle that takes the source rows to the chunks. Of either, rows beyond the step's level are left out first.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, Made, PassState
+from lotan.engines.rows.levels import within
 from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Returned
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.tables import Tables
@@ -168,7 +169,8 @@ class PipeBuilder:
     def _input(self) -> DataFrame:
         vertices = self._vertex_rows()
         if not self.stage.edge_sets:
-            return vertices
+            by_chunk = PART, "chunk", "position"
+            return vertices.sortWithinPartitions(*by_chunk) if self.site.tables.by_level else vertices
         parts = [vertices.withColumn("tag", F.lit(VERTEX))]
         for edges in self.stage.edge_sets:
             parts += [self._edge_rows(edges), *self._collection_rows(edges)]
@@ -180,7 +182,8 @@ class PipeBuilder:
         names = self._names()
         handles = {name: self.values[name] for name in names}
         static = [F.col(f"`{h.field}`").alias(names[name]) for name, h in handles.items() if h.static]
-        rows = self.site.tables.vertices.select(PART, ID, "chunk", F.col("row").alias("position"), "key", *static)
+        needed = within(self.site.tables.vertices, self.step.within)
+        rows = needed.select(PART, ID, "chunk", F.col("row").alias("position"), "key", *static)
         by_frame: dict[Made, list[str]] = {}
         for name, handle in handles.items():
             if not handle.static:
@@ -192,7 +195,7 @@ class PipeBuilder:
         return rows
 
     def _edge_rows(self, edges: EdgeSet) -> DataFrame:
-        blobs = self.site.tables.topology[edges].where(F.col("kind") == EDGES)
+        blobs = within(self.site.tables.topology[edges], self.step.within).where(F.col("kind") == EDGES)
         return blobs.select(PART, "chunk", "position", F.lit(self._tag(edges)).alias("tag"), *BLOBS)
 
     def _collection_rows(self, edges: EdgeSet) -> list[DataFrame]:
@@ -202,4 +205,5 @@ class PipeBuilder:
         collection.made.read = True
         values = [F.col(f"value{k}").alias(column) for k, column in enumerate(self._source_columns(edges))]
         tag = F.lit(self._tag(edges) + 1).alias("tag")
-        return [collection.made.frame.select(PART, "chunk", "position", tag, ID, "spart", *values)]
+        needed = within(collection.made.frame, self.step.within)
+        return [needed.select(PART, "chunk", "position", tag, ID, "spart", *values)]

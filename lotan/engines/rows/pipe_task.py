@@ -177,17 +177,24 @@ class ChunkRows:
         )
 
     def _edges(self, neighbours: Neighbours) -> dict[str, Array]:
-        name, row = neighbours.edges, self._tagged(neighbours.tag)
-        rows = self.vertices.num_rows
-        indptr = _blob(row, "indptr", np.int64)[: rows + 1]
-        tensors = {f"indptr/{name}": indptr if len(indptr) else np.zeros(rows + 1, dtype=np.int64)}
-        tensors[f"positions/{name}"] = _blob(row, "positions", np.int64)
+        name, tag = neighbours.edges, neighbours.tag
+        tensors = {f"indptr/{name}": self._indptr(tag), f"positions/{name}": self._on_edges(tag, "positions", np.int64)}
         if neighbours.weighted:
-            tensors[f"weight/{name}"] = _blob(row, "weight", np.float32)
+            tensors[f"weight/{name}"] = self._on_edges(tag, "weight", np.float32)
         if neighbours.keyed:
-            tensors[f"edge_keys/{name}"] = _blob(row, "keys", np.int64)
-        sources = self._tagged(neighbours.tag + 1)
+            tensors[f"edge_keys/{name}"] = self._on_edges(tag, "keys", np.int64)
+        sources = self._tagged(tag + 1)
         return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
+
+    def _indptr(self, tag: int) -> Array:
+        """Where the in-edges of each vertex begin, and the last end. int64 [rows + 1]."""
+        rows = self.vertices.num_rows
+        held = _blob(self._tagged(tag), "indptr", np.int64)
+        return held[: rows + 1] if len(held) else np.zeros(rows + 1, dtype=np.int64)
+
+    def _on_edges(self, tag: int, column: str, dtype: Any) -> Array:
+        """A number for each in-edge of the vertices: where a level cuts the chunk, the first that are held of it. [edges]."""
+        return _blob(self._tagged(tag), column, dtype)[: self._indptr(tag)[-1]]
 
     def rows_back(self, result: ReturnedChunk) -> Iterator[pa.RecordBatch]:
         """The result as rows: one batch for the vertices, one for the sources of each edge set that has gradients."""
@@ -220,7 +227,7 @@ class ChunkRows:
         part, ids = sources.column("spart"), sources.column("id")
         if not self.task.per_edge:
             return part, ids
-        positions = pa.array(_blob(self._tagged(kind - 1), "positions", np.int64))
+        positions = pa.array(self._on_edges(kind - 1, "positions", np.int64))
         return part.take(positions), ids.take(positions)
 
 

@@ -6,19 +6,21 @@ in the same order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
 from planner.physical import CollectStep, Plan, PropagateStep
-from planner.spec import EdgeSet
+from planner.spec import EdgeSet, Targets
 
-LEVEL = StorageLevel.MEMORY_AND_DISK
+STORAGE = StorageLevel.MEMORY_AND_DISK
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class Needs:
     forward: frozenset[EdgeSet]  # edges by the partition of their source
     reverse: frozenset[EdgeSet]  # edges by the partition of their destination
     topology: frozenset[EdgeSet]  # neighbourhoods, chunk by chunk
+    levels: int | None = None  # up to which levels are told apart, and vertices numbered by them; None: by id
+    targets: Targets = "train"  # from which levels are counted
 
     @staticmethod
     def of(plan: Plan) -> Needs:
@@ -41,6 +45,8 @@ class Needs:
             forward=frozenset(step.edges for step in sums if not step.reverse),
             reverse=frozenset(step.edges for step in sums if step.reverse),
             topology=frozenset(step.edges for step in steps if isinstance(step, CollectStep)) | stage_sets,
+            levels=plan.levels,
+            targets=plan.targets,
         )
 
 
@@ -48,26 +54,33 @@ class Needs:
 class Tables:
     """Frames of a loaded graph. All are persisted; `close` lets go of them.
 
-    vertices: part, id, key (long), chunk, row (int), and the static columns: `label` and `split` as they are, others as
-        array<float>. Sorted by part, id.
-    forward: by edge set: spart, dpart, src, dst [, weight], placed by spart, sorted by dpart, dst, src.
+    vertices: part, id, LEVEL, key (long), chunk, row (int), and the static columns: `label` and `split` as they are, others
+        as array<float>. Sorted by part, id; chunks and their rows count in the order of LEVEL, id, so that those up to a
+        level come first. LEVEL is 0 where levels are not told apart.
+    forward: by edge set: spart, dpart, src, dst [, weight] [, LEVEL], placed by spart, sorted by dpart, dst, src.
     reverse: by edge set: the same columns placed by dpart, sorted by spart, src, dst.
     topology: by edge set, see `lotan.engines.rows.topology`, placed by part.
-    sources: by edge set, part, chunk, position, src, spart of its SOURCES rows, placed by spart, where their values are.
+    sources: by edge set, part, chunk, position, src, spart, LEVEL of its SOURCES rows, placed by spart, where their values
+        are.
     """
 
     vertices: DataFrame
     id_type: str  # in Spark SQL's words
-    sizes: tuple[int, ...]  # vertices in each partition
+    nearest: Mapping[int, int]  # by partition that has vertices, the lowest level of theirs
     weighted: bool
+    by_level: bool  # whether levels are told apart
     forward: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     reverse: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     topology: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     sources: dict[EdgeSet, DataFrame] = field(default_factory=dict)
 
-    def placed_edges(self, edges: EdgeSet, reverse: bool) -> DataFrame:
-        """The edges of a set where the rows lie that their messages start from."""
-        return (self.reverse if reverse else self.forward)[edges]
+    def placed_edges(self, edges: EdgeSet, reverse: bool, level: int | None = None) -> DataFrame:
+        """The edges of a set that end within a level, where the rows lie that their messages start from."""
+        return within((self.reverse if reverse else self.forward)[edges], level)
+
+    def occupied(self, level: int | None = None) -> tuple[int, ...]:
+        """The partitions that have any vertices within a level: those a pipe must commit."""
+        return tuple(part for part, lowest in sorted(self.nearest.items()) if level is None or lowest <= level)
 
     def close(self) -> None:
         """Let go of every frame. May be called twice."""
@@ -89,12 +102,12 @@ def load_tables(
         chunk_rows: rows of a chunk.
         weighted: whether the weights count.
     """
-    loader = _Loader(vertices, edges, placement, chunk_rows, weighted)
-    tables = loader.vertex_table(needs.columns)
+    loader = _Loader(vertices, edges, needs, placement, chunk_rows, weighted)
+    tables = loader.vertex_table()
     for name in sorted(needs.forward):
-        tables.forward[name] = _hold(loader.placed(name, "spart", ("dpart", "dst", "src")))
+        tables.forward[name] = _hold(loader.summed(name, tables, reverse=False))
     for name in sorted(needs.reverse):
-        tables.reverse[name] = _hold(loader.placed(name, "dpart", ("spart", "src", "dst")))
+        tables.reverse[name] = _hold(loader.summed(name, tables, reverse=True))
     for name in sorted(needs.topology):
         tables.topology[name] = _persisted(loader.topology(name, tables))
         tables.sources[name] = _hold(loader.sources(tables.topology[name]))
@@ -114,28 +127,34 @@ def _persisted(frame: DataFrame) -> DataFrame:
     Spark finds what is persisted by its plan. Two engines on one graph would share frames, and the first to close would
     take them from the other, which then went on without them: slower, and without the order that their rows lie in.
     """
-    return frame.where(F.lit(uuid4().hex).isNotNull()).persist(LEVEL)
+    return frame.where(F.lit(uuid4().hex).isNotNull()).persist(STORAGE)
 
 
 @dataclass(frozen=True)
 class _Loader:
     vertices: DataFrame
     edges: DataFrame
+    needs: Needs
     placement: Placement
     chunk_rows: int
     weighted: bool
 
-    def vertex_table(self, columns: frozenset[str]) -> Tables:
-        place = self.placement
+    @property
+    def by_level(self) -> bool:
+        return self.needs.levels is not None
+
+    def vertex_table(self) -> Tables:
+        place, columns = self.placement, self.needs.columns
         given = [name for name in ("label", "split") if name in self.vertices.columns]
         given += ["features"] if "features" in columns else []
-        placed = place.place(self.vertices.select(place.of(ID).alias(PART), ID, *given))
-        numbered = placed.sortWithinPartitions(PART, ID).withColumns(
+        placed = self._with_levels(place.place(self.vertices.select(place.of(ID).alias(PART), ID, *given)))
+        order = (LEVEL, ID) if self.by_level else (ID,)
+        numbered = placed.withColumns(
             {
                 "key": F.xxhash64(ID),
-                "number": F.row_number().over(Window.partitionBy(PART).orderBy(ID)) - 1,
+                "number": F.row_number().over(Window.partitionBy(PART).orderBy(*order)) - 1,
             }
-        )
+        ).sortWithinPartitions(PART, ID)
         table = numbered.withColumns(
             {
                 "chunk": F.floor(F.col("number") / self.chunk_rows).cast("int"),
@@ -146,9 +165,15 @@ class _Loader:
             if name == "in_degree" or name.startswith("gcn_scale@"):
                 table = self._with_degree(table, name)
         table = _persisted(table)
-        counted = {row[PART]: row["count"] for row in table.groupBy(PART).count().collect()}
-        sizes = tuple(counted.get(part, 0) for part in range(place.partitions))
-        return Tables(table, table.schema[ID].dataType.simpleString(), sizes, self.weighted)
+        nearest = dict(table.groupBy(PART).agg(F.min(LEVEL)).collect())
+        return Tables(table, table.schema[ID].dataType.simpleString(), nearest, self.weighted, self.by_level)
+
+    def _with_levels(self, placed: DataFrame) -> DataFrame:
+        if self.needs.levels is None:
+            return placed.withColumn(LEVEL, F.lit(0))
+        edges = replace(self, weighted=False).placed("self_loops", "dpart", ("dst",))
+        levels = vertex_levels(placed, edges, self.needs.levels, self.needs.targets, self.placement)
+        return placed.join(levels.hint("merge"), [PART, ID])
 
     def _with_degree(self, table: DataFrame, name: str) -> DataFrame:
         """Add `in_degree` or `gcn_scale@<edge set>`: see planner.spec.STATIC_COLUMNS."""
@@ -186,31 +211,37 @@ class _Loader:
         both = edges.select(
             self.placement.of("src").alias("spart"), self.placement.of("dst").alias("dpart"), *edges.columns
         )
-        last = ["weight"] if self.weighted else []
-        return self.placement.place(both, by).sortWithinPartitions(by, *order, *last)
+        return self._ordered(self.placement.place(both, by), by, order)
+
+    def _ordered(self, edges: DataFrame, by: str, order: tuple[str, ...]) -> DataFrame:
+        return edges.sortWithinPartitions(by, *order, *(["weight"] if self.weighted else []))
+
+    def summed(self, name: EdgeSet, tables: Tables, reverse: bool) -> DataFrame:
+        """An edge set for sums along it, with LEVEL where that is told apart: see `Tables`."""
+        by, order = ("dpart", ("spart", "src", "dst")) if reverse else ("spart", ("dpart", "dst", "src"))
+        if not self.by_level:
+            return self.placed(name, by, order)
+        ends = tables.vertices.select(F.col(PART).alias("dpart"), F.col(ID).alias("dst"), LEVEL)
+        edges = self.placed(name, "dpart", ("dst",)).join(ends.hint("merge"), ["dpart", "dst"])
+        return self._ordered(edges if reverse else self.placement.place(edges, by), by, order)
 
     def topology(self, name: EdgeSet, tables: Tables) -> DataFrame:
         edges = self.placed(name, "dpart", ("dst", "src"))
-        at = tables.vertices.select(PART, ID, "chunk", "row", F.col("key").alias("dkey"))
+        at = tables.vertices.select(PART, ID, LEVEL, "chunk", "row", F.col("key").alias("dkey"))
         joined = edges.join(at.hint("merge"), (edges["dpart"] == at[PART]) & (edges["dst"] == at[ID]))
         last = [F.col("weight")] if self.weighted else []
         ordered = joined.select(
-            PART, "chunk", "row", "src", "spart", F.xxhash64("src").alias("skey"), "dkey", *last
+            PART, "chunk", "row", LEVEL, "src", "spart", F.xxhash64("src").alias("skey"), "dkey", *last
         ).sortWithinPartitions(PART, "chunk", "row", "src", *last)
         build, schema = neighbourhoods(tables.id_type, self.weighted, self.chunk_rows)
         found = ordered.mapInArrow(build, schema)
         return self.placement.place(found).sortWithinPartitions(PART, "chunk", "kind", "position")
 
     def sources(self, topology: DataFrame) -> DataFrame:
-        rows = topology.where(F.col("kind") == SOURCES).select(PART, "chunk", "position", "src", "spart")
+        rows = topology.where(F.col("kind") == SOURCES).select(PART, "chunk", "position", "src", "spart", LEVEL)
         return self.placement.place(rows, "spart")
 
 
 def _inverse_root(total: Column) -> Column:
     """total^-1/2; 0 where that is not finite. Spark's division by zero is null, or an error under ANSI rules."""
     return F.when(total > 0, F.lit(1.0) / F.sqrt(total)).otherwise(F.lit(0.0))
-
-
-def expected_partitions(tables: Tables) -> tuple[int, ...]:
-    """The partitions that have any rows: those a pipe must commit."""
-    return tuple(part for part, size in enumerate(tables.sizes) if size)

@@ -3,10 +3,13 @@
 Computed once per edge set. What a pass moves for a Collect is then one vector per distinct (chunk, source), never one per
 edge; the edges themselves are static, and a worker is sent them once.
 
-Rows of a topology frame, sorted by part, chunk, kind, position:
+Rows of a topology frame, sorted by part, chunk, kind, position; `level` is the lowest one in which such edges end:
     kind EDGES    one per chunk that has in-edges; `indptr` int64 [rows of a full chunk + 1] (rows that a short chunk lacks
                   are empty), `positions` int64 [edges], `weight` float32 [edges] or null, `keys` int64 [edges] as bytes
-    kind SOURCES  one per distinct source: `position` counts them from 0 in the order of their ids, `src`, `spart`
+    kind SOURCES  one per distinct source: `position` counts them from 0 in the order of level, id; `src`, `spart`
+
+A chunk's rows are in the order of their levels. So those up to a level are its first ones, and so are their edges and the
+sources of these.
 """
 
 from __future__ import annotations
@@ -31,10 +34,10 @@ def neighbourhoods(
 ) -> tuple[Callable[[Batches], Iterator[pa.RecordBatch]], str]:
     """A function for `mapInArrow`, and its schema, from in-edges sorted by part, chunk, row, src [, weight].
 
-    Its input has the columns part, chunk, row, src, spart, skey, dkey [, weight].
+    Its input has the columns part, chunk, row, level, src, spart, skey, dkey [, weight].
     """
     schema = (
-        f"part int, chunk int, kind int, position int, src {id_type}, spart int, "
+        f"part int, chunk int, kind int, position int, level int, src {id_type}, spart int, "
         "indptr binary, positions binary, weight binary, keys binary"
     )
 
@@ -70,18 +73,21 @@ def _neighbourhood(edges: pa.RecordBatch, weighted: bool, chunk_rows: int) -> It
     part, chunk = edges.column("part")[0].as_py(), edges.column("chunk")[0].as_py()
     row = edges.column("row").to_numpy()
     src = edges.column("src").to_numpy(zero_copy_only=False)
-    ids, firsts, positions = np.unique(src, return_index=True, return_inverse=True)
+    level = edges.column("level").to_numpy()
+    _, firsts, positions = np.unique(src, return_index=True, return_inverse=True)
+    order = np.argsort(level[firsts], kind="stable")  # rows count by level: a source's first edge ends in its lowest
+    firsts, positions = firsts[order], np.argsort(order)[positions]
     indptr = np.zeros(chunk_rows + 1, dtype=np.int64)
     np.cumsum(np.bincount(row, minlength=chunk_rows), out=indptr[1:])
     keys = edge_keys(edges.column("skey").to_numpy(), edges.column("dkey").to_numpy(), occurrences(src, row))
     weight = edges.column("weight").to_numpy().tobytes() if weighted else None
     schema = _schema(edges.column("src").type)
     blobs = [indptr.tobytes(), positions.astype(np.int64).tobytes(), weight, keys.tobytes()]
-    yield _rows(schema, [[part], [chunk], [EDGES], [0], [None], [None], *[[blob] for blob in blobs]])
-    count = len(ids)
+    yield _rows(schema, [[part], [chunk], [EDGES], [0], [level[0]], [None], [None], *[[blob] for blob in blobs]])
+    count = len(firsts)
     yield _rows(schema, [
         _constant(part, count), _constant(chunk, count), _constant(SOURCES, count), np.arange(count, dtype=np.int32),
-        edges.column("src").take(pa.array(firsts)), edges.column("spart").take(pa.array(firsts)),
+        level[firsts], edges.column("src").take(pa.array(firsts)), edges.column("spart").take(pa.array(firsts)),
         *[pa.nulls(count, pa.binary()) for _ in blobs],
     ])  # fmt: skip
 
@@ -91,7 +97,7 @@ def _constant(value: int, count: int) -> npt.NDArray[np.int32]:
 
 
 def _schema(id_type: pa.DataType) -> pa.Schema:
-    numbers = [(name, pa.int32()) for name in ("part", "chunk", "kind", "position")]
+    numbers = [(name, pa.int32()) for name in ("part", "chunk", "kind", "position", "level")]
     return pa.schema([*numbers, ("src", id_type), ("spart", pa.int32()), *[(name, pa.binary()) for name in BLOBS]])
 
 

@@ -1,0 +1,44 @@
+"""Levels of vertices, by joins: the fewest hops along edges from a vertex to a target. See `planner.rules.prune_vertices`."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from lotan.engines.rows.placement import ID, PART, Placement
+from planner.spec import SPLITS, Targets
+
+LEVEL = "level"  # int: of a row's vertex; of an edge, that of its destination; of several, the lowest
+
+
+def within(rows: DataFrame, level: int | None) -> DataFrame:
+    """Those up to a level; None: all."""
+    return rows if level is None else rows.where(F.col(LEVEL) <= level)
+
+
+def vertex_levels(
+    vertices: DataFrame, edges: DataFrame, deepest: int, targets: Targets, placement: Placement
+) -> DataFrame:
+    """Find every vertex's level by a join, a shuffle and a minimum for each hop.
+
+    Args:
+        vertices: part, id, split; placed by part.
+        edges: spart, dpart, src, dst, placed by dpart, with one loop per vertex: by that it keeps what is known of it.
+        deepest: the last level that is told from those beyond.
+        targets: the vertices of level 0.
+        placement: of both.
+
+    Returns:
+        part, id, LEVEL, placed by part; `deepest` + 1 for a vertex farther off.
+    """
+    target = F.col("split") >= 0 if targets == "split" else F.col("split") == SPLITS.index("train")
+    levels = vertices.select(PART, ID, F.when(target, 0).otherwise(deepest + 1).alias(LEVEL))
+    for hops in range(1, deepest + 1):
+        ends = levels.select(F.col(PART).alias("dpart"), F.col(ID).alias("dst"), LEVEL)
+        loop = F.col("src") == F.col("dst")
+        known = edges.join(ends.hint("merge"), ["dpart", "dst"]).where(loop | (F.col(LEVEL) == hops - 1))
+        found = known.select(
+            F.col("spart").alias(PART), F.col("src").alias(ID), F.when(loop, F.col(LEVEL)).otherwise(hops).alias(LEVEL)
+        )
+        levels = placement.place(found).groupBy(PART, ID).agg(F.min(LEVEL).alias(LEVEL))
+    return levels
