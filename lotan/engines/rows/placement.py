@@ -53,8 +53,8 @@ def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> Spark
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # a graph that comes from memory lies beside our plans, not in them: every pass would walk over all its rows
         "spark.sql.execution.arrow.localRelationThreshold": "0",
-        # would find out by jobs of its own what a join can leave out of one side where the other is within a level: an epoch
-        # of 20,000 vertices took 2.6 instead of 1.7 s
+        # would find out by jobs of its own what a join can leave out of one side where the other is within a level: a
+        # pass over 20,000 vertices took nearly twice as long
         "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
         # our plans are small and made anew in every pass; deriving constraints costs more than it finds
         "spark.sql.constraintPropagation.enabled": "false",
