@@ -222,6 +222,9 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.log.level": "ERROR",
         # what moves most are floats, which hardly get smaller: a shuffled propagate takes 0.39 instead of 0.46 processor seconds
         "spark.shuffle.compress": "false",
+        # on rows, a training pass and an evaluation run a hundred generated classes: with 100, the default, dozens are compiled
+        # anew in every pass
+        "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if SparkContext._gateway is None:
         options["spark.driver.defaultJavaOptions"] = JavaFolder.options()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from lotan.engines.rows.placement import ID, PART, Placement
+from lotan.engines.rows.placement import ID, PART, Placement, uncoupled
 from planner.spec import SPLITS, Targets
 
 LEVEL = "level"  # int: of a row's vertex; of an edge, that of its destination; of several, the lowest
@@ -29,7 +29,7 @@ def vertex_levels(
         placement: of both.
 
     Returns:
-        part, id, LEVEL, placed by part; `deepest` + 1 for a vertex farther off.
+        part, id, LEVEL, placed by part; `deepest` + 1 for a vertex farther off. Its plan has no joins.
     """
     target = F.col("split") >= 0 if targets == "split" else F.col("split") == SPLITS.index("train")
     levels = vertices.select(PART, ID, F.when(target, 0).otherwise(deepest + 1).alias(LEVEL))
@@ -41,4 +41,4 @@ def vertex_levels(
             F.col("spart").alias(PART), F.col("src").alias(ID), F.when(loop, F.col(LEVEL)).otherwise(hops).alias(LEVEL)
         )
         levels = placement.place(found).groupBy(PART, ID).agg(F.min(LEVEL).alias(LEVEL))
-    return levels
+    return placement.place(uncoupled(levels))

@@ -53,6 +53,9 @@ def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> Spark
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         # a graph that comes from memory lies beside our plans, not in them: every pass would walk over all its rows
         "spark.sql.execution.arrow.localRelationThreshold": "0",
+        # would find out by jobs of its own what a join can leave out of one side where the other is within a level: a
+        # pass over 20,000 vertices took nearly twice as long
+        "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
         # our plans are small and made anew in every pass; deriving constraints costs more than it finds
         "spark.sql.constraintPropagation.enabled": "false",
     }
@@ -102,3 +105,12 @@ class Pinned:
 def pin(frame: DataFrame) -> Pinned:
     """Keep the rows of `frame` (memory, then disk) once some action computes them. Runs nothing itself."""
     return Pinned(frame.localCheckpoint(eager=False))
+
+
+def uncoupled(frame: DataFrame) -> DataFrame:
+    """The same rows under a plan of one operator; lost ones are computed again all the same.
+
+    Spark walks over the plans of all that a pass reads, however much of it is held.
+    """
+    session, rows = frame.sparkSession, frame._jdf
+    return DataFrame(session._jsparkSession.createDataFrame(rows.toJavaRDD(), rows.schema()), session)
