@@ -29,7 +29,7 @@ from planner.rules.hold_sparse import declined as not_sparse
 from planner.rules.hold_sparse import held as inputs_held
 from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
-from planner.rules.prune_vertices import declined, deepest_level, prune_vertices, reads_edges
+from planner.rules.prune_vertices import declined, deepest_level, prune_vertices
 from planner.rules.reuse_evaluation import DECLINED, PRUNED_APART, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
@@ -171,7 +171,7 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
     forward = reused or forward
     prunes = prune_vertices.__name__ not in disabled
     if prunes:
-        forward, rewritten = _pruned(forward, rewritten, statistics, options, reused is not None)
+        forward, rewritten = _pruned(forward, rewritten, statistics, reused is not None)
     naive = differentiate(forward, options.rgb)
     steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
     counts = Counter(firing.rule for firing in rewritten.firings)
@@ -183,8 +183,8 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
         epoch = _kept(epoch, statistics)
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     plan = _plan(epoch, inference, (rewritten, evaluation), options)
-    if prunes:
-        plan = replace(plan, evaluate=_pruned_evaluation(plan.evaluate, statistics, options))
+    if prunes and statistics.targets == "split" and declined(statistics) is None:
+        plan = replace(plan, evaluate=prune_vertices(plan.evaluate, statistics))
     if hold_sparse.__name__ not in disabled:
         plan, rewritten = _sparse(plan, rewritten, statistics, options)
     counts[hold_sparse.__name__] = inputs_held(plan)
@@ -194,7 +194,8 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
     counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
-    levels = _levels(statistics, options, disabled)
+    # The same for every model that is planned so, whether its own plan prunes or not.
+    levels = deepest_level(statistics) if prunes else None
     plan = replace(plan, levels=levels, targets=statistics.targets, fired=fired)
     validate(plan)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
@@ -212,28 +213,14 @@ def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward 
 
 
 def _pruned(
-    forward: Forward, rewritten: Rewritten, statistics: Statistics, options: Options, evaluates: bool
+    forward: Forward, rewritten: Rewritten, statistics: Statistics, evaluates: bool
 ) -> tuple[Forward, Rewritten]:
     """Forward with steps on some vertices alone, or as it was, and what stopped it."""
-    reason, on_edges = declined(statistics), "edge_levels" in options.abilities
-    if reason is None and "levels" not in options.abilities:
-        reason = LACKING["levels"]
-    if reason is None and evaluates and statistics.targets == "train":
-        return forward, replace(rewritten, declined=(*rewritten.declined, UNPRUNED))
-    if reason is None:
-        forward = replace(forward, steps=prune_vertices(forward.steps, statistics, on_edges))
-        if on_edges or not any(map(reads_edges, forward.steps)):
-            return forward, rewritten
-        reason = LACKING["edge_levels"]
-    why = Declined(prune_vertices.__name__, reason)
+    reason = declined(statistics)
+    if reason is None and not (evaluates and statistics.targets == "train"):
+        return replace(forward, steps=prune_vertices(forward.steps, statistics)), rewritten
+    why = UNPRUNED if reason is None else Declined(prune_vertices.__name__, reason)
     return forward, replace(rewritten, declined=(*rewritten.declined, why))
-
-
-def _pruned_evaluation(steps: tuple[Step, ...], statistics: Statistics, options: Options) -> tuple[Step, ...]:
-    """On the vertices of all splits and what they depend on, where levels are counted from those."""
-    if statistics.targets != "split" or declined(statistics) is not None or "levels" not in options.abilities:
-        return steps
-    return prune_vertices(steps, statistics, "edge_levels" in options.abilities)
 
 
 def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
@@ -262,13 +249,6 @@ def _beside(
         return found, rewritten
     why = Declined(reuse_evaluation.__name__, reason)
     return plan, replace(rewritten, declined=(*rewritten.declined, why))
-
-
-def _levels(statistics: Statistics, options: Options, disabled: frozenset[str]) -> int | None:
-    """In whose order vertices lie: the same for every model that is planned so, whether its own plan prunes or not."""
-    if prune_vertices.__name__ in disabled or "levels" not in options.abilities:
-        return None
-    return deepest_level(statistics)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

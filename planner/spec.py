@@ -31,10 +31,9 @@ Rows = Literal["vertex", "edge", "none"]
 EdgeSet = Literal["graph", "self_loops"]
 """Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
 
-Ability = Literal["edge_columns", "extremes", "levels", "edge_levels", "sparse_rows"]
-"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to
-order vertices by level and compute the first levels alone, of sums of rows and of stages; of all steps that read edges; to
-give stages the features as the numbers that are not zero."""
+Ability = Literal["edge_columns", "extremes", "sparse_rows"]
+"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to give
+stages the features as the numbers that are not zero."""
 
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")

@@ -25,9 +25,9 @@ SPARK_SECONDS = (
 )
 
 ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes", "levels", "edge_levels", "sparse_rows"),
-    "rows": ("levels", "edge_levels"),
-    "blocks": ("edge_columns", "extremes", "levels", "edge_levels"),
+    "local": ("edge_columns", "extremes", "sparse_rows"),
+    "rows": (),
+    "blocks": ("edge_columns", "extremes"),
 }
 """What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
 

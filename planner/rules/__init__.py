@@ -68,9 +68,7 @@ FORWARD_RULES = (
 LACKING: dict[Ability, str] = {
     "edge_columns": "this engine holds no values of edges",
     "extremes": "this engine takes no max or min",
-    "levels": "this engine computes every layer on all vertices",
     "sparse_rows": "this engine gives stages all numbers of a row",
-    "edge_levels": "this engine computes attention, maxima and what is collected on all vertices, and so what they read",
 }
 """Why a rule was left out that would have fired."""
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
-from math import inf
 
 from planner.expressions import leaves
 from planner.physical import (
     CollectStep,
     EdgeExpressionStep,
-    EdgeStep,
     ExtremeStep,
     PipeStep,
     PropagateStep,
@@ -26,7 +24,7 @@ MOST_LEVELS = 16
 """That are told apart: more pay only where edges are few, and there little is left to prune."""
 
 
-def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool = True) -> tuple[Step, ...]:
+def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step, ...]:
     """The loss reads training vertices alone: the last layer is needed there, the one before also at their in-neighbours.
 
     The *level* of a vertex is the fewest hops along edges from it to a *target*: a training vertex, or where a graph has few
@@ -48,16 +46,14 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics, on_edges: bool
     Args:
         steps: of a forward pass; the last is the turn, or the evaluation.
         statistics: of the graph.
-        on_edges: whether the engine prunes what it computes on edges, and what stages collect; else that needs all rows.
     """
-    needed: dict[str, float] = {}
+    needed: dict[str, int] = {}
     pruned: list[Step] = []
     for step in reversed(steps):
         level = max((needed.get(name, 0) for name in makes(step)), default=0)
-        level = inf if reads_edges(step) and not on_edges else level
         for name, hops in _hops(step).items():
             needed[name] = max(needed.get(name, 0), level + hops)
-        pruned.append(_within(step, int(level)) if _pays(level, statistics) else step)
+        pruned.append(_within(step, level) if _pays(level, statistics) else step)
     return tuple(reversed(pruned))
 
 
@@ -80,15 +76,10 @@ def declined(statistics: Statistics) -> str | None:
     return None
 
 
-def reads_edges(step: Step) -> bool:
-    """Whether it reads more of edges than a sum of rows does."""
-    return isinstance(step, EdgeStep | CollectStep) or (isinstance(step, PipeStep) and bool(step.collections))
-
-
-def _pays(level: float, statistics: Statistics) -> bool:
+def _pays(level: int, statistics: Statistics) -> bool:
     if level >= MOST_LEVELS or not statistics.training:
         return False
-    return statistics.rows_within(int(level)) < PRUNED_SHARE * statistics.vertices
+    return statistics.rows_within(level) < PRUNED_SHARE * statistics.vertices
 
 
 def _hops(step: Step) -> dict[str, int]:

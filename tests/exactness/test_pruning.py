@@ -25,8 +25,8 @@ KEPT = ("reuse_evaluation",)  # off: a training pass that evaluates needs all ve
 LOCAL = ABILITIES["local"]
 PRUNED = {
     "auto": Options(abilities=LOCAL, disabled=KEPT),
-    "collecting": Options(abilities=("levels", "edge_levels"), disabled=KEPT),
-    "naive backward": Options(abilities=("levels", "edge_levels"), rgb=False, disabled=("push_down", *KEPT)),
+    "collecting": Options(disabled=KEPT),
+    "naive backward": Options(rgb=False, disabled=("push_down", *KEPT)),
     "every gradient": Options(abilities=LOCAL, disabled=("drop_dead_gradients", "hoist_invariant", *KEPT)),
     "every operator by itself": Options(abilities=LOCAL, disabled=("fuse_apply", "commute_linear", *KEPT)),
 }

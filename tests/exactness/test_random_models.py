@@ -73,7 +73,7 @@ def planned_run(
     """The same steps through a plan, on the local engine; `general` with one that can do no more than the paper's."""
     model = drawn_model(seed, dropping, stirred)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(disabled=tuple(off), abilities=("levels", "edge_levels") if general else ABILITIES["local"])
+    options = Options(disabled=tuple(off), abilities=() if general else ABILITIES["local"])
     with closing(LocalEngine(chunk_rows=5)) as engine:
         return train(
             engine, compile_plan(*specs_of(seed, dropping), loss, drawn.graph.statistics, options), model, drawn

@@ -15,7 +15,7 @@ from planner.spec import ValueType
 from tests.planner.specs import attention, gcn, jumping, planned
 
 X = StaticColumn("features", ValueType("vertex", (4,)))
-EDGES = Options(abilities=("edge_columns", "extremes", "levels", "edge_levels"))
+EDGES = Options(abilities=("edge_columns", "extremes"))
 
 
 def of(op, x=X):

@@ -26,11 +26,11 @@ from planner.spec import Spec, Statistics
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 FEW = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=10)
-EVERYTHING = ("edge_columns", "extremes", "levels", "edge_levels")
+EVERYTHING = ("edge_columns", "extremes")
 
 
-def pruned(spec: Spec, *disabled: str, statistics: Statistics = FEW, abilities=EVERYTHING) -> Planned:
-    options = Options(disabled=(*IN_PLACE, "reuse_evaluation", *disabled), abilities=abilities)
+def pruned(spec: Spec, *disabled: str, statistics: Statistics = FEW) -> Planned:
+    options = Options(disabled=(*IN_PLACE, "reuse_evaluation", *disabled), abilities=EVERYTHING)
     return planned(spec, options=options, statistics=statistics)
 
 
@@ -106,15 +106,14 @@ def test_levels_are_counted_from_training_where_the_splits_are_most_of_the_graph
 
 
 @pytest.mark.parametrize(
-    ("statistics", "abilities", "reason"),
+    ("statistics", "reason"),
     [
-        (Statistics(1000, 2000, 8, training=750), EVERYTHING, "750 of 1,000 vertices are trained on"),
-        (Statistics(1000, 2000, 8), EVERYTHING, "not known"),
-        (FEW, ("edge_columns", "extremes"), "on all vertices"),
+        (Statistics(1000, 2000, 8, training=750), "750 of 1,000 vertices are trained on"),
+        (Statistics(1000, 2000, 8), "not known"),
     ],
 )
-def test_it_must_not_fire_where_it_does_not_pay_or_cannot_be_run(statistics, abilities, reason):
-    found = pruned(gcn(), statistics=statistics, abilities=abilities)
+def test_it_must_not_fire_where_it_does_not_pay(statistics, reason):
+    found = pruned(gcn(), statistics=statistics)
     assert all(step.within is None for step in found.plan.train)
     assert found.firings["prune_vertices"] == 0
     assert [
@@ -130,21 +129,6 @@ def test_a_training_pass_that_evaluates_has_all_rows():
     assert [entry.reason for entry in found.rewritten.declined if "disable reuse_evaluation" in entry.reason]
 
 
-def test_an_engine_that_cannot_prune_what_reads_edges_prunes_what_is_above():
-    """The stage behind attention runs on training vertices; attention has all rows, and so has its gradient."""
-    w = SpecWriter()
-    h = w.linear(FEATURES, "lin0", 8, 4)
-    h = w.aggregate(w.scatter(h, "source", 4), 4, "max")
-    h = w.aggregate(w.scatter(w.linear(h, "lin1", 4, 3), "source", 3), 3)
-    found = pruned(w.spec(h), abilities=("edge_columns", "extremes", "levels"))
-    made = {type(step).__name__: (step.within, columns_made(step)[0].within) for step in found.plan.train[:-1]}
-    assert made["ExtremeStep"] == made["ExtremeGradientStep"] == (None, None)
-    assert made["PropagateStep"] == (0, 1)  # the reverse one, the last
-    gradient = next(step for step in found.plan.train if isinstance(step, PipeStep) and step.mode == "backward")
-    assert (gradient.within, gradient.outputs[0].within) == (1, None)  # zero beyond the first level
-    assert [entry.reason for entry in found.rewritten.declined if "attention, maxima" in entry.reason]
-
-
 def test_levels_that_hold_most_vertices_are_left_whole():
     """A graph like arxiv: 54 % are trained on, and nearly all are at most one hop away."""
     arxiv = Statistics(vertices=169_343, edges=2_400_000, width=8, training=90_941)
@@ -152,7 +136,7 @@ def test_levels_that_hold_most_vertices_are_left_whole():
 
 
 def test_disabled_the_plan_is_what_it_would_be_without_it():
-    assert pruned(gcn(), "prune_vertices").plan == pruned(gcn(), abilities=("edge_columns", "extremes")).plan
+    assert pruned(gcn(), "prune_vertices").plan.levels is None
 
 
 # --- every column has the rows that are read of it --------------------------------------------------------------------

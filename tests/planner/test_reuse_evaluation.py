@@ -101,7 +101,7 @@ FEW = Statistics(vertices=20_000, edges=100_000, width=8, training=100)
 
 
 def test_training_on_few_vertices_is_pruned_where_that_spares_more_than_one_pass_for_both():
-    options = Options(abilities=("levels",))
+    options = Options()
     of_few = planned(jumping(), options=options, statistics=FEW)
     of_most = planned(jumping(), options=options, statistics=replace(FEW, training=15_000))
     assert "prune_vertices" in of_few.plan.fired
@@ -116,7 +116,7 @@ def test_training_on_few_vertices_is_pruned_where_that_spares_more_than_one_pass
 def test_what_evaluates_seldom_trains_apart():
     """The few vertices are too many for evaluations after every epoch."""
     half = replace(FEW, training=11_000)
-    found = {every: planned(jumping(), options=Options(abilities=("levels",), eval_every=every), statistics=half)
+    found = {every: planned(jumping(), options=Options(eval_every=every), statistics=half)
              for every in (1, 10)}  # fmt: skip
     assert "prune_vertices" not in found[1].plan.fired
     assert "prune_vertices" in found[10].plan.fired

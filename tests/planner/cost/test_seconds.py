@@ -94,7 +94,7 @@ def test_attention_counts_edges():
     assert total.scaled_numbers >= 2 * 500 * 3  # forward and backward, over 500 edges of 3 numbers
 
 
-PRUNING = Options(abilities=("edge_columns", "levels", "edge_levels"), disabled=("reuse_evaluation", *IN_PLACE))
+PRUNING = Options(abilities=("edge_columns",), disabled=("reuse_evaluation", *IN_PLACE))
 FEW = replace(STATISTICS, training=2)
 
 
@@ -178,7 +178,7 @@ def test_what_is_pruned_takes_no_memory_between_the_passes():
     few, layout = replace(LARGE, training=10), replace(LAYOUT, saved=1 << 20)
     specs, off = (gcn(), gcn(training=False)), (*IN_PLACE, "reuse_evaluation")
     for disabled, all_fits in (((), True), (("prune_vertices",), False)):
-        options = Options(disabled=(*off, *disabled), abilities=("levels",))
+        options = Options(disabled=(*off, *disabled))
         plan = planned(*specs, options, statistics=few).plan
         assert (beyond_memory(plan, few, "blocks", layout) == 0) == all_fits
 
