@@ -5,10 +5,10 @@
 
 The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the engine would run, and those that
 `lotan explain --alternatives` lists beside it for the same engine: without each of the rules that fired, and the general
-plan. Left out are those whose epoch is the same but for names, and those that are estimated to take more than 4 times as
-long. An epoch is the training pass, the optimizer's step and evaluation. Plans of a case take turns on one engine, in
-another order each time; a plan's seconds are those of its fastest epoch after the warm-up. Which engine to choose is what the
-regret of `cost_model.py` is about.
+plan. Left out are those whose epoch is the same but for names, views and weights of 1, and those that are estimated to take
+more than 4 times as long. An epoch is the training pass, the optimizer's step and evaluation. Plans of a case take turns on
+one engine, in another order each time; a plan's seconds are those of its fastest epoch after the warm-up. Which engine to
+choose is what the regret of `cost_model.py` is about.
 """
 
 from __future__ import annotations
@@ -34,11 +34,14 @@ from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
 from lotan.job import Job, prepare
 from lotan.settings import TrainerConfig
-from planner.physical import PipeStep, Plan, Stage
-from planner.spec import Ref
+from planner.compiler import Planned
+from planner.keeping import VIEWS
+from planner.physical import PipeStep, Stage
+from planner.spec import Ref, operator_name
 
 RESULTS = Path(__file__).parent / "results" / "regret.md"
 ENGINES = ("local", "blocks")
+EPOCHS = {"local": 15, "blocks": 5}  # measured in each round, after the warm-up
 SLOWER = 4  # times as long, by the estimate: what is not tried
 
 
@@ -48,42 +51,47 @@ def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
     most = SLOWER * job.planned.seconds
     for planned, words in variants(job, config, job.engine.name):
         other = replace(job, planned=planned)
-        if planned.seconds <= most and all(run_by(other.plan) != run_by(one.plan) for one in found.values()):
+        if planned.seconds <= most and all(run_by(planned) != run_by(one.planned) for one in found.values()):
             found[words.removeprefix(f"--engine {job.engine.name}").strip()] = other
     return found
 
 
-def run_by(plan: Plan) -> tuple[object, ...]:
+def run_by(planned: Planned) -> tuple[object, ...]:
     """What an epoch of the plan runs, as long as memory is not full, whatever values inside stages are called."""
+    plan = planned.plan
     passes = plan.epoch(evaluates=True)
     stages = {step.stage for steps in passes for step in steps if isinstance(step, PipeStep)}
+    if not planned.statistics.weighted:  # engines have no weights then, whatever the step says
+        passes = [[replace(s, weighted=False) if hasattr(s, "weighted") else s for s in steps] for steps in passes]
     return passes, [_form(plan.stage(name)) for name in sorted(stages)]
 
 
 def _form(stage: Stage) -> tuple[object, ...]:
     inputs = [(i.column, i.shape, i.sparse, i.needs_gradient) for i in stage.inputs]
-    places = {
-        name: place for place, name in enumerate([*(i.value for i in stage.inputs), *(c.output for c in stage.calls)])
-    }
-    calls = [
-        (
+    places: dict[str, object] = {i.value: place for place, i in enumerate(stage.inputs)}
+    calls = []
+    for call in stage.calls:
+        form = (
             call.op,
             call.type,
             [places.get(item.name, item) if isinstance(item, Ref) else item for item in call.arguments],
         )
-        for call in stage.calls
-    ]
-    return inputs, calls, [(o.column, o.shape) for o in stage.outputs], stage.counts
+        if operator_name(call.op) in VIEWS:
+            places[call.output] = form
+        else:
+            places[call.output] = len(inputs) + len(calls)
+            calls.append(form)
+    return inputs, calls, [(o.column, o.shape, places.get(o.value)) for o in stage.outputs], stage.counts
 
 
-def measure(engine: str, epochs: int, rounds: int, skip: int) -> Iterator[dict[str, Any]]:
+def measure(engine: str, epochs: int | None, rounds: int, skip: int) -> Iterator[dict[str, Any]]:
     """The cases of an engine, in this process."""
     config = TrainerConfig(engine=engine)  # type: ignore[arg-type]
     with opened(engine, config) as running:
         for case in cases(engine)[skip:]:
             with ExitStack() as stack:
                 plans = plans_of(prepare(case.model(), case.graph(), config, stack), config)
-                seconds = least(running, case, plans, epochs, rounds)
+                seconds = least(running, case, plans, epochs or EPOCHS[engine], rounds)
             print(f"{engine}: {case}: {seconds}", file=sys.stderr, flush=True)
             yield {"engine": engine, "case": f"{case.kind}, {case.layers} x {case.hidden}",
                    "graph": [case.vertices, case.edges, case.width], "seconds": seconds}  # fmt: skip
@@ -131,7 +139,9 @@ def regret(one: dict[str, Any]) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--engines", nargs="+", default=list(ENGINES), choices=ENGINES, help="(default: both)")
-    parser.add_argument("--epochs", type=int, default=5, help="measured epochs a round, after the warm-up (default: 5)")
+    parser.add_argument(
+        "--epochs", type=int, help="measured epochs a round, after the warm-up (default: 15 on local, else 5)"
+    )
     parser.add_argument("--rounds", type=int, default=4, help="of all plans of a case (default: 4)")
     parser.add_argument("--skip", type=int, default=0, help="cases of each engine, from the first on (default: 0)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/regret.md)")
@@ -140,7 +150,8 @@ def main() -> None:
     if options.one:
         print(json.dumps(list(measure(options.one, options.epochs, options.rounds, options.skip))))
         return
-    words = ["--epochs", str(options.epochs), "--rounds", str(options.rounds), "--skip", str(options.skip)]
+    words = ["--rounds", str(options.rounds), "--skip", str(options.skip)]
+    words += [] if options.epochs is None else ["--epochs", str(options.epochs)]
     found = [one for engine in options.engines for one in run_apart(__file__, ["--one", engine, *words], engine)]
     command = shlex.join(["python", "benchmarks/regret.py", *sys.argv[1:]])
     head = ["# Regret", "", f"`{command}` on {machine()}.", "", *__doc__.split("\n\n")[-1:]]
