@@ -29,9 +29,8 @@ from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep, EdgeDropoutStep, reads
+from planner.physical import CollectStep, EdgeDropoutStep, EdgeStep, PipeStep, Step, reads
 from planner.rules import prune_vertices
-from planner.rules.prune_vertices import reads_edges
 from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
@@ -100,6 +99,11 @@ def test_few_training_vertices_whose_dependencies_alone_are_computed(name, parti
     planned = plan_of(name, drawn, PRUNING)
     for found in both_ways(spark, workers, planned, ours, drawn, partitions):
         assert_equals_truth(found, name, truth, drawn)
+
+
+def reads_edges(step: Step) -> bool:
+    """Whether it reads more of edges than a sum of rows does."""
+    return isinstance(step, EdgeStep | CollectStep) or (isinstance(step, PipeStep) and bool(step.collections))
 
 
 def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: Sample, partitions: int):
