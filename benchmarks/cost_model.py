@@ -30,7 +30,7 @@ from epoch import machine
 
 from lotan.calibration import Case, Observation, fit, observe
 from lotan.settings import TrainerConfig
-from planner.cost import DEFAULT_RATES, UNITS, Rates, Work
+from planner.cost import GUESSES, UNITS, Rates, Work
 
 RESULTS = Path(__file__).parent / "results" / "cost_model.md"
 THOUSAND, MILLION = 1000, 1_000_000
@@ -103,7 +103,7 @@ def measure(group: str, epochs: int | None, least: bool) -> Iterator[dict[str, A
 def fitted(found: Sequence[dict[str, Any]]) -> dict[str, Rates]:
     """Rates by engine."""
     rates = {}
-    for engine, given in DEFAULT_RATES.items():
+    for engine, given in GUESSES.items():
         ours = [one for one in found if GROUPS[one["group"]][0] == engine]
         rates[engine] = (
             fit([Observation(Work(**one["work"]), one["seconds"]) for one in ours], given) if ours else given

@@ -26,8 +26,8 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Pricing, Rates, Work, epo
 from planner.footprint import Footprint
 
 WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count: fresh memory, Java's compilers
-LEAST = 0.1  # of a rate measured elsewhere: no work is free, though what was measured could be told without it
-PULL = 1e-3  # of the rates measured elsewhere, each as much as so many measurements
+LEAST = 0.1  # of a rate given: no work is free, though what was measured could be told without it
+PULL = 0.03  # of the rates given, each as much as so many measurements: cases are few for so many rates
 HEAP = 4 << 30  # bytes of a probe's Spark
 HEADS = 4  # of GAT
 ROUNDS = 2000  # over all rates, of the fit

@@ -152,7 +152,7 @@ def machine() -> dict[str, Any]:
     """What rates depend on, and a file is named after."""
     from lotan import __version__
 
-    return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": len(UNITS)}
+    return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": list(UNITS)}
 
 
 def _processor() -> str:

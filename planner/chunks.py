@@ -18,6 +18,12 @@ LEAST_GROUPS = 16
 CHUNKS_A_THREAD = 4
 """Of "local": below it torch shares each operator better than threads share chunks."""
 
+SHARES = 4
+"""Few chunks of "local" are a multiple of this many, which two threads, or four, can share evenly."""
+
+ALIGNED = 16
+"""Rows: chunks of "local", of any width, begin at a cache line then."""
+
 SAVED_BYTES = 1 << 30
 """What a worker keeps in memory between forward and backward, unless told otherwise."""
 
@@ -25,6 +31,22 @@ SAVED_BYTES = 1 << 30
 def local_chunk_rows(vertices: int) -> int:
     """Of a chunk of "local", at the most: by the graph alone, so that all models on it sum in one order."""
     return max(1, vertices) if vertices <= ONE_CHUNK else LOCAL_ROWS
+
+
+def even_chunks(rows: int, most: int) -> tuple[int, int]:
+    """How many chunks of "local" so many rows are, and the rows of each but the last.
+
+    Where chunks are few they are smaller than they may be, so that threads have equally much to do.
+
+    >>> even_chunks(32_768, 32_768), even_chunks(100_000, LOCAL_ROWS), even_chunks(1_000_000, LOCAL_ROWS)
+    ((1, 32768), (8, 12512), (62, 16144))
+    """
+    count = -(-rows // most)
+    if 1 < count < LEAST_GROUPS:
+        count = -(-count // SHARES) * SHARES
+    even = -(-rows // max(1, count))
+    length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
+    return -(-rows // length), length
 
 
 def chunks_in_group(chunks: int, rows: int) -> int:

@@ -73,7 +73,7 @@ def _sums(column: Column, edges: int, statistics: Statistics) -> Work:
     """A sum of rows over edges."""
     numbers = edges * column.width
     far = numbers * _far(statistics.vertices * row_bytes(column))
-    return Work(edges=edges, near_numbers=numbers - far, far_numbers=far)
+    return Work(edges=edges, summed_numbers=numbers, far_numbers=far)
 
 
 def _far(size: int) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, prod
 
-from planner.chunks import CHUNK_ROWS, CHUNKS_A_THREAD, SAVED_BYTES, chunks_in_group, local_chunk_rows
+from planner.chunks import CHUNK_ROWS, CHUNKS_A_THREAD, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
@@ -17,13 +17,19 @@ LOSS = 4  # operations on an output, of a loss and its gradient
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
     """In how many chunks a stage runs over so many vertices."""
-    parts = 1 if engine == "local" else layout.partitions
-    return parts * max(1, ceil(ceil(rows / parts) / chunk_rows(rows, engine, layout)))
+    if engine == "local":
+        return max(1, _even_chunks(rows, layout)[0])
+    return layout.partitions * max(1, ceil(ceil(rows / layout.partitions) / chunk_rows(rows, engine, layout)))
 
 
 def chunk_rows(rows: int, engine: str, layout: Layout) -> int:
     """Vertices in a chunk of a stage that runs over so many of them, at the most."""
-    return layout.chunk_rows or (local_chunk_rows(rows) if engine == "local" else CHUNK_ROWS)
+    return _even_chunks(rows, layout)[1] if engine == "local" else layout.chunk_rows or CHUNK_ROWS
+
+
+def _even_chunks(rows: int, layout: Layout) -> tuple[int, int]:
+    """Of the local engine."""
+    return even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))
 
 
 def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float) -> Work:
@@ -43,17 +49,16 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
         each += sum((_backward(one, statistics.density) for one in stage.each), Work())
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         each += Work(numbers=LOSS * stage.loss.outputs * len(stage.each))
-    hands = _hands(statistics, engine, layout)
+    hands = _hands(chunks, engine, layout)
     calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
     return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, stage, statistics, beyond)
 
 
-def _hands(statistics: Statistics, engine: str, layout: Layout) -> int:
+def _hands(chunks: int, engine: str, layout: Layout) -> int:
     """How many share the chunks of a stage."""
     if engine != "local":
         return layout.crew.workers or 1
-    shares = chunk_count(statistics.vertices, engine, layout) >= CHUNKS_A_THREAD * layout.cores
-    return max(1, layout.cores) if shares else 1
+    return max(1, layout.cores) if chunks >= CHUNKS_A_THREAD * layout.cores else 1
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
@@ -152,8 +157,8 @@ def _handed_in(stage: Stage, vertices: int, engine: str, layout: Layout) -> floa
     """Numbers of parameters' gradients, each as often as it is handed in."""
     parts = layout.partitions
     if engine == "local":
-        chunks = chunk_count(vertices, engine, layout)
-        parts = ceil(chunks / chunks_in_group(chunks, chunk_rows(vertices, engine, layout)))
+        chunks, length = _even_chunks(vertices, layout)
+        parts = ceil(chunks / chunks_in_group(chunks, length))
     return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
 
 

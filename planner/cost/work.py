@@ -17,8 +17,8 @@ class Work:
     calls: float = 0.0  # of operators on a chunk, as many as one thread or worker makes one after the other
     # What the Graph Engine does.
     edges: float = 0.0  # along which rows are summed
-    near_numbers: float = 0.0  # summed over edges, whose source rows lie in a cache
-    far_numbers: float = 0.0  # summed over edges, whose source rows have to come from memory
+    summed_numbers: float = 0.0  # over edges, wherever their source rows lie
+    far_numbers: float = 0.0  # of these, those of rows that have to come from memory: what they take more
     edge_values: float = 0.0  # numbers of edge columns that are computed, counted once for each operation
     scaled_numbers: float = 0.0  # summed over edges with a scale for each edge, or multiplied along them
     extreme_numbers: float = 0.0  # compared over edges

@@ -10,15 +10,18 @@ from typing import TypeVar
 
 import torch
 
+from planner.chunks import CHUNKS_A_THREAD
+
 T = TypeVar("T")
 
 
 class Crew:
-    """As many threads as cores, each of which runs torch's operators alone: chunks are too small to be shared.
+    """As many threads as cores: they share tasks, each running torch's operators alone, or torch shares each operator.
 
     Args:
         threads: how many, the calling one among them; None: as many as torch would use in this thread.
-        sharing: False leaves all work to the calling thread, and each operator to torch's threads.
+        sharing: False leaves all tasks to the calling thread, and each operator to torch's threads. So are tasks in any case
+            that are too few to be shared evenly: see `CHUNKS_A_THREAD`.
     """
 
     def __init__(self, threads: int | None = None, sharing: bool = True) -> None:
@@ -32,8 +35,9 @@ class Crew:
         Raises:
             BaseException: what the work raised, if several did that with the smallest number.
         """
-        if not self.sharing:
-            return [work(number) for number in range(tasks)]
+        if not self.sharing or tasks < CHUNKS_A_THREAD * self.threads:
+            with torch_threads(self.threads):
+                return [work(number) for number in range(tasks)]
         results: dict[int, T] = {}
         failures: dict[int, BaseException] = {}
         numbers = count()
@@ -45,8 +49,8 @@ class Crew:
                 except BaseException as failure:
                     failures[number] = failure
 
-        with one_thread():
-            helpers = [self._pool.submit(toil) for _ in range(min(self.threads, tasks) - 1)]
+        with torch_threads(1):
+            helpers = [self._pool.submit(toil) for _ in range(self.threads - 1)]
             toil()
             for helper in helpers:
                 helper.result()
@@ -70,13 +74,13 @@ class Crew:
 
 
 @contextmanager
-def one_thread() -> Iterator[None]:
-    """Has torch use one thread for the calling thread's operators."""
+def torch_threads(number: int) -> Iterator[None]:
+    """Has torch use so many threads for the calling thread's operators."""
     before = torch.get_num_threads()
-    if before == 1:
+    if before == number:
         yield
         return
-    torch.set_num_threads(1)
+    torch.set_num_threads(number)
     try:
         yield
     finally:

@@ -1,8 +1,9 @@
 """The local engine: one process, torch, no Spark. For graphs that fit, and the oracle of every test.
 
-A column is a tensor of all vertices, sorted by id. A stage runs chunk by chunk, on one thread for each core; the sums of a
-propagate that one stage alone reads are made chunk by chunk too, as that stage comes to them, and never lie in memory as
-a column. A stage that reads edges itself runs on all vertices at once.
+A column is a tensor of rows of vertices, in the order of their levels and then of their ids: of all, or of those up to a level.
+A stage runs chunk by chunk; threads share chunks where there are enough, and else torch's threads each operator. The sums
+of a propagate that one stage alone reads are made chunk by chunk too, as that stage comes to them, and never lie in
+memory as a column. A stage that reads edges itself runs on all its vertices at once.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class LocalEngine(Engine):
     Args:
         chunk_rows: vertices that a stage runs on at a time, None: as suits the graph. It changes no random number; sums are the
             same but for rounding.
-        threads: that share the work, None: as many as torch would use. Their number changes no bit of a result.
+        threads: that share the work, None: as many as torch would use. Where they share chunks, their number changes no bit
+            of a result; where torch shares operators, it may have sums round otherwise.
     """
 
     name = "local"

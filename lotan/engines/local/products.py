@@ -5,10 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from planner.chunks import LEAST_GROUPS, chunks_in_group
-
-SHARES = 4  # few chunks are a multiple of this many, which two threads, or four, can share evenly
-ALIGNED = 16  # rows: chunks of any width begin at a cache line then
+from planner.chunks import chunks_in_group, even_chunks
 
 
 class Chunks:
@@ -16,17 +13,14 @@ class Chunks:
 
     Args:
         rows: of the column.
-        most: rows of a chunk. Where chunks are few they are smaller, so that threads have equally much to do.
+        most: rows of a chunk; see `planner.chunks.even_chunks`.
     """
 
     def __init__(self, rows: int, most: int) -> None:
         self.rows = rows
-        count = -(-rows // most)
-        if 1 < count < LEAST_GROUPS:
-            count = -(-count // SHARES) * SHARES
-        even = -(-rows // max(1, count))
-        self._length = max(1, min(most, -(-even // ALIGNED) * ALIGNED))
-        self._runs = [slice(start, min(start + self._length, rows)) for start in range(0, rows, self._length)]
+        count, self._length = even_chunks(rows, most)
+        starts = range(0, count * self._length, self._length)
+        self._runs = [slice(start, min(start + self._length, rows)) for start in starts]
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -10,6 +10,7 @@ import torch
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
+from planner.chunks import CHUNKS_A_THREAD
 
 SECONDS = 30
 
@@ -30,11 +31,12 @@ def test_threads_work_at_the_same_time() -> None:
     crew, met = Crew(2), [Event(), Event()]
 
     def meet(number: int) -> str:
-        met[number].set()
-        assert met[1 - number].wait(SECONDS)
+        if number < 2:
+            met[number].set()
+            assert met[1 - number].wait(SECONDS)
         return current_thread().name
 
-    assert len(set(crew.run(2, meet))) == 2
+    assert len(set(crew.run(2 * CHUNKS_A_THREAD, meet)[:2])) == 2
     crew.close()
 
 
@@ -46,6 +48,11 @@ def test_operators_run_on_one_thread_and_the_setting_comes_back(crew: Crew) -> N
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
+
+
+def test_few_tasks_are_left_to_torchs_threads(crew: Crew) -> None:
+    found = crew.run(CHUNKS_A_THREAD * crew.threads - 1, lambda _: (current_thread(), torch.get_num_threads()))
+    assert set(found) == {(current_thread(), crew.threads)}
 
 
 def test_a_failure_is_raised_and_the_crew_goes_on(crew: Crew) -> None:

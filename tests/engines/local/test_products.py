@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from lotan.engines.local.products import Chunks, Product
 from lotan.stages.chunk import prefix_sum, sparse_rows
-from planner.chunks import GROUP_ROWS, LOCAL_ROWS
+from planner.chunks import GROUP_ROWS, LOCAL_ROWS, ONE_CHUNK, local_chunk_rows
+from planner.cost.stages import chunk_count, chunk_rows
+from planner.footprint import Crew, Layout
 
 
 def drawn(rows: int, edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -74,3 +76,13 @@ def test_few_chunks_are_shared_evenly(rows: int, most: int, count: int) -> None:
     assert len(lengths) == count
     assert max(lengths) <= most
     assert max(lengths) - min(lengths) <= 16 * count
+
+
+@pytest.mark.parametrize(
+    ("rows", "count"), [(0, 1), (1, 1), (ONE_CHUNK, 1), (ONE_CHUNK + 1, 4), (70_000, 8), (114_689, 8), (300_000, 19)]
+)
+def test_costs_count_the_chunks_that_there_are(rows: int, count: int) -> None:
+    layout = Layout(Crew(0, 2), 1, cores=2)
+    chunks = Chunks(rows, local_chunk_rows(rows))
+    assert chunk_count(rows, "local", layout) == max(1, len(chunks)) == count
+    assert chunk_rows(rows, "local", layout) == max((run.stop - run.start for run in chunks), default=1)

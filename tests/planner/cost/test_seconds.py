@@ -33,15 +33,32 @@ def work_of(kind: type, plan: Plan, number: int, engine: str = "local", layout: 
 def test_a_sum_over_edges_is_counted():
     """600 edges with self-loops (500 + 100); 100 vertices; a column of 16 numbers."""
     found = work_of(PropagateStep, gcn_plan(), 0)
-    assert found == Work(steps=1, edges=600, near_numbers=600 * 16)
+    assert found == Work(steps=1, edges=600, summed_numbers=600 * 16)
 
 
 def test_a_column_larger_than_a_cache_is_read_from_memory():
     plan = gcn_plan()
     step = next(step for step in plan.train if isinstance(step, PropagateStep))
     found = step_work(step, plan, LARGE, "local", LAYOUT)
-    assert found.near_numbers + found.far_numbers == 11_000_000 * 16
+    assert found.summed_numbers == 11_000_000 * 16
     assert found.far_numbers / (11_000_000 * 16) == pytest.approx(1 - (24 << 20) / (1_000_000 * 16 * 4))
+
+
+@pytest.mark.parametrize("engine", DEFAULT_RATES)
+def test_no_work_is_free_and_wider_sums_take_longer(engine):
+    """In caches and beyond them."""
+    rates = DEFAULT_RATES[engine]
+    assert all(getattr(rates, unit) > 0 for unit in UNITS)
+    step = next(step for step in gcn_plan().train if isinstance(step, PropagateStep))
+    for statistics in (Statistics(5_000, 1_000_000, 8), Statistics(1_000_000, 10_000_000, 8)):
+        seconds = []
+        for width in (16, 64, 256, 1024):
+            wider = replace(step, output=replace(step.output, shape=(width,)))
+            work = step_work(wider, gcn_plan(), statistics, engine, LAYOUT)
+            seconds.append(sum(getattr(work, unit) * getattr(rates, unit) for unit in UNITS))
+        fixed = sum(getattr(work, unit) * getattr(rates, unit) for unit in GROUPS["fixed"])
+        assert seconds == sorted(seconds)
+        assert seconds[-1] - fixed > 5 * (seconds[0] - fixed)
 
 
 def test_forward_of_a_stage_is_counted():
