@@ -1,4 +1,4 @@
-"""What the steps of a plan hand on, in rows and bytes: upper estimates from sizes alone.
+"""What the steps of a plan hand on, in rows and bytes: estimates from sizes alone.
 
 What a plan keeps in memory: planner.footprint. What its steps take in seconds: planner.cost.
 """

@@ -6,17 +6,19 @@ import doctest
 import re
 import runpy
 
+from planner.cost import UNITS
 from planner.rules import RULES
 from tests.conftest import ROOT
 
 PAGE = ROOT / "docs" / "planner.md"
 
 
-def test_the_table_of_rules_is_up_to_date():
-    updated = runpy.run_path(str(ROOT / "tools" / "rule_table.py"))["updated"]
+def test_the_tables_are_up_to_date():
+    updated = runpy.run_path(str(ROOT / "tools" / "planner_tables.py"))["updated"]
     page = PAGE.read_text()
-    assert page == updated(page), "run tools/rule_table.py"
+    assert page == updated(page), "run tools/planner_tables.py"
     assert re.findall(r"^\| \[`(\w+)`\]", page, re.MULTILINE) == list(RULES)
+    assert re.findall(r"^\| `(\w+)` \| (?:fixed|graph|neural) \|", page, re.MULTILINE) == list(UNITS)
 
 
 def test_its_examples_run():

@@ -1,0 +1,66 @@
+"""Writes the tables in docs/planner.md: of rules, from the docstrings of planner/rules; of units of work, from planner/cost.
+
+python tools/planner_tables.py            after a rule, its docstring or its place in RULES, or a unit or rate has changed
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "planner.md"
+UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
+
+
+def rules() -> str:
+    """A row for each rule, in the order of RULES."""
+    from planner.rules import GENERAL_PLAN_WITHOUT, RULES
+
+    rows = [_row(name, name in GENERAL_PLAN_WITHOUT) for name in RULES]
+    return "\n".join(["| rule | what it does | because | in the general plan |", "|---|---|---|---|", *rows])
+
+
+def _row(name: str, left_out: bool) -> str:
+    module = import_module(f"planner.rules.{name}")
+    does = _paragraph(module.__doc__).removeprefix("Rule: ").rstrip(".")
+    because = _paragraph(getattr(module, name).__doc__).rstrip(".")
+    cells = [f"[`{name}`](../planner/rules/{name}.py)", does, because, "no" if left_out else "yes"]
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _paragraph(docstring: str | None) -> str:
+    return " ".join(inspect.cleandoc(docstring or "").split("\n\n")[0].split())
+
+
+def units() -> str:
+    """A row for each unit of work, with what one takes by default on each engine."""
+    from planner.cost import DEFAULT_RATES, GROUPS
+
+    source = (ROOT / "planner" / "cost" / "work.py").read_text()
+    groups = {unit: group for group, units in GROUPS.items() for unit in units}
+    head = f"| unit | of which part | counts | {' | '.join(DEFAULT_RATES)} |\n|{'---|' * (3 + len(DEFAULT_RATES))}"
+    rows = [
+        f"| `{unit}` | {groups[unit]} | {counts} | "
+        + " | ".join(f"{getattr(rates, unit):.2g}" for rates in DEFAULT_RATES.values())
+        + " |"
+        for unit, counts in UNIT.findall(source)
+    ]
+    return "\n".join([head, *rows])
+
+
+def updated(page: str) -> str:
+    """The page with its tables as they should be."""
+    for name, table in (("rules", rules), ("units", units)):
+        begin, end = f"<!-- {name}: written by tools/planner_tables.py -->", f"<!-- end of {name} -->"
+        before, rest = page.split(begin)
+        page = f"{before}{begin}\n{table()}\n{end}{rest.split(end)[1]}"
+    return page
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    PAGE.write_text(updated(PAGE.read_text()))
