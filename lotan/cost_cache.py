@@ -70,7 +70,7 @@ def load() -> Known:
         return Known()
     try:
         return _known(json.loads(place.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         _warn(place, str(error))
         return Known()
 
@@ -104,9 +104,9 @@ def _usable(run: PastRun) -> bool:
 def _known(data: Any) -> Known:
     if data["format"] != FORMAT or data["machine"] != machine():
         raise ValueError("it is of another form or machine")
-    rates = {name: Rates(**{unit: float(value) for unit, value in of.items()}) for name, of in data["rates"].items()}
+    rates = {name: Rates(**{unit: float(of[unit]) for unit in UNITS}) for name, of in data["rates"].items()}
     runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
-    sound = all(isfinite(value) and value >= 0 for of in rates.values() for value in asdict(of).values())
+    sound = all(isfinite(value) and value > 0 for of in rates.values() for value in asdict(of).values())
     if (
         not sound
         or not all(_usable(run) for of in runs.values() for run in of)

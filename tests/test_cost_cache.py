@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -10,8 +11,9 @@ import lotan
 from lotan import calibration, cost_cache
 from lotan.cli import main
 from lotan.cost_cache import RUNS, Known, PastRun, corrections, load, remember_rates, remember_run
-from planner.cost import DEFAULT_RATES, Corrections, Rates
+from planner.cost import DEFAULT_RATES, Corrections
 
+SLOW_EDGES = replace(DEFAULT_RATES["local"], edges=1.5)
 SLOW = PastRun({"fixed": 0.0, "graph": 1.0, "neural": 0.0}, 2.0)  # took twice as long as estimated
 
 
@@ -29,9 +31,9 @@ def test_nothing_is_known_of_a_new_machine():
 
 def test_rates_and_runs_come_back(folder):
     remember_run("blocks", SLOW)
-    assert remember_rates({"local": Rates(edges=1.5)}) == next(folder.iterdir())
+    assert remember_rates({"local": SLOW_EDGES}) == next(folder.iterdir())
     known = load()
-    assert known.rates_of("local") == Rates(edges=1.5)
+    assert known.rates_of("local") == SLOW_EDGES
     assert known.rates_of("rows") == DEFAULT_RATES["rows"]
     assert list(known.runs["blocks"]) == [SLOW]
     assert len(list(folder.iterdir())) == 1
@@ -39,7 +41,7 @@ def test_rates_and_runs_come_back(folder):
 
 def test_new_rates_forget_the_runs_before_them():
     remember_run("local", SLOW)
-    remember_rates({"local": Rates(edges=1.5)})
+    remember_rates({"local": SLOW_EDGES})
     assert "local" not in load().runs
 
 
@@ -65,34 +67,39 @@ def test_what_is_no_measurement_is_not_remembered(folder, measured):
         lambda text: text.replace("1.5", "-1.5"),
         lambda text: text.replace("1.5", '"fast"'),
         lambda text: text.replace('"edges"', '"hedges"'),
+        lambda text: text.replace("1.5", "0"),
+        lambda text: json.dumps({**json.loads(text), "rates": {"local": {}}}),
+        lambda text: text.replace('"runs": {}', '"runs": {"local": [{"estimated": {}, "measured": 1}]}'),
+        lambda text: text.replace("1.5", "1" + 400 * "0"),
+        lambda text: "[" * 100_000,
     ],
 )
 def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, caplog):
-    place = remember_rates({"local": Rates(edges=1.5)})
+    place = remember_rates({"local": SLOW_EDGES})
     place.write_text(damage(place.read_text()))
     assert load() == load() == Known()
     assert caplog.text.count(str(place)) == 1
-    remember_rates({"local": Rates(edges=1.5)})
-    assert load().rates_of("local") == Rates(edges=1.5)
+    remember_rates({"local": SLOW_EDGES})
+    assert load().rates_of("local") == SLOW_EDGES
 
 
 def test_a_folder_that_cannot_be_written_costs_no_run(folder):
     folder.write_text("no folder")
     remember_run("local", SLOW)
-    assert remember_rates({"local": Rates()}) is None
+    assert remember_rates({"local": DEFAULT_RATES["local"]}) is None
 
 
 def test_off_means_neither_read_nor_written(folder, monkeypatch):
-    remember_rates({"local": Rates(edges=1.5)})
+    remember_rates({"local": SLOW_EDGES})
     monkeypatch.setenv("LOTAN_COSTS", "off")
     assert load() == Known()
-    assert remember_rates({"local": Rates()}) is None
+    assert remember_rates({"local": DEFAULT_RATES["local"]}) is None
 
 
 def test_the_users_cache_is_the_default_place(tmp_path, monkeypatch):
     monkeypatch.delenv("LOTAN_COSTS")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    place = remember_rates({"local": Rates()})
+    place = remember_rates({"local": DEFAULT_RATES["local"]})
     assert place.parent == tmp_path / "lotan"
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 
@@ -96,3 +98,19 @@ def test_beyond_the_budget_goes_what_is_worth_least_a_byte():
     ]
     kept.put("too large", torch.zeros(300), seconds=9.0)
     assert kept.get("too large") is None
+
+
+def test_threads_may_put_and_get_at_once():
+    kept, switching = KeptColumns(640), sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+
+    def put(thread: int) -> None:
+        for number in range(200):
+            kept.put((thread, number % 40), np.zeros(8), 1.0)
+
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(put, range(4)))
+    finally:
+        sys.setswitchinterval(switching)
+    assert kept.nbytes <= 640

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from threading import RLock
 from typing import Protocol
 
 from lotan.free_memory import free_memory
@@ -32,7 +33,7 @@ class _Kept:
 
 
 class KeptColumns:
-    """Within a budget: where that is short, what is worth least a byte goes.
+    """Within a budget: where that is short, what is worth least a byte goes. For any thread.
 
     Args:
         most: bytes; None: as suits the memory that is free whenever one is put.
@@ -41,6 +42,7 @@ class KeptColumns:
     def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._kept: dict[Hashable, _Kept] = {}
+        self._lock = RLock()
 
     def get(self, key: Hashable) -> Sized | None:
         """What was put, if it is still there."""
@@ -49,17 +51,19 @@ class KeptColumns:
 
     def put(self, key: Hashable, column: Sized, seconds: float) -> None:
         """Keep a column, which nobody writes to any more."""
-        self._kept[key] = _Kept(column, seconds)
-        most = self._budget()
-        for other in sorted(self._kept, key=lambda other: self._kept[other].worth):
-            if self.nbytes <= most:
-                return
-            del self._kept[other]
+        with self._lock:
+            self._kept[key] = _Kept(column, seconds)
+            most = self._budget()
+            for other in sorted(self._kept, key=lambda other: self._kept[other].worth):
+                if self.nbytes <= most:
+                    return
+                del self._kept[other]
 
     @property
     def nbytes(self) -> int:
         """Of all there are."""
-        return sum(kept.column.nbytes for kept in self._kept.values())
+        with self._lock:
+            return sum(kept.column.nbytes for kept in self._kept.values())
 
     def _budget(self) -> int:
         if self._most is not None:
