@@ -5,7 +5,7 @@
 
 A degree-skewed graph with planted classes, GCN 128-256-256-40, dropout 0.5, Adam, on `local[2]` with two workers. Each line
 has all that the lines above it have. Each is measured in a process of its own; an epoch is its training pass, and the first
-ones do not count. Models do not share a job yet: eight models are eight jobs, one after the other, on every line.
+ones do not count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from epoch import MEBI, machine
 
 RESULTS = Path(__file__).parent / "results" / "ablation.md"
 WARM_UP = 1
-MODELS = 8
 GENERAL = {"engine": "rows", "plan": "general"}
 IN_PLACE = {"disable": ["commute_linear", "hoist_invariant", "prune_vertices"]}
 STEPS: dict[
@@ -88,14 +87,13 @@ def measure_apart(step: str, folder: str, options: argparse.Namespace) -> dict[s
 def table(found: dict[str, dict[str, Any]]) -> list[str]:
     """The Markdown."""
     lines = [
-        f"| | s / epoch, least | median | first line ÷ this | {MODELS} models, s / epoch of all | MiB moved / epoch "
-        "| peak MiB | loss |",
-        "|---|---|---|---|---|---|---|---|",
+        "| | s / epoch, least | median | first line ÷ this | MiB moved / epoch | peak MiB | loss |",
+        "|---|---|---|---|---|---|---|",
     ]
     first = statistics.median(next(iter(found.values()))["seconds"])
     for step, one in found.items():
         median = statistics.median(one["seconds"])
-        figures = f"{min(one['seconds']):.2f} | {median:.2f} | {first / median:.1f} | {MODELS * median:.1f}"
+        figures = f"{min(one['seconds']):.2f} | {median:.2f} | {first / median:.1f}"
         rest = f"{one['bytes'] / MEBI:,.0f} | {one['memory'] / MEBI:,.0f} | {one['loss']:.5f}"
         lines.append(f"| {step} | {figures} | {rest} |")
     return [*lines, ""]

@@ -21,9 +21,11 @@ from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.nn import GAT, GCN, GIN, GraphSAGE
+from lotan.planted import SPLIT_SHARES
 from lotan.settings import TrainerConfig
 from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Pricing, Rates, Work, epoch_seconds
 from planner.footprint import Footprint
+from planner.spec import SPLITS
 
 WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count: fresh memory, Java's compilers
 LEAST = 0.1  # of a rate given: no work is free, though what was measured could be told without it
@@ -51,14 +53,48 @@ class Case:
     hidden: int
     layers: int
     classes: int = 8
+    training: float | None = None  # share of the vertices that are trained on; None: as drawn
+    jump: str | None = None  # of JumpingKnowledge, "cat" or "max"; None: the last layer's rows are the output
+
+    @property
+    def words(self) -> str:
+        """The model, for tables.
+
+        >>> Case(4, 4, 1, "gcn", 16, 2, jump="cat").words
+        'gcn, 2 x 16, cat'
+        """
+        return f"{self.kind}, {self.layers} x {self.hidden}" + (f", {self.jump}" if self.jump else "")
+
+    @property
+    def share(self) -> str:
+        """Of the vertices that are trained on, for tables.
+
+        >>> Case(4, 4, 1, "gcn", 16, 2, training=0.02).share
+        '2 %'
+        """
+        return f"{100 * (SPLIT_SHARES[0] if self.training is None else self.training):.0f} %"
 
     def graph(self) -> Graph:
         """The same whenever it is drawn."""
-        return generate(self.vertices, self.edges, self.width, self.classes)
+        graph = generate(self.vertices, self.edges, self.width, self.classes)
+        return graph if self.training is None else trained_on(graph, round(self.training * self.vertices))
 
     def model(self) -> torch.nn.Module:
         """With new weights."""
-        return MODELS[self.kind](self.width, self.hidden, self.layers, self.classes, dropout=0.5)
+        return MODELS[self.kind](self.width, self.hidden, self.layers, self.classes, dropout=0.5, jk=self.jump)
+
+
+def trained_on(graph: Graph, training: int) -> Graph:
+    """The graph with so many training vertices, drawn; those that no longer are one are in no split.
+
+    >>> graph = trained_on(generate(100, 300), 7)
+    >>> graph.statistics.training
+    7
+    """
+    arrays, train = graph.arrays(), SPLITS.index("train")
+    split = np.where(arrays.split == train, -1, arrays.split)
+    split[np.random.default_rng(0).choice(len(split), training, replace=False)] = train
+    return graph.relabelled(arrays.label, split)
 
 
 @dataclass(frozen=True)
