@@ -108,12 +108,17 @@ def multiplied(stage: Stage) -> set[str]:
     return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
 
 
+def run_by_autograd(stage: Stage) -> bool:
+    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
+    return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in _on_vertices(stage))
+
+
 def _kept(stage: Stage) -> set[str]:
     """Those that backward reads, of what is computed; parameters are named too."""
     calls = _on_vertices(stage)
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}
-    if any(operator_name(call.op) not in KERNELS for call in calls):
+    if run_by_autograd(stage):
         also = ("dropout", *PRODUCTS)
         return outputs | {call.output for call in calls if operator_name(call.op) in also} | multiplied(stage)
     for call in calls:
