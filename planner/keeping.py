@@ -1,7 +1,4 @@
-"""What a forward run keeps for its backward, and what it costs to do without where a worker has no memory left for it.
-
-The rates of one worker with one thread are rough; only their ratios matter. They were not measured one by one.
-"""
+"""What a forward run keeps for its backward, and what it costs to do without where a worker has no memory left for it."""
 
 from __future__ import annotations
 
@@ -10,7 +7,11 @@ from collections.abc import Sequence
 from planner.physical import Stage
 from planner.spec import Call, Statistics, operator_name
 
-DISK_BYTES = 1.2e9  # a second, written and read through the cache of pages: half of it is the write
+# Of one worker with one thread; only their ratios matter. `planner.cost.rates` prices the same work, so that whole epochs come
+# out right: a fit that shares their seconds among rates that rise together, each free to fall to a tenth of what it was. That
+# of spilled bytes on blocks once fell so far, and that of multiplications to six times a core's speed. Sums do not mind, but
+# a choice between two single rates would turn with each fit; and it has to hold for every engine that has workers.
+DISK_BYTES = 1.2e9  # a second, written and read: 4e9 while the page cache holds the file, 1e9 or less as it first grows
 SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
 MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
@@ -108,12 +109,17 @@ def multiplied(stage: Stage) -> set[str]:
     return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
 
 
+def run_by_autograd(stage: Stage) -> bool:
+    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
+    return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in _on_vertices(stage))
+
+
 def _kept(stage: Stage) -> set[str]:
     """Those that backward reads, of what is computed; parameters are named too."""
     calls = _on_vertices(stage)
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}
-    if any(operator_name(call.op) not in KERNELS for call in calls):
+    if run_by_autograd(stage):
         also = ("dropout", *PRODUCTS)
         return outputs | {call.output for call in calls if operator_name(call.op) in also} | multiplied(stage)
     for call in calls:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from planner.keeping import kept_bytes, seconds_again, spill_seconds
-from planner.physical import Stage
+from planner.keeping import kept_bytes, run_by_autograd, seconds_again, spill_seconds
+from planner.physical import Overflow, Stage
 from planner.spec import Statistics
 
 
@@ -19,7 +19,18 @@ def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
     kept = kept_bytes(stage, statistics)
     if not kept:
         return stage
-    again, file = seconds_again(stage, statistics), spill_seconds(kept)
-    if stage.edge_sets or again <= file:  # autograd's graphs lie in no file
-        return replace(stage, overflow="recompute", worth=again / kept)
-    return replace(stage, overflow="file", worth=file / kept)
+    file = None if run_by_autograd(stage) else spill_seconds(kept)
+    overflow, seconds = choose_overflow(seconds_again(stage, statistics), file)
+    return replace(stage, overflow=overflow, worth=seconds / kept)
+
+
+def choose_overflow(again: float, file: float | None) -> tuple[Overflow, float]:
+    """What takes least time beyond memory, and how long: what room in memory would spare.
+
+    Args:
+        again: seconds of another run.
+        file: seconds to write and read a file; None: it takes none of it, as of autograd's graphs.
+    """
+    if file is None or again <= file:
+        return "recompute", again
+    return "file", file

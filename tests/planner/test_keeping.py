@@ -9,7 +9,7 @@ import pytest
 from planner import Options
 from planner.keeping import DISK_BYTES, MULTIPLICATIONS, SENT_BYTES, VALUES, kept_bytes, saved_row_bytes, seconds_again
 from planner.physical import Stage
-from planner.rules.keep_or_recompute import keep_or_recompute
+from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
 from planner.spec import Call, Ref, ValueType
 from tests.planner.specs import STATISTICS, attention, gcn, planned
 
@@ -40,7 +40,17 @@ def test_of_a_stage_that_autograd_runs_more_is_kept():
     """ReLU and dropout each, and what the product made: there is an operator without an adjoint of our own."""
     found = hidden()
     total = Call("total", "aten.sum.dim_IntList", (Ref(found.calls[-1].output), (-1,)), ValueType("vertex", (1,)))
-    assert saved_row_bytes(replace(found, calls=(*found.calls, total))) == 4 * (16 + 16 + 3)
+    summed = keep_or_recompute(replace(found, calls=(*found.calls, total)), STATISTICS)
+    assert saved_row_bytes(summed) == 4 * (16 + 16 + 3)
+    # a worker puts it in no file, so what memory spares is another run
+    assert (found.overflow, summed.overflow) == ("file", "recompute")
+    assert summed.worth == pytest.approx(seconds_again(summed, STATISTICS) / kept_bytes(summed, STATISTICS))
+
+
+def test_beyond_memory_is_what_takes_less_time():
+    assert choose_overflow(again=2.0, file=3.0) == ("recompute", 2.0)
+    assert choose_overflow(again=3.0, file=2.0) == ("file", 2.0)
+    assert choose_overflow(again=3.0, file=None) == ("recompute", 3.0)
 
 
 def test_a_stage_on_edges_counts_them():

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from lotan import nn
 from lotan.saved_runs import SavedRuns
 from lotan.spill_file import PAGE, SpillFile
 from lotan.stages import StageProgram, Terms
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
 from messenger.jobs import ChunkKey
-from planner.keeping import recompute_seconds, spill_seconds
-from tests.stages.test_flat import DRAWS, MODELS, drawn, stages_of
+from planner.keeping import recompute_seconds, run_by_autograd, spill_seconds
+from tests.stages.test_flat import DRAWS, MODELS, SIZES, drawn, stages_of
 
 ROWS = 50
 TERMS = Terms(spills=True, worth=1e-9)
@@ -148,6 +149,14 @@ def test_the_plan_weighs_what_kernels_keep_against_what_they_run_again(name: str
             found[stage.name] = (stage.overflow, stage.worth), (wanted, worth)
     assert found or name == "MLP"
     assert all(ours == wanted for ours, wanted in found.values()), found
+
+
+@pytest.mark.parametrize("name", [*MODELS, "GAT"])
+def test_the_plan_knows_what_autograd_runs(name: str, monkeypatch) -> None:
+    """Of which a worker puts nothing in a file."""
+    monkeypatch.setitem(MODELS, "GAT", lambda: nn.GAT(**SIZES))
+    for stage in stages_of(name):
+        assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.name
 
 
 def test_plans_know_both() -> None:
