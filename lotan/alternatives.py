@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -15,6 +17,9 @@ from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
+from planner.explain.rules import epoch_bytes
+from planner.physical import Plan
+from planner.printer import WIDTH
 
 SPREADING = ("--partitions", "--workers")  # options
 
@@ -28,6 +33,8 @@ class Alternative:
     chosen: bool  # whether it is what would run
     seconds: float  # of an epoch, with its evaluation where each has one, estimated
     steps: int  # of one
+    bytes: int  # that they hand on
+    differs: str  # in words: what an epoch has more or less than the chosen plan's, if anything
     peak_bytes: int  # of all processes on this host, estimated
     fits: bool  # within the memory limit
 
@@ -100,18 +107,30 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
         chosen=engine == job.engine.name and words == f"--engine {engine}",
         seconds=planned.seconds_at(pricing),
         steps=len(plan.train),
+        bytes=epoch_bytes(planned),
+        differs=_differences(plan, job.plan),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,
     )
 
 
+def _differences(plan: Plan, chosen: Plan) -> str:
+    """In kinds of steps, or in the levels that they run on."""
+    kinds, ours = (Counter(type(step).__name__.removesuffix("Step") for step in one.train) for one in (plan, chosen))
+    more = [f"{kinds[kind] - ours[kind]:+} {kind}" for kind in sorted(kinds | ours) if kinds[kind] != ours[kind]]
+    if not more and Counter(s.within for s in plan.train) != Counter(s.within for s in chosen.train):
+        return "other levels"
+    return ", ".join(more)
+
+
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:
     """A table; `>` stands before what would run."""
-    lines = ["== alternatives ==", f"  {'':<52}{'an epoch':>10}{'steps':>7}{'peak':>11}"]
+    lines = ["== alternatives ==", f"  {'':<32}{'an epoch':>9}{'hands on':>10}{'steps':>6}{'peak':>10}  against >"]
     for one in found:
-        figures = f"{duration(one.seconds):>10}{one.steps:>7}{size(one.peak_bytes):>11}"
-        limit = "" if one.fits else "  over the limit"
-        lines.append(f"{'>' if one.chosen else ' '} {_called(one):<52}{figures}{limit}")
+        figures = f"{duration(one.seconds):>9}{size(one.bytes):>10}{one.steps:>6}{size(one.peak_bytes):>10}"
+        said = ", ".join(filter(None, [one.differs, "" if one.fits else "over the limit"]))
+        line = f"{'>' if one.chosen else ' '} {_called(one):<32}{figures}  {said}".rstrip()
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent=71 * " ", drop_whitespace=True)
     return [
         *lines,
         "  The first word of a line is what --plan takes. > is what runs: on its engine, all rules that fire.",

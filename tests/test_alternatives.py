@@ -78,6 +78,8 @@ def test_text_and_command(capsys):
     lines = capsys.readouterr().out.split("== alternatives ==")[1].splitlines()
     assert [line.split()[1] for line in lines if line.startswith(">")] == ["local"]
     assert max(map(len, lines)) <= 100
+    (collecting,) = (line for line in lines if line.startswith("  local-push_down "))
+    assert "+2 Collect, +2 Gather" in collecting, "what differs from the plan that runs"
 
 
 def test_not_beside_another_plan(capsys):

@@ -42,8 +42,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     generate.add_argument(
         "--format",
         choices=("parquet", "npz"),
-        default="parquet",
-        help="parquet: a directory, written in bounded memory; npz: a file, held in memory (default: parquet)",
+        help="parquet: a directory, written in bounded memory; npz: a file, held in memory (default: npz for a PATH "
+        "that ends so, else parquet)",
     )
 
 
@@ -63,8 +63,9 @@ def _generate(options: argparse.Namespace) -> int:
     from lotan.planted import PlantedGraph
 
     graph = PlantedGraph(options.vertices, options.edges, options.features, options.classes, options.seed)
-    place = _place(options.place, options.format)
-    (write_npz if options.format == "npz" else write_parquet)(graph, place)
+    form = options.format or ("npz" if options.place.endswith(".npz") else "parquet")
+    place = _place(options.place, form)
+    (write_npz if form == "npz" else write_parquet)(graph, place)
     print(f"{_words(graph)} written to {place}")
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
@@ -16,6 +17,7 @@ from planner.optimizer import Firing
 from planner.physical import CollectStep, GatherStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
+from planner.rules.prune_vertices import prune_vertices
 from planner.rules.reuse_evaluation import reuse_evaluation
 
 COLLECTED = "neighbourhoods are collected"  # how a reason ends that leaves them to the DL Engine
@@ -52,15 +54,15 @@ def _wrapped(mark: str, reason: str) -> list[str]:
 
 
 def gain_words(gain: Mapping[str, Any]) -> str:
-    """An epoch with and without a rule, in a sentence."""
-    with_it = f"an epoch hands on {size(gain['bytes'])} in {gain['steps']} steps"
-    taken = f"{size(gain['bytes_without'])} in {gain['steps_without']}"
-    if "seconds" in gain:
-        evaluated = f"an epoch with its evaluation takes {duration(gain['seconds'])} in {gain['steps']} steps"
-        return f"{evaluated}; without it, {duration(gain['seconds_without'])} in {gain['steps_without']}"
-    if gain["steps"] == gain["steps_without"] and gain["bytes"] == gain["bytes_without"]:
-        return f"{with_it}, without it too"
-    return f"{with_it}; without it, {taken}"
+    """An epoch with and without a rule, in a sentence; of the one that spares evaluations a pass, with its evaluation."""
+    evaluated = " with its evaluation" if gain["evaluated"] else ""
+    with_it, taken = (
+        f"{duration(gain[f'seconds{suffix}'])}, {size(gain[f'bytes{suffix}'])} in {gain[f'steps{suffix}']}"
+        for suffix in ("", "_without")
+    )
+    if with_it == taken:
+        return f"an epoch{evaluated}: {with_it} steps, without it too"
+    return f"an epoch{evaluated}: {with_it} steps; without it, {taken}"
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
@@ -87,15 +89,26 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
     layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
+    where = _levels(planned) if name == prune_vertices.__name__ else [layer for layer in dict.fromkeys(layers) if layer]
     declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
     return {
         "name": name,
         "enabled": enabled,
         "fired": fired,
-        "where": [layer for layer in dict.fromkeys(layers) if layer],
+        "where": where,
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
         "gain": _gain(planned, less, name) if less is not None else None,
     }
+
+
+def _levels(planned: Planned) -> list[str]:
+    """The steps of an epoch that run within each level, with the vertices that it is estimated to hold."""
+    counts = Counter(step.within for step in planned.plan.train if step.within is not None)
+    rows = {level: planned.statistics.rows_within(level) for level in sorted(counts)}
+    return [
+        f"{counts[level]} steps within level {level} (~{held:,} of {planned.statistics.vertices:,} vertices)"
+        for level, held in rows.items()
+    ]
 
 
 def _priced(planned: Planned, reasons: list[str]) -> list[str]:
@@ -110,17 +123,19 @@ def _priced(planned: Planned, reasons: list[str]) -> list[str]:
 
 
 def _gain(planned: Planned, less: Planned, name: str) -> dict[str, float]:
-    """An epoch with and without a rule; with its evaluation and in seconds, where it spares one pass of two."""
-    if name == reuse_evaluation.__name__:
-        both, apart = planned.plan.training(True), (less.plan.train, less.plan.evaluate)
-        seconds = planned.cost(both).seconds, sum(less.cost(steps).seconds for steps in apart)
-        taken = dict(zip(("seconds", "seconds_without"), seconds, strict=True))
-        return _walked(planned, [both], "") | _walked(less, apart, "_without") | taken
-    return _walked(planned, [planned.plan.train], "") | _walked(less, [less.plan.train], "_without")
+    """An epoch with and without a rule; with its evaluation, where it spares one pass of two. Seconds are estimated."""
+    evaluated = name == reuse_evaluation.__name__
+    ours = [planned.plan.training(True)] if evaluated else [planned.plan.train]
+    others = [less.plan.train, less.plan.evaluate] if evaluated else [less.plan.train]
+    return {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
 
 
 def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
-    return {f"steps{suffix}": sum(map(len, passes)), f"bytes{suffix}": sum(_bytes(planned, steps) for steps in passes)}
+    return {
+        f"steps{suffix}": sum(map(len, passes)),
+        f"bytes{suffix}": sum(_bytes(planned, steps) for steps in passes),
+        f"seconds{suffix}": sum(planned.cost(steps).seconds for steps in passes),
+    }
 
 
 def epoch_bytes(planned: Planned) -> int:

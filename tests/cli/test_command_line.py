@@ -187,6 +187,15 @@ def test_explain_refuses_to_set_beside_it_what_it_cannot(words, capsys):
     assert "--diff" in capsys.readouterr().err
 
 
+def test_a_generated_graph_has_the_form_that_its_name_says(tmp_path, capsys):
+    sizes = ["--vertices", "50", "--edges", "100", "--features", "4", "--classes", "3"]
+    for name in ("graph.npz", "graph"):
+        assert main(["datasets", "generate", str(tmp_path / name), *sizes]) == 0
+    assert (tmp_path / "graph.npz").is_file()
+    assert (tmp_path / "graph").is_dir()
+    assert main(["explain", "--graph", str(tmp_path / "graph.npz"), "--stage", "logical"]) == 0
+
+
 def test_datasets_lists_the_built_in_one(capsys):
     assert main(["datasets"]) == 0
     assert "digits" in capsys.readouterr().out
