@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
+
 from lotan.byte_sizes import byte_count
 from lotan.errors import ConfigurationError
 from lotan.free_memory import free_memory
@@ -38,6 +40,7 @@ class MemoryLimit:
     bytes: int | None  # None: no limit
     crew: Crew  # of blocks; on rows, Spark's tasks have Python processes beside
     saved: int | None  # bytes for each worker, where they were given
+    chunk_rows: int | None = None  # vertices a stage runs on at a time, where they were given
 
     @classmethod
     def of(cls, config: TrainerConfig) -> MemoryLimit:
@@ -45,7 +48,7 @@ class MemoryLimit:
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
-        return cls(limit, Crew(workers, _tasks(config.master)), saved)
+        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows)
 
     @property
     def shares(self) -> Shares | None:
@@ -72,7 +75,8 @@ class MemoryLimit:
     def layout(self, engine: str, partitions: int | None) -> Layout:
         """How an engine would spread a job."""
         crew = replace(self.crew, spark_python=engine == "rows")
-        return Layout(crew, partitions or crew.tasks, self.saved)
+        cores = torch.get_num_threads() if engine == "local" else os.cpu_count() or 1
+        return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows)
 
     def peak(self, needs: Footprint) -> int:
         """Bytes that a job comes to: within the limit, if there is one."""

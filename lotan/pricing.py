@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING
-
-import torch
 
 from lotan.cost_cache import Known
 from lotan.memory_limit import MemoryLimit
@@ -27,12 +24,9 @@ def priced(engine: str, config: TrainerConfig, known: Known, master: str | None 
         master: of the Spark session that it would run in, where there is one; None: as configured.
     """
     limit = MemoryLimit.of(config)
-    cores = torch.get_num_threads() if engine == "local" else os.cpu_count() or 1
     spread = replace(
         limit.layout(engine, config.partitions),
         saved=limit.saved if limit.shares is None else limit.shares.saved,
-        cores=cores,
-        chunk_rows=config.chunk_rows,
         shuffled=not (master or config.master or "local").startswith("local"),
     )
     return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine))

@@ -29,12 +29,12 @@ from planner.physical import (
     makes,
     reads,
 )
+from planner.scratch import scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, Crew, fixed_bytes, heap_for, least_limit
 from planner.spec import Statistics
+from planner.topology import topology
 
 SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
-EDGE_BYTES = 24  # of an edge in blocks: both directions of both edge sets, and what tells its halo
-VERTEX_BYTES = 40  # of a vertex there: id, row key, places
 PARTS_LOADED = 3  # times the rows of a partition while it is put together: as they came, in one piece, sorted
 EDGES_LOADED = 64  # bytes of an edge meanwhile
 FEATURE_COPIES = 2  # of the features in this process while they are read
@@ -82,7 +82,7 @@ class Footprint:
 def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
     """Of an engine, with a plan for it."""
     if engine == "local":
-        total = DRIVER_BYTES + local_bytes(plan, statistics)
+        total = DRIVER_BYTES + local_bytes(plan, statistics, layout)
         return Footprint(engine, total, total)
     fixed, outside = fixed_bytes(layout.crew), _workers_hold(plan, statistics) + layout.crew.tasks * MOST_SHARED
     if engine == "rows":  # Spark's own operators go to the disk by themselves
@@ -95,11 +95,30 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap)
 
 
-def local_bytes(plan: Plan, statistics: Statistics) -> int:
+def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
     kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
-    columns = held(plan, statistics, lambda step: frozenset(reads(step)))
-    return reading_bytes(statistics) + columns + _sparse_bytes(plan, statistics) + kept
+    columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
+    scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
+    return reading_bytes(statistics) + columns + kept + scratch
+
+
+def local_columns(plan: Plan, statistics: Statistics) -> int:
+    """Bytes of columns: static ones, and of each size as many as are alive together in some pass, for memory is lent again.
+
+    Only a column of the same size takes it over; memory that no pass needs any more is not given back.
+    """
+    sizes = _sizes(plan, statistics)
+    lasting = {column.name for column in (*plan.static_columns, *plan.hoisted)}
+    by_size: dict[int, dict[str, int]] = {}
+    for name in sizes.keys() - lasting:
+        by_size.setdefault(sizes[name], {})[name] = sizes[name]
+    lent = sum(max(_alive(steps, alike, _read_on_local) for steps in plan.passes) for alike in by_size.values())
+    return lent + sum(sizes[name] for name in lasting)
+
+
+def _read_on_local(step: Step) -> frozenset[str]:
+    return frozenset(reads(step))
 
 
 def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
@@ -144,13 +163,7 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     sizes = _sizes(plan, statistics)
     loading = _loading(plan, statistics, layout)
     passes = [_Hands(plan, steps, sizes, layout).most for steps in plan.passes if steps]
-    return SPARK_HEAP + topology(statistics) + max([loading, *passes])
-
-
-def topology(statistics: Statistics) -> int:
-    """Bytes of all blocks."""
-    edges = max(statistics.edge_count("graph"), statistics.edge_count("self_loops"))
-    return VERTEX_BYTES * statistics.vertices + EDGE_BYTES * edges
+    return SPARK_HEAP + topology(plan, statistics, layout.partitions) + max([loading, *passes])
 
 
 def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
@@ -222,16 +235,13 @@ def _needed(plan: Plan, step: Step) -> frozenset[str]:
 # --- blocks: held -----------------------------------------------------------------------------------------------------
 
 
-def held(plan: Plan, statistics: Statistics, read: Callable[[Step], frozenset[str]] | None = None) -> int:
-    """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent.
-
-    Args:
-        plan: see there.
-        statistics: of the graph.
-        read: the columns that a step reads in fact; None: on blocks.
-    """
+def held(plan: Plan, statistics: Statistics) -> int:
+    """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent."""
     sizes = _sizes(plan, statistics)
-    found = read or (lambda step: _needed(plan, step))
+
+    def found(step: Step) -> frozenset[str]:
+        return _needed(plan, step)
+
     loaded = sum(sizes[column.name] for column in plan.static_columns)
     hoisted = {column.name for column in plan.hoisted}
     others = {name: size for name, size in sizes.items() if name not in hoisted}

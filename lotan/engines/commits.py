@@ -96,6 +96,19 @@ class Commits:
         self._link.forget(self.run)
 
 
+def occupied(nearest: Mapping[int, int], level: int | None = None) -> tuple[int, ...]:
+    """The partitions that have any vertices within a level, None for all; ascending.
+
+    Args:
+        nearest: by partition that has vertices, the lowest level of theirs.
+        level: see there.
+
+    >>> occupied({3: 0, 1: 2}), occupied({3: 0, 1: 2}, 1)
+    ((1, 3), (3,))
+    """
+    return tuple(part for part, lowest in sorted(nearest.items()) if level is None or lowest <= level)
+
+
 def described_pass(steps: Sequence[Step], epoch: int) -> str:
     """A pass in a line: its epoch, what for, and its operators in order; of many the first ones."""
     modes = {step.mode for step in steps if isinstance(step, PipeStep)}

@@ -219,7 +219,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "engine": options.engine,
         "engine_reason": options.engine_reason,
         "layout": _layout_data(planned),
-        "estimated_peak_bytes_local": local_bytes(plan, statistics),
+        "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
         "memory": options.memory,
         **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds) if steps else None
            for name, steps in zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)},

@@ -65,7 +65,7 @@ def check(spark, workers: Session, name: str, options: str, drawn: Sample, parti
     ours, truth = models(name, seed=partitions)
     with blocks(spark, workers, partitions, shuffled) as engine:
         found = train(engine, plan_of(name, drawn, BLOCKS[options]), ours, drawn)
-        assert (len(engine._graph.occupied[None]) < partitions) == (partitions == EMPTY)
+        assert (len(engine._graph.occupied()) < partitions) == (partitions == EMPTY)
     assert_equals_truth(found, name, truth, drawn)
 
 
@@ -116,7 +116,7 @@ def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: S
         with blocks(spark, workers, partitions, shuffled) as engine:
             results.append(train(engine, planned, deepcopy(model), drawn))
             occupied = engine._graph.occupied
-            assert partitions < 3 or len(occupied[0]) < len(occupied[None])
+            assert partitions < 3 or len(occupied(0)) < len(occupied())
     heap, shuffles = map(tensors, results)
     assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
     return results

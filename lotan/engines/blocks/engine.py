@@ -251,7 +251,7 @@ class BlocksEngine(Engine):
         near = [self._graph.chunks[edges, step.within] for edges in stage.edge_sets]
         rows = [column.rows if column.sums is None else column.sums for column in columns]
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
-        self._run.expect(step, self._graph.occupied[step.within])
+        self._run.expect(step, self._graph.occupied(step.within))
         self._keep(piped, [column.name for column in step.outputs])
         return self._outputs(piped, step, stage)
 

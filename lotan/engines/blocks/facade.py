@@ -32,7 +32,7 @@ NAMES = frozenset(
         "gather",
         "load",
         "messengerSettings",
-        "occupied",
+        "nearest",
         "orderByLevel",
         "output",
         "persist",

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
+from lotan.engines.commits import occupied
 from planner.physical import EdgeDropoutStep, Plan
 from planner.spec import EdgeSet
 
@@ -31,10 +32,12 @@ class Loaded:
         tuple[EdgeSet, int | None], Any
     ]  # by edge set and level, None for all: RDD of each partition's neighbourhoods, for stages that collect
     edge_keys: Mapping[EdgeSet, Any]  # RDD of each partition's row keys of edges, for dropout of edge columns
-    occupied: Mapping[
-        int | None, tuple[int, ...]
-    ]  # by level, None for all: the partitions that have vertices within it
+    nearest: Mapping[int, int]  # by partition that has vertices, the lowest level of theirs
     weighted: bool
+
+    def occupied(self, level: int | None = None) -> tuple[int, ...]:
+        """The partitions that have any vertices within a level: those a pipe must commit."""
+        return occupied(self.nearest, level)
 
     def close(self) -> None:
         """Let go of everything. May be called twice."""
@@ -72,8 +75,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
             blocks = facade.orderByLevel(blocks, deepest, plan.targets == "split")
             undo.callback(facade.close, blocks)
         levels = (None, *range(0 if deepest is None else deepest + 1))
-        # the last jobs: what is persisted below waits for its first use
-        occupied = {level: tuple(facade.occupied(blocks, numbered(level))) for level in levels}
+        nearest = dict(facade.nearest(blocks))  # the last job: what is persisted below waits for its first use
         rows = {name: facade.column(blocks, name) for name in given}
         for name in columns:
             if _follows_from_edges(name):
@@ -88,7 +90,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
             },
             chunks=_chunks(facade, blocks, plan, chunk_rows, levels),
             edge_keys=_edge_keys(facade, blocks, plan),
-            occupied=occupied,
+            nearest=nearest,
             weighted=weighted,
         )
         undo.pop_all()

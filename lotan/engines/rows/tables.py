@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from lotan.engines.commits import occupied
 from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
@@ -80,7 +81,7 @@ class Tables:
 
     def occupied(self, level: int | None = None) -> tuple[int, ...]:
         """The partitions that have any vertices within a level: those a pipe must commit."""
-        return tuple(part for part, lowest in sorted(self.nearest.items()) if level is None or lowest <= level)
+        return occupied(self.nearest, level)
 
     def close(self) -> None:
         """Let go of every frame. May be called twice."""

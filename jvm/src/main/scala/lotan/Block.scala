@@ -7,12 +7,13 @@ import lotan.messenger.{Digest, Longs}
 /** The topology of one partition: its vertices, the edges that end in them, and what it exchanges with other partitions.
   *
   * Sources of edges are numbered: first the `count` vertices of this partition, then the halo, which are the vertices of other
-  * partitions that have an edge into this one, by owner and then by id.
+  * partitions that have an edge into this one, by owner. Vertices, and the halo of an owner, lie in the order of their ids; after
+  * `LevelOrder` in that of their levels, and of their ids within one.
   *
   * @param partition
   *   its number
   * @param ids
-  *   its vertices, sorted
+  *   its vertices: sorted while `levels` is empty, no more after `LevelOrder`
   * @param sourceKeys
   *   `[sources]`: row keys of all sources
   * @param haloStart
@@ -43,6 +44,12 @@ final class Block(
 
   /** Its vertices within a level; `Block.All`: all. They are its first rows. */
   def rows(within: Int): Int = if (within == Block.All) count else levels(within)
+
+  /** The lowest level of its vertices, where it has any: 0 if levels are not told apart, `levels.length` for those beyond. */
+  def nearest: Option[Int] =
+    if (count == 0) None
+    else if (levels.isEmpty) Some(0)
+    else Some(levels.indexWhere(_ > 0)).map(level => if (level < 0) levels.length else level)
 
   def partitions: Int = send.length
 

@@ -39,9 +39,11 @@ object Facade {
   def orderByLevel(graph: LoadedGraph, deepest: Int, allSplits: Boolean): LoadedGraph =
     LevelOrder(deepest, allSplits)(graph)
 
-  /** The partitions that have vertices within a level, ascending; -1: any vertices. */
-  def occupied(graph: LoadedGraph, within: Int): util.List[Integer] =
-    graph.blocks.filter(_.rows(within) > 0).map(_.partition).collect().sorted.map(Integer.valueOf).toSeq.asJava
+  /** By partition that has vertices, the lowest level of theirs: see `Block.nearest`. One job. */
+  def nearest(graph: LoadedGraph): util.Map[Integer, Integer] = {
+    val found = graph.blocks.flatMap(block => block.nearest.map(block.partition -> _)).collect()
+    found.map { case (partition, level) => Integer.valueOf(partition) -> Integer.valueOf(level) }.toMap.asJava
+  }
 
   /** Sums along edges, lazy: see `Propagate`. The caller persists `column`.
     *

@@ -7,7 +7,10 @@ import scala.collection.mutable.ArrayBuffer
 import org.apache.spark.sql.catalyst.InternalRow
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Vertex ids, all of one type: longs, or strings as Spark holds them. Where a doc says sorted, they ascend and are distinct. */
+/** Vertex ids, all of one type: longs, or strings as Spark holds them. Where a doc says sorted, they ascend and are distinct.
+  *
+  * Those of a block are sorted while it is loaded; `LevelOrder` has another order.
+  */
 sealed trait Ids extends Serializable {
   def size: Int
 
@@ -17,7 +20,7 @@ sealed trait Ids extends Serializable {
   /** The row key of id `i`: Spark SQL's `xxhash64`. */
   def key(i: Int): Long
 
-  /** Position of `other`'s id `i` in these sorted ids, or a negative number. */
+  /** Position of `other`'s id `i` in these sorted ids, or a negative number: a binary search, for loading alone. */
   def find(other: Ids, i: Int): Int
 
   def select(positions: Array[Int]): Ids

@@ -26,6 +26,10 @@ final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids,
 
   /** The finished block, given what the others ask for. */
   def answer(requests: Array[Parcel]): (Block, Array[Rows]) = {
+    require(
+      block.levels.isEmpty,
+      s"ids in the order of ${block.levels.length} levels; expected them sorted, to be found"
+    )
     val rows =
       requests.map(parcel => if (parcel == null) Array.empty[Int] else UnlinkedBlock.rowsOf(block.ids, parcel.ids.head))
     (block.sending(rows, hubs(requests, rows)), columns)

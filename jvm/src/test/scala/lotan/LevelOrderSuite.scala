@@ -1,6 +1,9 @@
 package lotan
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.rdd.RDD
+import org.apache.spark.unsafe.types.UTF8String
 import org.scalatest.funsuite.AnyFunSuite
 
 /** Blocks in the order of levels, and sums over the edges that end within one. */
@@ -76,6 +79,19 @@ class LevelOrderSuite extends AnyFunSuite with LocalSpark {
         assert(found == within(levels, level).map(v => v -> x(v).toSeq).toMap)
       }
       assert(read(graph, loaded.blocks, loaded.columns("x")) == x.indices.map(v => v -> x(v).toSeq).toMap)
+    }
+  }
+
+  test("the lowest level of a partition is that of its nearest vertex") {
+    each { (graph, _, levels, loaded) =>
+      val placement = Placement(loaded.blocks.getNumPartitions)
+      def of(vertex: Int): Int = graph.id(vertex) match {
+        case id: Long => placement.of(id)
+        case id => placement.of(UTF8String.fromString(id.toString))
+      }
+      val expected = levels.indices.groupMapReduce(of)(levels(_))(math.min)
+      val found = Facade.nearest(loaded).asScala.map { case (partition, level) => partition.toInt -> level.toInt }
+      assert(found == expected)
     }
   }
 

@@ -1,5 +1,7 @@
 package lotan
 
+import scala.jdk.CollectionConverters._
+
 import org.apache.spark.SparkException
 import org.scalatest.funsuite.AnyFunSuite
 
@@ -17,6 +19,8 @@ class LoadSuite extends AnyFunSuite with LocalSpark {
         assert(graph.read(loaded.blocks, loaded.columns("y")).map(_.toSeq).toSeq == y.map(_.toSeq).toSeq)
         val blocks = loaded.blocks.collect()
         checkPlaces(blocks, partitions)
+        val occupied = blocks.filter(_.count > 0).map(block => Integer.valueOf(block.partition) -> Integer.valueOf(0))
+        assert(Facade.nearest(loaded).asScala == occupied.toMap)
         val found = blocks.flatMap(edgesOf(_, blocks)).toSeq.sorted
         assert(found == graph.edges.map { case (u, v, w) => (graph.id(u).toString, graph.id(v).toString, w) }.sorted)
       } finally loaded.close()
