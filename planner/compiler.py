@@ -90,11 +90,11 @@ class Planned:
         def cost(steps: Sequence[Step]) -> float:
             return pass_seconds(self.plan, steps, self.statistics, pricing).seconds
 
-        train, every = cost(self.plan.train), self.options.eval_every
+        every = self.options.eval_every
         if not every:
-            return train
+            return cost(self.plan.train)
         evaluated = sum(cost(steps) for steps in self.plan.epoch(evaluates=True))
-        return (evaluated + (every - 1) * train) / every
+        return evaluated if every == 1 else (evaluated + (every - 1) * cost(self.plan.train)) / every
 
     def with_options(self, options: Options) -> Planned:
         """The plan of the same model for the same graph with other options; it takes less time than the first."""
