@@ -15,7 +15,6 @@ from planner.physical import Plan, Step
 from planner.shares import Crew
 from planner.spec import Statistics
 
-
 _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
 
 
