@@ -90,11 +90,11 @@ class Planned:
         def cost(steps: Sequence[Step]) -> float:
             return pass_seconds(self.plan, steps, self.statistics, pricing).seconds
 
-        train, every = cost(self.plan.train), self.options.eval_every
+        every = self.options.eval_every
         if not every:
-            return train
+            return cost(self.plan.train)
         evaluated = sum(cost(steps) for steps in self.plan.epoch(evaluates=True))
-        return (evaluated + (every - 1) * train) / every
+        return evaluated if every == 1 else (evaluated + (every - 1) * cost(self.plan.train)) / every
 
     def with_options(self, options: Options) -> Planned:
         """The plan of the same model for the same graph with other options; it takes less time than the first."""
@@ -137,9 +137,10 @@ def compile_plan(
     """
     options, phases = options or Options(), phases or Phases(train, evaluate, loss)
     found = _compiled(phases, statistics, options)
-    if UNPRUNED not in found.rewritten.declined:
-        return found
-    return min(found, _compiled(phases, statistics, options, apart=True), key=_seconds_anywhere)
+    if UNPRUNED in found.rewritten.declined:
+        found = min(found, _compiled(phases, statistics, options, apart=True), key=_seconds_anywhere)
+    validate(found.plan)
+    return found
 
 
 def _seconds_anywhere(planned: Planned) -> float:
@@ -165,8 +166,7 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
         rewritten, evaluation, held = phases.hoisted(rewritten, evaluation)
     fuse = fuse_apply.__name__ not in disabled
     once = phases.lowered_columns(held, fuse)
-    forward = phases.lowered(rewritten.root, "train", fuse)
-    inference = phases.lowered(evaluation.root, "evaluate", fuse)
+    forward, inference = phases.lowered(rewritten.root, evaluation.root, fuse)
     reused = None if apart or reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
     forward = reused or forward
     prunes = prune_vertices.__name__ not in disabled
@@ -197,7 +197,6 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
     # The same for every model that is planned so, whether its own plan prunes or not.
     levels = deepest_level(statistics) if prunes else None
     plan = replace(plan, levels=levels, targets=statistics.targets, fired=fired)
-    validate(plan)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
 
 

@@ -7,7 +7,7 @@ members and, again, whatever they need that has no column of its own: edge rows 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.graph_steps import graph_step
@@ -89,6 +89,25 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
               for index, draft in cut.drafts.items()}  # fmt: skip
     return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
+
+
+def rename_stages(forward: Forward, old: str, new: str) -> Forward:
+    """The same pass, the names of whose stages begin with `new` instead of `old`."""
+    names = {stage.name: new + stage.name.removeprefix(old) for stage in forward.stages}
+    collections = {
+        collection_name(edges, stage.name): collection_name(edges, names[stage.name])
+        for stage in forward.stages
+        for edges in stage.edge_sets
+    }
+
+    def renamed(step: Step) -> Step:
+        if isinstance(step, PipeStep):
+            read = tuple(collections[name] for name in step.collections)
+            return replace(step, stage=names[step.stage], collections=read)
+        return replace(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
+
+    stages = tuple(replace(stage, name=names[stage.name]) for stage in forward.stages)
+    return Forward(stages, tuple(map(renamed, forward.steps)))
 
 
 def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forward:

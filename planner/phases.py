@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from planner.build import build
 from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
-from planner.lower import Forward, insert_collects, lower, lower_columns
+from planner.lower import Forward, insert_collects, lower, lower_columns, rename_stages
 from planner.nodes import Dropout, Node, StaticColumn, transform
 from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
@@ -22,6 +22,7 @@ from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability, Argument, LossSpec, Ref, Spec
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
+TRAIN, EVALUATE = "train", "evaluate"  # in the names of stages
 NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
 
 Found = TypeVar("Found")
@@ -77,9 +78,12 @@ class Phases:
         hoisted = replace(train, root=found.root, firings=(*train.firings, *firings))
         return hoisted, replace(evaluate, root=inferred), tuple(found.held.items())
 
-    def lowered(self, root: Node, prefix: str, fuse: bool) -> Forward:
-        """A forward graph in stages and steps."""
-        return self._once(_lowered, root, self.loss, prefix, fuse)
+    def lowered(self, train: Node, evaluate: Node, fuse: bool) -> tuple[Forward, Forward]:
+        """Both graphs in stages and steps; where they are the same, so are those but for the names of stages."""
+        forward = self._once(_lowered, train, self.loss, TRAIN, fuse)
+        if evaluate is train:
+            return forward, rename_stages(forward, TRAIN, EVALUATE)
+        return forward, self._once(_lowered, evaluate, self.loss, EVALUATE, fuse)
 
     def lowered_columns(self, held: Held, fuse: bool) -> Forward:
         """What makes the columns that are computed once, in stages and steps."""

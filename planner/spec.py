@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
 from planner.degrees import Degrees
@@ -78,6 +78,7 @@ class ValueType(NamedTuple):  # made, hashed and compared tens of thousands of t
         return width
 
 
+@lru_cache(maxsize=1024)  # a deep model has tens of thousands of calls to ask for, and few operators
 def operator_name(op: str) -> str:
     """An operator without library and overload.
 

@@ -12,7 +12,6 @@ from planner.expressions import operations
 from planner.footprint import Layout
 from planner.physical import (
     CollectStep,
-    Column,
     EdgeDotStep,
     EdgeDropoutStep,
     EdgeExpressionStep,
@@ -58,8 +57,11 @@ def step_work(
             beyond = beyond_memory(plan, statistics, engine, layout) if beyond is None else beyond
             return pipe_work(step, plan, statistics, engine, layout, beyond) + Work(pipes=waves)
         case PropagateStep():
-            found = _sums(step.output, statistics.edge_count(step.edges, step.within), statistics)
-            return found + Work(steps=waves, shuffled_bytes=_shuffled(step, statistics, layout))
+            edges = statistics.edge_count(step.edges, step.within)
+            numbers = edges * step.output.width
+            far = numbers * _far(statistics.vertices * row_bytes(step.output))
+            shuffled = _shuffled(step, statistics, layout)
+            return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far, shuffled_bytes=shuffled)
         case CollectStep():
             rows = _collected(step, statistics, engine, layout)
             return Work(steps=waves, collected_numbers=rows * _width(plan, step.columns))
@@ -67,13 +69,6 @@ def step_work(
             rows = _collected(step, statistics, engine, layout)
             return Work(steps=waves, collected_numbers=rows * step.output.width)
     return _edge_work(step, plan, statistics) + Work(steps=waves)
-
-
-def _sums(column: Column, edges: int, statistics: Statistics) -> Work:
-    """A sum of rows over edges."""
-    numbers = edges * column.width
-    far = numbers * _far(statistics.vertices * row_bytes(column))
-    return Work(edges=edges, summed_numbers=numbers, far_numbers=far)
 
 
 def _far(size: int) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter, mul
 
 from planner.cost.counting import step_work
 from planner.cost.rates import DEFAULT_RATES, Rates
@@ -13,6 +14,8 @@ from planner.footprint import Layout
 from planner.physical import Plan, Step
 from planner.shares import Crew
 from planner.spec import Statistics
+
+_OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
 
 
 @dataclass(frozen=True)
@@ -85,18 +88,14 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
     works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
     works[0] += Work(passes=1)
-    each = [{name: group_seconds(work, pricing.rates, name) for name in GROUPS} for work in works]
+    rates = {name: counts(pricing.rates) for name, counts in _OF_GROUP.items()}
+    each = [{name: float(sum(map(mul, _OF_GROUP[name](work), rates[name]))) for name in GROUPS} for work in works]
     total = {name: sum(one[name] for one in each) for name in GROUPS}
     share = _shares(total, pricing)
     costs = tuple(
         StepCost(work, sum(share[name] * one[name] for name in GROUPS)) for work, one in zip(works, each, strict=True)
     )
     return PassCost(costs, _alone(total, pricing), sum(cost.seconds for cost in costs))
-
-
-def group_seconds(work: Work, rates: Rates, group: str) -> float:
-    """Processor seconds of one group's work; of the fixed one, seconds."""
-    return float(sum(getattr(work, name) * getattr(rates, name) for name in GROUPS[group]))
 
 
 def hands(pricing: Pricing) -> dict[str, float]:

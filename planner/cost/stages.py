@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from math import ceil, prod
+from operator import add
 
 from planner.chunks import CHUNK_ROWS, CHUNKS_A_THREAD, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows
 from planner.cost.work import Work
@@ -38,20 +40,19 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
     chunks = chunk_count(vertices, engine, layout)
-    found = Work(piped_bytes=rows, parameter_numbers=_handed_in(stage, vertices, engine, layout) if backward else 0.0)
+    handed_in = _handed_in(stage, vertices, engine, layout) if backward else 0.0
     if stage.edge_sets:
-        on_edges = sum((_on_edges(one, step.within, statistics) for one in stage.each), Work())
-        return found + on_edges * (forward + 2 * backward)
-    each = Work()
-    if forward:
-        each += _rerun(stage, statistics.density)
+        on_edges = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
+        return Work(piped_bytes=rows, parameter_numbers=handed_in) + on_edges * (forward + 2 * backward)
+    runs = [_rerun(stage, statistics.density)] if forward else []
     if backward:
-        each += sum((_backward(one, statistics.density) for one in stage.each), Work())
+        runs += [_backward(one, statistics.density) for one in stage.each]
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
-        each += Work(numbers=LOSS * stage.loss.outputs * len(stage.each))
+        runs.append(Work(numbers=LOSS * stage.loss.outputs * len(stage.each)))
     hands = _hands(chunks, engine, layout)
     calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
-    return found + each * vertices + Work(calls=calls) + _kept_elsewhere(step, stage, statistics, beyond)
+    found = Work(calls=calls, piped_bytes=rows, parameter_numbers=handed_in) + reduce(add, runs) * vertices
+    return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
 
 def _hands(chunks: int, engine: str, layout: Layout) -> int:
@@ -79,37 +80,36 @@ def _computing(stage: Stage) -> list[Call]:
 
 def _rerun(stage: Stage, density: float) -> Work:
     """Of a row, forward, of all models."""
-    return sum((_forward(one, density) for one in stage.each), Work())
+    return reduce(add, (_forward(one, density) for one in stage.each))
 
 
 def _forward(stage: Stage, density: float) -> Work:
     """Of a row."""
-    total = Work()
+    products, numbers, draws = Work(), 0, 0
     for call in _computing(stage):
-        width = call.type.width
         if operator_name(call.op) in PRODUCTS:
-            total += _product(stage, call, density)
+            products += _product(stage, call, density)
         else:
-            drawn = width if operator_name(call.op) == "dropout" else 0
-            total += Work(numbers=width, draws=drawn)
-    return total
+            numbers += call.type.width
+            draws += call.type.width if operator_name(call.op) == "dropout" else 0
+    return products + Work(numbers=numbers, draws=draws)
 
 
 def _backward(stage: Stage, density: float) -> Work:
     """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
-    total = Work()
+    products, numbers = Work(), 0
     for call in _computing(stage):
         if call.output not in wanted:
             continue
-        read = {ref.name for ref in call.references}
         if operator_name(call.op) in PRODUCTS:
+            read = {ref.name for ref in call.references}
             times = bool(read & trained) + bool(read & (wanted - trained))
-            total += _product(stage, call, density) * times
+            products += _product(stage, call, density) * times
         else:
-            total += Work(numbers=call.type.width)
-    return total
+            numbers += call.type.width
+    return products + Work(numbers=numbers)
 
 
 def _wanted(stage: Stage) -> set[str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from operator import add, attrgetter
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)  # not frozen, though nobody changes one: that takes longer to make, and planning makes thousands
 class Work:
     """Counts; a rate of the same name says how long one takes."""
 
