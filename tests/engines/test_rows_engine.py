@@ -216,15 +216,15 @@ def test_predictions_come_back_under_their_ids(spark: SparkSession, workers: Ses
     def predict(engine: RowsEngine | LocalEngine) -> Outcome:
         return run(engine, plan, plan.predict, Pass(0, job.parameters), keep=(output.name,))
 
-    expected = predict(on_local(job)).columns[output.name]
-    ids = job.graph.arrays().ids
+    local = on_local(job)
+    expected = local.read(predict(local).columns[output.name])
     with closing(on_rows(job, spark, workers)) as engine:
         handle = predict(engine).columns[output.name]
         rows = {row["id"]: row["values"] for row in engine.read(handle).collect()}
         engine.release(handle)
     assert list(rows) != []
-    found = np.array([rows[identifier] for identifier in ids.tolist()], dtype=np.float32)
-    np.testing.assert_allclose(found, expected.numpy(), rtol=1e-5, atol=1e-5)
+    found = np.array([rows[identifier] for identifier in expected["id"]], dtype=np.float32)
+    np.testing.assert_allclose(found, np.stack(expected["values"]), rtol=1e-5, atol=1e-5)
 
 
 def test_a_graph_of_the_users_session_leaves_no_view_and_no_setting(spark: SparkSession, workers: Session) -> None:
