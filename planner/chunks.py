@@ -49,6 +49,11 @@ def even_chunks(rows: int, most: int) -> tuple[int, int]:
     return -(-rows // length), length
 
 
+def sharing_threads(chunks: int, threads: int) -> int:
+    """How many threads of "local" share so many chunks: all, or where chunks are few one, and torch shares its operators."""
+    return max(1, threads) if chunks >= CHUNKS_A_THREAD * threads else 1
+
+
 def chunks_in_group(chunks: int, rows: int) -> int:
     """How many chunks of "local", of so many rows at the most, make a group.
 

@@ -23,6 +23,11 @@ KERNELS = (*VIEWS, "linear", "add", "mul", "div", "cat", "dropout", "relu", "elu
 """Of stages with no other operators, forward and adjoint are written out; autograd runs the others, and keeps more."""
 
 
+def computing(stage: Stage) -> list[Call]:
+    """A stage's calls on rows of vertices, but for those that compute nothing."""
+    return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
+
+
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
     """What backward pays for a vertex of which nothing was kept: its inputs once more, and what leads to what it reads."""
     read = _kept(stage)

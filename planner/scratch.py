@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from planner.chunks import CHUNKS_A_THREAD, even_chunks, local_chunk_rows
-from planner.keeping import ACTIVATIONS, PRODUCTS, VIEWS, multiplied, multiplied_inputs
+from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
+from planner.keeping import ACTIVATIONS, PRODUCTS, computing, multiplied, multiplied_inputs
 from planner.physical import PipeStep, Plan, PropagateStep, Stage
 from planner.spec import Call, Statistics, operator_name
 
@@ -36,8 +36,7 @@ def rows_in_hand(vertices: int, cores: int, chunk_rows: int | None = None) -> in
     (30000, 10000, 25024, 16144)
     """
     chunks, length = even_chunks(vertices, chunk_rows or local_chunk_rows(vertices))
-    threads = cores if chunks >= CHUNKS_A_THREAD * cores else 1
-    return min(vertices, threads * length)
+    return min(vertices, sharing_threads(chunks, cores) * length)
 
 
 def numbers_in_hand(plan: Plan) -> int:
@@ -84,7 +83,7 @@ def _places(stage: Stage) -> list[Call]:
     """The last call to write to each place: elementwise operators write over what they read, where a product does not."""
     found: list[Call] = []
     read = multiplied(stage)
-    for call in _computing(stage):
+    for call in computing(stage):
         first = next((ref.name for ref in call.references), None)
         over = [place for place, other in enumerate(found) if other.output == first and first not in read]
         if over and not _is_product(call) and found[over[0]].type.width == call.type.width:
@@ -97,8 +96,8 @@ def _places(stage: Stage) -> list[Call]:
 def _gradients(stage: Stage) -> Counter[int]:
     """Widths of the gradients that backward makes: of what products read, and of outputs, which elementwise operators change."""
     widths = {i.value: i.width for i in stage.inputs if i.needs_gradient}
-    widths |= {call.output: call.type.width for call in _computing(stage)}
-    products = [call for call in _computing(stage) if _is_product(call)]
+    widths |= {call.output: call.type.width for call in computing(stage)}
+    products = [call for call in computing(stage) if _is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[ref.name] for call in products for ref in call.references if ref.name in widths)
     found.update(output.width for output in stage.outputs if output.value not in made)
@@ -107,7 +106,3 @@ def _gradients(stage: Stage) -> Counter[int]:
 
 def _is_product(call: Call) -> bool:
     return operator_name(call.op) in PRODUCTS
-
-
-def _computing(stage: Stage) -> list[Call]:
-    return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]

@@ -6,11 +6,11 @@ from functools import reduce
 from math import ceil, prod
 from operator import add
 
-from planner.chunks import CHUNK_ROWS, CHUNKS_A_THREAD, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows
+from planner.chunks import CHUNK_ROWS, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows, sharing_threads
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
-from planner.keeping import PRODUCTS, VIEWS, saved_row_bytes
+from planner.keeping import PRODUCTS, VIEWS, computing, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
 from planner.spec import Call, Statistics, operator_name
 
@@ -50,7 +50,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         runs.append(Work(numbers=LOSS * stage.loss.outputs * len(stage.each)))
     hands = _hands(chunks, engine, layout)
-    calls = sum(len(_computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
+    calls = sum(len(computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
     found = Work(calls=calls, piped_bytes=rows, parameter_numbers=handed_in) + reduce(add, runs) * vertices
     return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
@@ -59,7 +59,7 @@ def _hands(chunks: int, engine: str, layout: Layout) -> int:
     """How many share the chunks of a stage."""
     if engine != "local":
         return layout.crew.workers or 1
-    return max(1, layout.cores) if chunks >= CHUNKS_A_THREAD * layout.cores else 1
+    return sharing_threads(chunks, layout.cores)
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
@@ -74,10 +74,6 @@ def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
     return vertices * (4.0 * given + sum(map(row_bytes, step.outputs)))
 
 
-def _computing(stage: Stage) -> list[Call]:
-    return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
-
-
 def _rerun(stage: Stage, density: float) -> Work:
     """Of a row, forward, of all models."""
     return reduce(add, (_forward(one, density) for one in stage.each))
@@ -86,7 +82,7 @@ def _rerun(stage: Stage, density: float) -> Work:
 def _forward(stage: Stage, density: float) -> Work:
     """Of a row."""
     products, numbers, draws = Work(), 0, 0
-    for call in _computing(stage):
+    for call in computing(stage):
         if operator_name(call.op) in PRODUCTS:
             products += _product(stage, call, density)
         else:
@@ -100,7 +96,7 @@ def _backward(stage: Stage, density: float) -> Work:
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
     products, numbers = Work(), 0
-    for call in _computing(stage):
+    for call in computing(stage):
         if call.output not in wanted:
             continue
         if operator_name(call.op) in PRODUCTS:
