@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from planner.chunks import CHUNKS_A_THREAD
+from planner.chunks import sharing_threads
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ class Crew:
     Args:
         threads: how many, the calling one among them; None: as many as torch would use in this thread.
         sharing: False leaves all tasks to the calling thread, and each operator to torch's threads. So are tasks in any case
-            that are too few to be shared evenly: see `CHUNKS_A_THREAD`.
+            that are too few to be shared evenly: see `sharing_threads`.
     """
 
     def __init__(self, threads: int | None = None, sharing: bool = True) -> None:
@@ -35,7 +35,7 @@ class Crew:
         Raises:
             BaseException: what the work raised, if several did that with the smallest number.
         """
-        if not self.sharing or tasks < CHUNKS_A_THREAD * self.threads:
+        if not self.sharing or sharing_threads(tasks, self.threads) == 1:
             with torch_threads(self.threads):
                 return [work(number) for number in range(tasks)]
         results: dict[int, T] = {}
