@@ -157,11 +157,11 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name, spark, wo
     drawn = few(name, 3, [0, 7])
     loss = LossSpec("classification", OUT, 2.0)
     model, results = DROPPING[name](), []
-    for abilities in (ABILITIES["rows"], ()):
-        options = Options(abilities=abilities)
+    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    for options in (Options(abilities=ABILITIES["rows"]), whole):
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
-        assert any(step.within is not None for step in planned.plan.train) == bool(abilities)
-        engine = rows(spark, workers, 3) if abilities else closing(LocalEngine())
+        assert any(step.within is not None for step in planned.plan.train) == (options is not whole)
+        engine = closing(LocalEngine()) if options is whole else rows(spark, workers, 3)
         with engine as opened:
             results.append(train(opened, planned, deepcopy(model), drawn))
     assert_equal(*results)
@@ -180,7 +180,8 @@ def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(na
     with rows(spark, workers, 3) as engine:
         assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
         counted = run(engine, plan, plan.evaluate, Pass(0, parameters)).evaluation
-    np.testing.assert_allclose(counted, evaluated(name, replace(options, abilities=()), drawn, 8), rtol=1e-5)
+    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    np.testing.assert_allclose(counted, evaluated(name, whole, drawn, 8), rtol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["GCN", "own layer"])
