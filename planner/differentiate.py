@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from planner.edge_adjoints import EdgeAdjoint
 from planner.lower import Forward
@@ -37,6 +38,8 @@ from planner.spec import STATIC_COLUMNS, Call, Ref, ValueType
 
 CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
 """Static columns that no gradient is defined for."""
+
+Value = TypeVar("Value", StageInput, StageOutput)
 
 
 @dataclass(frozen=True)
@@ -188,8 +191,11 @@ def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
     """A stage, by the steps of its own that make gradients."""
     made = {column.name for step in own for column in step.outputs}
     received = {gradient.value for step in own for gradient in step.gradients}
-    inputs = tuple(
-        replace(value, needs_gradient=gradient_name(value.value, stage.name) in made) for value in stage.inputs
-    )
-    outputs = tuple(replace(output, needs_gradient=output.value in received) for output in stage.outputs)
+    inputs = tuple(_needing(value, gradient_name(value.value, stage.name) in made) for value in stage.inputs)
+    outputs = tuple(_needing(output, output.value in received) for output in stage.outputs)
     return replace(stage, inputs=inputs, outputs=outputs)
+
+
+def _needing(value: Value, needed: bool) -> Value:
+    """An input or output of a stage with that mark; itself where it has it, for a deep model has hundreds."""
+    return value if value.needs_gradient is needed else replace(value, needs_gradient=needed)

@@ -23,6 +23,8 @@ class Alike:
 
     def __call__(self, root: Node) -> Node:
         """The first node like this one that was asked for, or stood below one; perhaps itself."""
+        if root in self._first:
+            return self._first[root]
         stack = [root]
         while stack:
             node = stack[-1]

@@ -34,10 +34,12 @@ class Interned(type):
         found = Interned._pool.get(key)
         if found is not None:
             return found
-        made = super().__call__(*values)
-        object.__setattr__(made, "children", tuple(children))
-        object.__setattr__(made, "trained", any(map(_trained, children)) or getattr(made, "trainable", False))
-        object.__setattr__(made, "identity", key)
+        made: Any = object.__new__(cls)  # type: ignore[arg-type]
+        own = made.__dict__  # past the dataclass's own __init__, which sets frozen fields one by one
+        own.update(zip(cls.__match_args__, values, strict=True))  # type: ignore[attr-defined]
+        own["children"] = tuple(children)
+        own["trained"] = any(map(_trained, children)) or own.get("trainable", False)
+        own["identity"] = key
         Interned._pool[key] = made
         return made
 

@@ -14,7 +14,7 @@ from planner.build import build
 from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
 from planner.lower import Forward, insert_collects, lower, lower_columns, rename_stages
-from planner.nodes import Dropout, Node, StaticColumn, transform
+from planner.nodes import Dropout, Node, StaticColumn, topological, transform
 from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
@@ -107,7 +107,7 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
             (x,) = call.references
             read[call.output] = read.get(x.name, x)
             continue
-        if any(ref.name in read for ref in call.references):
+        if read and any(ref.name in read for ref in call.references):
             arguments, keywords = _instead((call.arguments, call.keywords), read)
             call = replace(call, arguments=arguments, keywords=keywords)
         if next(others, None) != call:
@@ -125,7 +125,10 @@ def _instead(argument: Any, read: Mapping[str, Argument]) -> Any:
 
 def without_dropout(root: Node) -> Node:
     """The graph that draws no random numbers."""
-    return transform(root, lambda node: node.x if isinstance(node, (Dropout, EdgeDropout)) else None)
+    order = topological(root)
+    if not any(isinstance(node, (Dropout, EdgeDropout)) for node in order):
+        return root
+    return transform(root, lambda node: node.x if isinstance(node, (Dropout, EdgeDropout)) else None, order)
 
 
 def _optimized(root: Node, disabled: frozenset[str], abilities: frozenset[Ability], says_why: bool) -> Rewritten:

@@ -55,7 +55,9 @@ def step_work(
     match step:
         case PipeStep():
             beyond = beyond_memory(plan, statistics, engine, layout) if beyond is None else beyond
-            return pipe_work(step, plan, statistics, engine, layout, beyond) + Work(pipes=waves)
+            found = pipe_work(step, plan, statistics, engine, layout, beyond)
+            found.pipes = waves
+            return found
         case PropagateStep():
             edges = statistics.edge_count(step.edges, step.within)
             numbers = edges * step.output.width
@@ -68,7 +70,9 @@ def step_work(
         case GatherStep():
             rows = _collected(step, statistics, engine, layout)
             return Work(steps=waves, collected_numbers=rows * step.output.width)
-    return _edge_work(step, plan, statistics) + Work(steps=waves)
+    found = _edge_work(step, plan, statistics)
+    found.steps = waves
+    return found
 
 
 def _far(size: int) -> float:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import attrgetter, mul
 
 from planner.cost.counting import step_work
 from planner.cost.rates import DEFAULT_RATES, Rates
 from planner.cost.stages import beyond_memory
-from planner.cost.work import GROUPS, Work
+from planner.cost.work import GROUPS, Work, total
 from planner.footprint import Layout
 from planner.physical import Plan, Step
 from planner.shares import Crew
@@ -64,9 +65,15 @@ class StepCost:
 class PassCost:
     """Of a walk over steps."""
 
-    steps: tuple[StepCost, ...]
+    works: tuple[Work, ...]  # of its steps, in order
     groups: dict[str, float]  # seconds before corrections, by group, as if each ran by itself
     seconds: float
+    prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk
+
+    @cached_property
+    def steps(self) -> tuple[StepCost, ...]:
+        """Of each step by itself."""
+        return tuple(StepCost(work, sum(_seconds(work, self.prices).values())) for work in self.works)
 
 
 def epoch_seconds(plan: Plan, statistics: Statistics, pricing: Pricing) -> PassCost:
@@ -84,18 +91,20 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
         pricing: engine, layout and rates.
     """
     if not steps:
-        return PassCost((), dict.fromkeys(GROUPS, 0.0), 0.0)
+        return PassCost((), dict.fromkeys(GROUPS, 0.0), 0.0, {})
     beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
     works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
     works[0] += Work(passes=1)
-    rates = {name: counts(pricing.rates) for name, counts in _OF_GROUP.items()}
-    each = [{name: float(sum(map(mul, _OF_GROUP[name](work), rates[name]))) for name in GROUPS} for work in works]
-    total = {name: sum(one[name] for one in each) for name in GROUPS}
-    share = _shares(total, pricing)
-    costs = tuple(
-        StepCost(work, sum(share[name] * one[name] for name in GROUPS)) for work, one in zip(works, each, strict=True)
-    )
-    return PassCost(costs, _alone(total, pricing), sum(cost.seconds for cost in costs))
+    rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
+    whole = _seconds(total(works), rates)
+    share = _shares(whole, pricing)
+    prices = {name: tuple(share[name] * rate for rate in rates[name]) for name in GROUPS}
+    return PassCost(tuple(works), _alone(whole, pricing), sum(share[name] * whole[name] for name in GROUPS), prices)
+
+
+def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """By group."""
+    return {name: float(sum(map(mul, of_group(work), prices[name]))) for name, of_group in _OF_GROUP.items()}
 
 
 def hands(pricing: Pricing) -> dict[str, float]:
@@ -107,19 +116,19 @@ def hands(pricing: Pricing) -> dict[str, float]:
     return {"fixed": 1.0, "graph": max(1, min(tasks, layout.cores)), "neural": max(1, min(workers, layout.cores))}
 
 
-def _alone(total: dict[str, float], pricing: Pricing) -> dict[str, float]:
+def _alone(whole: dict[str, float], pricing: Pricing) -> dict[str, float]:
     """Of each group, divided among all processors."""
-    return {name: value / (1 if name == "fixed" else pricing.layout.cores) for name, value in total.items()}
+    return {name: value / (1 if name == "fixed" else pricing.layout.cores) for name, value in whole.items()}
 
 
-def _shares(total: dict[str, float], pricing: Pricing) -> dict[str, float]:
+def _shares(whole: dict[str, float], pricing: Pricing) -> dict[str, float]:
     """Seconds of the pass for each processor second of a group.
 
     Tasks and workers run side by side: what lasts longest counts, the tasks, the workers, or all work on all processors.
     """
-    corrected = {name: value * getattr(pricing.corrections, name) for name, value in total.items()}
+    corrected = {name: value * getattr(pricing.corrections, name) for name, value in whole.items()}
     both = corrected["graph"] + corrected["neural"]
     busy = hands(pricing)
     longest = max(both / pricing.layout.cores, corrected["graph"] / busy["graph"], corrected["neural"] / busy["neural"])
     share = longest / both if both else 0.0
-    return {name: getattr(pricing.corrections, name) * (1.0 if name == "fixed" else share) for name in total}
+    return {name: getattr(pricing.corrections, name) * (1.0 if name == "fixed" else share) for name in whole}

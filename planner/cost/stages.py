@@ -47,11 +47,13 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     runs = [_rerun(stage, statistics.density)] if forward else []
     if backward:
         runs += [_backward(one, statistics.density) for one in stage.each]
+    found = reduce(add, runs)
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
-        runs.append(Work(numbers=LOSS * stage.loss.outputs * len(stage.each)))
+        found.numbers += LOSS * stage.loss.outputs * len(stage.each)
+    found *= vertices
     hands = _hands(chunks, engine, layout)
-    calls = sum(len(computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
-    found = Work(calls=calls, piped_bytes=rows, parameter_numbers=handed_in) + reduce(add, runs) * vertices
+    found.calls = sum(len(computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
+    found.piped_bytes, found.parameter_numbers = rows, handed_in
     return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
 
@@ -81,31 +83,31 @@ def _rerun(stage: Stage, density: float) -> Work:
 
 def _forward(stage: Stage, density: float) -> Work:
     """Of a row."""
-    products, numbers, draws = Work(), 0, 0
+    found = Work()
     for call in computing(stage):
         if operator_name(call.op) in PRODUCTS:
-            products += _product(stage, call, density)
+            found += _product(stage, call, density)
         else:
-            numbers += call.type.width
-            draws += call.type.width if operator_name(call.op) == "dropout" else 0
-    return products + Work(numbers=numbers, draws=draws)
+            found.numbers += call.type.width
+            found.draws += call.type.width if operator_name(call.op) == "dropout" else 0
+    return found
 
 
 def _backward(stage: Stage, density: float) -> Work:
     """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
-    products, numbers = Work(), 0
+    found = Work()
     for call in computing(stage):
         if call.output not in wanted:
             continue
         if operator_name(call.op) in PRODUCTS:
             read = {ref.name for ref in call.references}
             times = bool(read & trained) + bool(read & (wanted - trained))
-            products += _product(stage, call, density) * times
+            found += _product(stage, call, density) * times
         else:
-            numbers += call.type.width
-    return products + Work(numbers=numbers)
+            found.numbers += call.type.width
+    return found
 
 
 def _wanted(stage: Stage) -> set[str]:

@@ -20,10 +20,9 @@ def lift_message(node: Node) -> Node | None:
     """
     if not isinstance(node, Apply) or isinstance(node, OnParameters) or node.type.rows != "edge":
         return None
-    inputs = tensor_arguments(node)
-    scatters = [value for value in inputs if isinstance(value, Scatter)]
+    scatters = [value for value in node.children if isinstance(value, Scatter)]
     ends = {(scatter.end, scatter.edges) for scatter in scatters}
-    if len(ends) != 1 or len(scatters) < len(inputs):
+    if len(ends) != 1 or len(scatters) < len(tensor_arguments(node)):
         return None
     end, edges = ends.pop()
     below: dict[Node, Node] = {scatter: scatter.x for scatter in scatters}
