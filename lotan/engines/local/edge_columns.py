@@ -79,7 +79,10 @@ class EdgeColumns:
         flat = {name: column.flatten(1) if column.dim() > 1 else column[:, None] for name, column in columns.items()}
         if rows is None:
             rows = self.edges.vertices if step.output.edges is None else self.edges.block.edges
-        found = padded(self._run(step, flat, rows), rows)
+        made = self._run(step, flat, rows)
+        found = padded(made, rows)
+        if found is not made:
+            self.columns.release(made)
         shape = found.shape[1:] if step.output.edges is not None else step.output.shape
         return found if found.shape[1:] == shape else found.view(-1, *shape)  # what `columns` lent is known as itself
 
@@ -99,7 +102,8 @@ class EdgeColumns:
                 return reduce_edges(by_end, self._first(columns[step.input]))
             case ScaledPropagateStep():
                 matrix = first_rows(self.edges.matrix(weighted=False, reverse=step.reverse), rows)
-                return self._scaled(matrix, columns[step.input], self._first(columns[step.scales]), step.reverse)
+                scales, shape = self._first(columns[step.scales]), step.output.shape
+                return self._scaled(matrix, columns[step.input], scales, step.reverse, shape)
             case EdgeDotStep():
                 return self._dots(columns[step.source], columns[step.destination], step.output.width)
             case ExtremeStep():
@@ -116,7 +120,7 @@ class EdgeColumns:
         return column[: self.edges.block.edges]
 
     def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
-        out = torch.empty(self.edges.block.edges, step.output.width)
+        out = self._new(step.output.width)
 
         def evaluate(run: slice) -> None:
             out[run] = self._evaluated(step.expression, columns, run)
@@ -127,7 +131,7 @@ class EdgeColumns:
     def _dropout(self, x: Tensor, step: EdgeDropoutStep) -> Tensor:
         keys, randomness = self.edges.keyed_block(self.keys.numpy()).keys, self.randomness.of(step.model)
         assert keys is not None  # a keyed block has them
-        out = torch.empty_like(x)
+        out = self._new(x.shape[1])
 
         def drop(run: slice) -> None:
             out[run] = dropout(x[run], step.p, randomness, step.key, keys[run])
@@ -155,7 +159,7 @@ class EdgeColumns:
     def _softmax(self, scores: Tensor) -> Tensor:
         block = self.edges.block
         greatest = reduce_edges(block.by_destination, scores, "amax")  # [vertices, heads]
-        out = torch.empty_like(scores)
+        out = self._new(scores.shape[1])
 
         def exponentiate(run: slice) -> None:
             torch.sub(scores[run], greatest.index_select(0, block.destinations[run]), out=out[run]).exp_()
@@ -170,7 +174,7 @@ class EdgeColumns:
 
     def _softmax_gradient(self, softmax: Tensor, gradient: Tensor) -> Tensor:
         block = self.edges.block
-        out = softmax * gradient
+        out = torch.mul(softmax, gradient, out=self._new(softmax.shape[1]))
         mean = reduce_edges(block.by_destination, out)  # [vertices, heads]
 
         def centre(run: slice) -> None:
@@ -179,21 +183,22 @@ class EdgeColumns:
         self._in_runs(softmax.shape[1], centre)
         return out
 
-    def _scaled(self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool) -> Tensor:
-        """One sparse product for each head, whose matrix has that head's scales. [rows of the matrix, width]."""
+    def _scaled(self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool, shape: tuple[int, ...]) -> Tensor:
+        """One sparse product for each head, whose matrix has that head's scales. [rows of the matrix, *shape]."""
         scales = scales[self.edges.reverse_order] if reverse else scales
         heads = scales.shape[1]
         rows = x.view(x.shape[0], heads, -1)  # [vertices, heads, channels]
-        out = rows.new_empty(matrix.shape[0], *rows.shape[1:])
+        found = self.columns.new(matrix.shape[0], shape)
+        out = found.view(len(found), *rows.shape[1:])
         for head in range(heads):
             values = scales[:, head].contiguous()
             scaled = sparse_rows(matrix.crow_indices(), matrix.col_indices(), len(x), values)
             out[:, head] = scaled @ rows[:, head].contiguous()
-        return out.view(len(out), -1)
+        return found
 
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
         block = self.edges.block
-        out = torch.empty(block.edges, heads)
+        out = self._new(heads)
 
         def multiply(run: slice) -> None:
             product = source.index_select(0, block.positions[run])
@@ -219,6 +224,10 @@ class EdgeColumns:
         self.edges.entry_sums(reverse=True, rows=len(x)).sum(shares, x, found.view_as(x), self.crew)
         self.columns.release(share)
         return found
+
+    def _new(self, heads: int) -> Tensor:
+        """An edge column with any numbers in it. [edges, heads]."""
+        return self.columns.new(self.edges.block.edges, (heads,))
 
     def _in_runs(self, width: int, work: Callable[[slice], None]) -> None:
         """All edges, so many at a time that their rows of that width stay in the cache."""
