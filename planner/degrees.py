@@ -1,15 +1,16 @@
 """How many edges begin, or end, at the vertices of a graph: in classes of degrees, as few as the largest one has bits.
 
-What the Planner asks of them: quantiles, and in how many of P partitions a vertex is read (references: the paper's R of
-equations 4-6), which for vertices that a hash places follows from their degrees.
+What the Planner asks of them: quantiles, in how many of P partitions a vertex is read (references: the paper's R of
+equations 4-6), which for vertices that a hash places follows from their degrees, and how many vertices lie within so many
+hops of some.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import expm1, log1p
+from math import exp, expm1, log1p
 
 
 @dataclass(frozen=True)
@@ -72,3 +73,30 @@ class Degrees:
         rows = zip(self.vertices, self.edges, strict=True)
         reached = (count * -expm1(none * edges / count) for count, edges in rows if count)
         return partitions * sum(reached) / max(1, sum(self.vertices))
+
+
+def within_hops(share: float, out_degrees: Degrees, in_edges: Sequence[int]) -> Iterator[tuple[float, float]]:
+    """How many vertices are expected within 0, 1, 2 ... hops of some, and how many edges end there.
+
+    A vertex of out-degree d is within k + 1 hops if it is one of these, or one of its edges ends within k hops: with a share q
+    of all edges, as if each were drawn by itself, that has the chance 1 - (1 - q)^d. So hubs are reached first, and where
+    many edges begin at those where many end, few vertices have most edges.
+
+    >>> steps = within_hops(0.1, Degrees.even(1000, 4000), (0, 0, 0, 4000))
+    >>> [(round(rows), round(edges)) for rows, edges in (next(steps), next(steps))]
+    [(100, 400), (410, 1639)]
+
+    Args:
+        share: of all vertices, drawn.
+        out_degrees: of the graph.
+        in_edges: edges that end at the vertices of each class of `out_degrees`.
+    """
+    count, edges = sum(out_degrees.vertices), max(1, sum(out_degrees.edges))
+    rows, ends = share * count, share * sum(in_edges)
+    classes = [of for of in zip(out_degrees.vertices, out_degrees.edges, in_edges, strict=True) if of[0]]
+    while True:
+        yield rows, ends
+        none = log1p(-min(ends / edges, 1 - 1e-12))
+        chances = [1 - (1 - share) * exp(none * out / vertices) for vertices, out, _ in classes]
+        rows = sum(chance * vertices for chance, (vertices, _, _) in zip(chances, classes, strict=True))
+        ends = sum(chance * into for chance, (_, _, into) in zip(chances, classes, strict=True))

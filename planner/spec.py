@@ -21,9 +21,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import islice
 from typing import Literal, NamedTuple
 
-from planner.degrees import Degrees
+from planner.degrees import Degrees, within_hops
 
 Rows = Literal["vertex", "edge", "none"]
 """What the first dimension of a value counts; "none" for values computed from parameters and constants alone."""
@@ -154,7 +155,11 @@ class Profile:
     out_degrees: Degrees
     in_degrees: Degrees
     density: float  # of the features: the share that is not zero
+    in_edges: tuple[int, ...] = ()  # that end at the vertices of each class of out_degrees; (): nobody has counted
 
+
+LEVELS = 17
+"""So many are told apart at the most; beyond, what a level reaches is taken to be what the last one does."""
 
 Targets = Literal["train", "split"]
 """The vertices whose outputs are asked for: those in training, or in any split."""
@@ -193,21 +198,32 @@ class Statistics:
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
         """Number of edges of an edge set; estimated of those that end within a level, as of `rows_within`."""
-        count = self.edges if edges == "graph" else self.edges - self.self_loops + self.vertices
-        return count if within is None else round(count * self.rows_within(within) / max(1, self.vertices))
+        loops = edges != "graph"
+        if within is None or not self._levels:
+            return self.edges - self.self_loops + self.vertices if loops else self.edges
+        rows, found = self._levels[min(within, LEVELS - 1)]
+        return round(found * (1 - self.self_loops / max(1, self.edges)) + rows if loops else found)
 
     def rows_within(self, level: int | None) -> int:
         """Vertices from which edges lead to one of the targets in at most so many hops; None: all vertices.
 
-        Estimated: no more than if every vertex had as many in-edges as the mean, from vertices of their own.
+        Estimated: see `planner.degrees.within_hops`; as if targets were drawn, and where nobody has counted degrees, as if all
+        vertices had the same.
         """
-        first = self.evaluated if self.targets == "split" else self.training
-        if level is None or first is None:
+        if level is None or not self._levels:
             return self.vertices
-        rows, hops = float(first), 0
-        while hops < level and rows < self.vertices:
-            rows, hops = rows * (1 + self.edges / self.vertices), hops + 1
-        return min(self.vertices, round(rows))
+        return round(self._levels[min(level, LEVELS - 1)][0])
+
+    @cached_property
+    def _levels(self) -> tuple[tuple[float, float], ...]:
+        """Vertices within each level, and edges that end there; (): the targets are not known."""
+        first = self.evaluated if self.targets == "split" else self.training
+        if first is None or not self.vertices:
+            return ()
+        degrees = self.degrees()
+        in_edges = self.profile.in_edges if self.profile is not None else ()
+        found = within_hops(first / self.vertices, degrees, in_edges or degrees.edges)
+        return tuple(islice(found, LEVELS))
 
     @property
     def density(self) -> float:

@@ -71,10 +71,12 @@ class GraphArrays:
 
     def _profile(self) -> Profile:
         vertices = len(self.ids)
+        out, into = (np.bincount(ends, minlength=vertices) for ends in (self.src, self.dst))
         return Profile(
             out_degrees=degrees(self.src, vertices),
             in_degrees=degrees(self.dst, vertices),
             density=np.count_nonzero(self.features) / max(1, self.features.size),
+            in_edges=tuple(np.bincount(np.frexp(out)[1], weights=into).astype(int).tolist()),
         )
 
     def rows_of(self, split: str) -> Positions:

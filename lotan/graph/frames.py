@@ -121,21 +121,29 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
 
 
 def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
-    """Count degrees with one job for each end of edges, and the rest with one; what comes back is a few dozen rows."""
+    """Count degrees with one job, and the rest with one; what comes back is a few hundred rows at the most."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
     features = F.col("features")
     filled = F.sum(F.size(F.filter(features, lambda value: value != 0)))
     count, of_these, numbers = vertices.agg(F.count("*"), filled, F.sum(F.size(features))).collect()[0]
-    out, into = (_degrees(edges, end, count) for end in ("src", "dst"))
-    return Profile(out, into, (of_these or 0) / max(1, numbers or 0))
+    ends = edges.select(F.explode(F.array(_end("src", 1, 0), _end("dst", 0, 1))))
+    counts = ends.groupBy("col.id").agg(F.sum("col.out").alias("out"), F.sum("col.into").alias("into"))
+    classes = [
+        F.when(F.col(end) > 0, F.length(F.bin(end))).otherwise(0).alias(f"{end}_class") for end in ("out", "into")
+    ]
+    found = counts.groupBy(*classes).agg(F.count("*"), F.sum("out"), F.sum("into")).collect()
+    out = Degrees.of_classes(((row[0], row[2], row[3]) for row in found if row[0]), count)
+    into = Degrees.of_classes(((row[1], row[2], row[4]) for row in found if row[1]), count)
+    in_edges = [0] * len(out.vertices)
+    for row in found:
+        in_edges[row[0]] += row[4]
+    return Profile(out, into, (of_these or 0) / max(1, numbers or 0), tuple(in_edges))
 
 
-def _degrees(edges: DataFrame, end: str, vertices: int) -> Degrees:
-    counts = edges.groupBy(end).count()
-    digits = F.length(F.bin("count")).alias("class")
-    classes = counts.groupBy(digits).agg(F.count("*"), F.sum("count")).collect()
-    return Degrees.of_classes(((row[0], row[1], row[2]) for row in classes), vertices)
+def _end(of: str, out: int, into: int) -> Column:
+    """Of an edge, with what it adds to the degrees of the vertex there."""
+    return F.struct(F.col(of).alias("id"), F.lit(out).alias("out"), F.lit(into).alias("into"))
 
 
 def content_hashes(tables: Tables, names: ColumnNames) -> tuple[int, int]:

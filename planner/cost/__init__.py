@@ -7,7 +7,7 @@ what runs side by side. It is equations 13 to 17 of the paper, with their consta
 from planner.cost.counting import step_work
 from planner.cost.rates import DEFAULT_RATES, GUESSES, Rates
 from planner.cost.seconds import Corrections, PassCost, Pricing, StepCost, epoch_seconds, pass_seconds
-from planner.cost.work import GROUPS, UNITS, Work
+from planner.cost.work import GROUPS, UNITS, Work, total
 
 __all__ = [
     "DEFAULT_RATES",
@@ -23,4 +23,5 @@ __all__ = [
     "epoch_seconds",
     "pass_seconds",
     "step_work",
+    "total",
 ]

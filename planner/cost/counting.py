@@ -36,6 +36,8 @@ times as much is read from memory."""
 
 EXTREME_GRADIENT = 3  # comparisons over edges, where an extreme takes one
 SOFTMAX, SOFTMAX_GRADIENT = 5, 4  # operations on edge columns
+OUT_OF_ORDER = 4  # operations that it takes to read an edge column by source, where by destination it takes one
+BOTH_ENDS = 2  # times the numbers of a row that a product along edges reads
 
 
 def step_work(
@@ -121,12 +123,13 @@ def _edge_work(step: EdgeStep, plan: Plan, statistics: Statistics) -> Work:
         case EdgeDropoutStep():
             return Work(edge_values=edges * width, draws=edges * width)
         case EdgeSumStep():
-            return Work(edges=edges, edge_values=edges * width)
+            reads = OUT_OF_ORDER if step.end == "source" else 1
+            return Work(edges=edges, edge_values=edges * width * reads)
         case ScaledPropagateStep():
-            scales = edges * step.heads  # engines go over the edges once for each head, or nearly so
-            return Work(edges=scales, scaled_numbers=edges * width, edge_values=scales)
+            scales = edges * step.heads * (OUT_OF_ORDER if step.reverse else 1)
+            return Work(edges=edges, scaled_numbers=edges * width, edge_values=scales)
         case EdgeDotStep():
-            return Work(edges=edges, scaled_numbers=edges * _width(plan, [step.source]))
+            return Work(edges=edges, scaled_numbers=BOTH_ENDS * edges * _width(plan, [step.source]))
         case ExtremeStep():
             return Work(edges=edges, extreme_numbers=edges * width)
         case ExtremeGradientStep():

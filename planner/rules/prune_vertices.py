@@ -18,9 +18,9 @@ from planner.physical import (
     makes,
     reads,
 )
-from planner.spec import PRUNED_SHARE, Statistics
+from planner.spec import LEVELS, PRUNED_SHARE, Statistics
 
-MOST_LEVELS = 16
+MOST_LEVELS = LEVELS - 1
 """That are told apart: more pay only where edges are few, and there little is left to prune."""
 
 
@@ -39,7 +39,7 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
     >>> few = Statistics(vertices=1000, edges=4000, width=8, training=100)
     >>> [step.within for step in prune_vertices([layer, turn], few)]
     [0, 0]
-    >>> deep = PropagateStep("x", Column("h", (4,)), "graph"), layer, turn  # 100, then 500, then all vertices
+    >>> deep = PropagateStep("x", Column("h", (4,)), "graph"), layer, turn  # 100, then 410, then 890 vertices
     >>> [step.within for step in prune_vertices([PropagateStep("features", Column("x", (4,)), "graph"), *deep], few)]
     [None, 1, 0, 0]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lotan.calibration import trained_on
 from lotan.graph.arrays import degrees
+from lotan.datasets import generate
 from planner.degrees import Degrees
 from planner.spec import Statistics
 
@@ -54,3 +56,21 @@ def test_even_degrees_where_nobody_has_counted():
 
 def test_a_partition_replicates_nothing_twice():
     assert Degrees((0, 0, 3), (0, 0, 9)).replication(1) == 1
+
+
+@pytest.mark.parametrize("training", [40, 400])
+def test_levels_of_a_graph_with_hubs_are_estimated_by_both_degrees(training):
+    """Against levels that are counted; most edges end at few vertices, which are reached first."""
+    graph = trained_on(generate(VERTICES, 10 * VERTICES), training)
+    arrays = graph.arrays()
+    within, known = arrays.split == 0, arrays.statistics
+    for level in range(4):
+        assert known.rows_within(level) == pytest.approx(within.sum(), rel=0.25)
+        assert known.edge_count("graph", level) == pytest.approx(within[arrays.dst].sum(), rel=0.5)
+        within[arrays.src[within[arrays.dst]]] = True
+
+
+def test_levels_where_nobody_has_counted_degrees():
+    known = Statistics(vertices=1000, edges=4000, width=8, training=100)
+    assert [known.rows_within(level) for level in (0, 1, None)] == [100, 410, 1000]
+    assert known.edge_count("graph", 1) == known.edge_count("self_loops", 1) - 410 == pytest.approx(1640, abs=3)
