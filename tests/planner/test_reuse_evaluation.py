@@ -97,13 +97,13 @@ def test_explain_shows_the_pass_that_does_both():
     assert explain(found).splitlines()[4].endswith(" for both")
 
 
-FEW = Statistics(vertices=20_000, edges=100_000, width=8, training=100)
+FEW = Statistics(vertices=200_000, edges=1_000_000, width=8, training=1_000)
 
 
 def test_training_on_few_vertices_is_pruned_where_that_spares_more_than_one_pass_for_both():
     options = Options()
     of_few = planned(jumping(), options=options, statistics=FEW)
-    of_most = planned(jumping(), options=options, statistics=replace(FEW, training=15_000))
+    of_most = planned(jumping(), options=options, statistics=replace(FEW, training=150_000))
     assert "prune_vertices" in of_few.plan.fired
     assert "reuse_evaluation" not in of_few.plan.fired
     assert "training by itself computes few vertices" in explain(of_few)
@@ -115,7 +115,7 @@ def test_training_on_few_vertices_is_pruned_where_that_spares_more_than_one_pass
 
 def test_what_evaluates_seldom_trains_apart():
     """The few vertices are too many for evaluations after every epoch."""
-    half = replace(FEW, training=11_000)
+    half = replace(FEW, training=110_000)
     found = {every: planned(jumping(), options=Options(eval_every=every), statistics=half)
              for every in (1, 10)}  # fmt: skip
     assert "prune_vertices" not in found[1].plan.fired
