@@ -230,7 +230,8 @@ class _Rest:
 
     def _pipe(self, step: PipeStep, values: Tokens) -> None:
         stage = self._plan.stage(step.stage)
-        rest, taken = (stage, []) if stage.edge_sets else self._cut(stage, values)
+        whole = stage.edge_sets or not any(values.values())
+        rest, taken = (stage, []) if whole else self._cut(stage, values)
         rest = rename_stage(rest, self._name, lambda name: f"{name}.{BESIDE}")
         rest = replace(rest, inputs=(*rest.inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]

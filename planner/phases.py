@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from planner.build import build
@@ -107,14 +108,18 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
             (x,) = call.references
             read[call.output] = read.get(x.name, x)
             continue
-        if read and any(ref.name in read for ref in call.references):
-            arguments, keywords = _instead((call.arguments, call.keywords), read)
-            call = replace(call, arguments=arguments, keywords=keywords)
-        if next(others, None) != call:
+        other = next(others, None)
+        if other is None or _but_arguments(other) != _but_arguments(call):
+            return False
+        arguments = call.arguments, call.keywords
+        if (_instead(arguments, read) if read else arguments) != (other.arguments, other.keywords):
             return False
     output = read.get(train.output, Ref(train.output))
     same = output == Ref(evaluate.output) and train.parameters == evaluate.parameters
     return same and next(others, None) is None
+
+
+_but_arguments = attrgetter("output", "op", "type", "layer", "where")
 
 
 def _instead(argument: Any, read: Mapping[str, Argument]) -> Any:

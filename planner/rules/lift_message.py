@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.nodes import Apply, Dropout, Node, OnParameters, Parameter, Scatter, altered, tensor_arguments
+from planner.nodes import Apply, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
 from planner.spec import ValueType, operator_name
 
 
@@ -18,7 +18,7 @@ def lift_message(node: Node) -> Node | None:
     >>> type(lifted).__name__, lifted.x.output.rows
     ('Scatter', 'vertex')
     """
-    if not isinstance(node, Apply) or isinstance(node, OnParameters) or node.type.rows != "edge":
+    if not isinstance(node, Apply) or node.type.rows != "edge":  # so it is none of parameters alone
         return None
     scatters = [value for value in node.children if isinstance(value, Scatter)]
     ends = {(scatter.end, scatter.edges) for scatter in scatters}
