@@ -215,7 +215,7 @@ class Graph:
 
     @cached_property
     def profile(self) -> Profile:
-        """What costs depend on beside sizes; three Spark jobs for a Spark graph, of which a few dozen rows come back."""
+        """What costs depend on beside sizes; two Spark jobs for a Spark graph, of which a few hundred rows come back."""
         if self._tables is None:
             found = self.arrays().statistics.profile
             assert found is not None  # arrays count at once
