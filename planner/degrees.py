@@ -84,7 +84,7 @@ def within_hops(share: float, out_degrees: Degrees, in_edges: Sequence[int]) -> 
 
     >>> steps = within_hops(0.1, Degrees.even(1000, 4000), (0, 0, 0, 4000))
     >>> [(round(rows), round(edges)) for rows, edges in (next(steps), next(steps))]
-    [(100, 400), (410, 1639)]
+    [(100, 400), (410, 1638)]
 
     Args:
         share: of all vertices, drawn.

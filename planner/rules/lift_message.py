@@ -20,9 +20,10 @@ def lift_message(node: Node) -> Node | None:
     """
     if not isinstance(node, Apply) or node.type.rows != "edge":  # so it is none of parameters alone
         return None
-    scatters = [value for value in node.children if isinstance(value, Scatter)]
+    inputs = tensor_arguments(node)
+    scatters = [value for value in inputs if isinstance(value, Scatter)]
     ends = {(scatter.end, scatter.edges) for scatter in scatters}
-    if len(ends) != 1 or len(scatters) < len(tensor_arguments(node)):
+    if len(ends) != 1 or len(scatters) < len(inputs):
         return None
     end, edges = ends.pop()
     below: dict[Node, Node] = {scatter: scatter.x for scatter in scatters}
