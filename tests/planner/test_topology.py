@@ -10,7 +10,8 @@ from planner.topology import EDGE_BYTES, VERTEX_BYTES, made_on_use, topology
 
 VERTICES, EDGES = 1000, 3000
 STATISTICS = Statistics(VERTICES, EDGES, 8, training=100)
-ROWS = {None: 1000, 0: 100, 1: 344}  # within a level: a vertex is not with the chance 0.9, nor is any of its three edges
+# Within a level: a vertex is not with the chance 0.9, nor is any of its three edges.
+ROWS = {None: 1000, 0: 100, 1: 344}
 OF_GRAPH = {None: 3000, 0: 300, 1: 1032}
 OF_LOOPS = {None: 4000, 0: 400, 1: 1376}
 STARTS = 4 * VERTICES  # one block has no halo

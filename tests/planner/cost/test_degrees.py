@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lotan.calibration import trained_on
-from lotan.graph.arrays import degrees
 from lotan.datasets import generate
+from lotan.graph.arrays import degrees
 from planner.degrees import Degrees
 from planner.spec import Statistics
 
