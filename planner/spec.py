@@ -159,7 +159,7 @@ class Profile:
 
 
 LEVELS = 17
-"""So many are told apart at the most; beyond, what a level reaches is taken to be what the last one does."""
+"""Whose sizes are estimated: those that may be pruned, and one for the sources of the deepest one's edges; beyond, the last."""
 
 Targets = Literal["train", "split"]
 """The vertices whose outputs are asked for: those in training, or in any split."""

@@ -73,8 +73,8 @@ class GraphArrays:
         vertices = len(self.ids)
         out, into = (np.bincount(ends, minlength=vertices) for ends in (self.src, self.dst))
         return Profile(
-            out_degrees=degrees(self.src, vertices),
-            in_degrees=degrees(self.dst, vertices),
+            out_degrees=_in_classes(out),
+            in_degrees=_in_classes(into),
             density=np.count_nonzero(self.features) / max(1, self.features.size),
             in_edges=tuple(np.bincount(np.frexp(out)[1], weights=into).astype(int).tolist()),
         )
@@ -86,11 +86,15 @@ class GraphArrays:
 
 def degrees(ends: Positions, vertices: int) -> Degrees:
     """Counts of the edges' ends. `ends`: rows of vertices, [edges]."""
-    counts = np.bincount(ends, minlength=vertices)
+    return _in_classes(np.bincount(ends, minlength=vertices))
+
+
+def _in_classes(counts: Positions) -> Degrees:
+    """Of each vertex's degree."""
     classes = np.frexp(counts)[1]  # bits of a number, 0 of 0
     of_class = np.bincount(classes), np.bincount(classes, weights=counts)
     rows = ((number, int(of_class[0][number]), int(of_class[1][number])) for number in range(1, len(of_class[0])))
-    return Degrees.of_classes(rows, vertices)
+    return Degrees.of_classes(rows, len(counts))
 
 
 def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False) -> GraphArrays:
