@@ -111,8 +111,9 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
         other = next(others, None)
         if other is None or _but_arguments(other) != _but_arguments(call):
             return False
-        arguments = call.arguments, call.keywords
-        if (_instead(arguments, read) if read else arguments) != (other.arguments, other.keywords):
+        given, meant = (call.arguments, call.keywords), (other.arguments, other.keywords)
+        # Where they are equal, none is a dropout's output: evaluation has no value of that name.
+        if given != meant and _instead(given, read) != meant:
             return False
     output = read.get(train.output, Ref(train.output))
     same = output == Ref(evaluate.output) and train.parameters == evaluate.parameters
