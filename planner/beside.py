@@ -136,16 +136,18 @@ class _Walk:
                 column = token("rows", column, level, i.sparse)
             values[i.value] = column
         for call in stage.calls:
-            has_none = call.op == "lotan.dropout" or any(values[ref.name] is None for ref in call.references)
+            has_none = call.op == "lotan.dropout" or any(values[name] is None for name in call.reads)
             arguments = None if has_none else _by_token((call.arguments, call.keywords), values)
             values[call.output] = None if has_none else token(call.op, arguments, call.type, level)
         return values
 
 
-def _by_token(argument: Any, values: Tokens) -> Any:
-    if isinstance(argument, tuple):
-        return tuple(_by_token(item, values) for item in argument)
-    return Ref(str(values[argument.name])) if isinstance(argument, Ref) else argument
+def _by_token(arguments: tuple[Any, ...], values: Tokens) -> tuple[Any, ...]:
+    """Arguments with tokens in place of names; there is a sign before a token that no other string has."""
+    return tuple(
+        values[one.name] if type(one) is Ref else _by_token(one, values) if type(one) is tuple and one else one
+        for one in arguments
+    )
 
 
 # --- what evaluation takes of training ------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ class _Inside:
         """Know of a stage's values, by their tokens: not of those that cost next to nothing to have from others."""
         constant = {i.value for i in stage.inputs if i.static}
         for call in stage.calls:
-            if constant.issuperset(ref.name for ref in call.references):
+            if constant.issuperset(call.reads):
                 constant.add(call.output)
                 continue
             token = values[call.output]
@@ -257,7 +259,7 @@ class _Rest:
                 taken.append(StageInput(call.output, self._column(token), call.type.shape, dtype=call.type.dtype))
                 continue
             calls.append(call)
-            needed |= {ref.name for ref in call.references}
+            needed.update(call.reads)
         inputs = tuple(i for i in stage.inputs if i.value in needed)
         parameters = tuple(parameter for parameter in stage.parameters if parameter.name in needed)
         return replace(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken

@@ -36,9 +36,9 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
     for call in reversed(stage.calls):
         if stage.edge_sets or call.output in read:
             again.append(call)
-            read |= {ref.name for ref in call.references}
+            read.update(call.reads)
     parameters = {parameter.name for parameter in stage.parameters}
-    biases = [c for c in again if operator_name(c.op) == "add" and parameters & {ref.name for ref in c.references}]
+    biases = [c for c in again if operator_name(c.op) == "add" and parameters & set(c.reads)]
     return recompute_seconds(
         resent=sum(i.width for i in sent),
         # a bias is added as a product is made
@@ -51,11 +51,11 @@ def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> flo
     """Multiplications in these calls' matrix products, for a vertex."""
     widths = {i.value: i.width for i in stage.inputs} | {call.output: call.type.width for call in stage.calls}
     return sum(
-        _rows(call, statistics) * call.type.width * widths[ref.name]
+        _rows(call, statistics) * call.type.width * widths[name]
         for call in calls
         if operator_name(call.op) in PRODUCTS
-        for ref in call.references
-        if ref.name in widths
+        for name in call.reads
+        if name in widths
     )
 
 
@@ -111,7 +111,7 @@ def multiplied_inputs(stage: Stage) -> set[str]:
 
 def multiplied(stage: Stage) -> set[str]:
     """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
-    return {ref.name for call in stage.calls if operator_name(call.op) in PRODUCTS for ref in call.references}
+    return {name for call in stage.calls if operator_name(call.op) in PRODUCTS for name in call.reads}
 
 
 def run_by_autograd(stage: Stage) -> bool:
@@ -128,7 +128,7 @@ def _kept(stage: Stage) -> set[str]:
         also = ("dropout", *PRODUCTS)
         return outputs | {call.output for call in calls if operator_name(call.op) in also} | multiplied(stage)
     for call in calls:
-        if operator_name(call.op) == "dropout" and (over := relus & {ref.name for ref in call.references}):
+        if operator_name(call.op) == "dropout" and (over := relus & set(call.reads)):
             outputs = outputs - over | {call.output}
     return outputs | multiplied(stage)
 

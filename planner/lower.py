@@ -220,25 +220,28 @@ def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
     """The stage of that index; `root` for the last one, which ends in the model's output whoever computes it."""
     draft = _Draft()
     inside = _inside(cut.members.get(index, []), index, cut)
-    for node in inside:
-        _place(node, index, draft, cut)
+    for node in sorted(inside, key=cut.places.__getitem__):
+        if inside[node]:
+            draft.inputs.append(node)
+        else:
+            _place(node, draft)
     if root is not None and root not in inside:
         draft.inputs.append(root)
     return draft
 
 
-def _inside(targets: list[Node], index: int, cut: _Cut) -> list[Node]:
-    """What a stage computes and starts from, children first: the walk stops at columns and collections."""
-    seen: set[Node] = set()
+def _inside(targets: list[Node], index: int, cut: _Cut) -> dict[Node, bool]:
+    """What a stage computes and starts from, and whether it is a column: the walk stops at these and at collections."""
+    found: dict[Node, bool] = {}
     stack = list(targets)
     while stack:
         node = stack.pop()
-        if node in seen:
+        if node in found:
             continue
-        seen.add(node)
-        if not _is_column(node, index, cut) and not isinstance(node, Collect):
+        found[node] = is_column = _is_column(node, index, cut)
+        if not is_column and not isinstance(node, Collect):
             stack.extend(node.children)
-    return sorted(seen, key=cut.places.__getitem__)
+    return found
 
 
 def _is_column(node: Node, index: int, cut: _Cut) -> bool:
@@ -250,16 +253,12 @@ def _is_column(node: Node, index: int, cut: _Cut) -> bool:
     return cut.assignment.get(node) != index
 
 
-def _place(node: Node, index: int, draft: _Draft, cut: _Cut) -> None:
-    if isinstance(node, Collect):
-        draft.collected.append(node)
-    elif isinstance(node, Parameter):
+def _place(node: Node, draft: _Draft) -> None:
+    """Note what a stage collects, or computes."""
+    if isinstance(node, Parameter):
         draft.parameters.append(node)
-    elif _is_column(node, index, cut):
-        draft.inputs.append(node)
         return
-    else:
-        draft.members.append(node)
+    (draft.collected if isinstance(node, Collect) else draft.members).append(node)
     if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight)) and node.edges not in draft.edge_sets:
         draft.edge_sets.append(node.edges)
 

@@ -35,16 +35,20 @@ class Interned(type):
         if found is not None:
             return found
         made: Any = object.__new__(cls)  # type: ignore[arg-type]
-        own = made.__dict__  # past the dataclass's own __init__, which sets frozen fields one by one
-        own.update(zip(cls.__match_args__, values, strict=True))  # type: ignore[attr-defined]
-        own["children"] = tuple(children)
-        own["trained"] = any(map(_trained, children)) or own.get("trainable", False)
-        own["identity"] = key
+        for write, value in zip(_writers(cls), (*values, tuple(children), key), strict=True):  # they are frozen else
+            write(made, value)
+        _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
         Interned._pool[key] = made
         return made
 
 
 _trained = attrgetter("trained")
+
+
+@cache
+def _writers(kind: type[Node]) -> tuple[Callable[[Node, Any], None], ...]:
+    """What sets each field of an operator, in order, its children and its identity."""
+    return tuple(getattr(kind, name).__set__ for name in (*field_names(kind), "children", "identity"))
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
@@ -76,11 +80,13 @@ NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple 
 class Node(metaclass=Interned):
     """The root of all operators: frozen fields, some of them other operators."""
 
-    children: ClassVar[tuple[Node, ...]]  # of each node, found as it is interned; no field, hence the ClassVar
+    # Of each node, found as it is interned; no fields. With slots, an attribute is read in a quarter of the time.
+    __slots__ = ("__weakref__", "children", "identity", "trained")
+    children: ClassVar[tuple[Node, ...]]
     """Direct inputs, in field order, each as often as it is used."""
-    trained: ClassVar[bool]  # likewise
+    trained: ClassVar[bool]
     """Whether a gradient of it leads to a parameter that is trained."""
-    identity: ClassVar[tuple[Any, ...]]  # likewise
+    identity: ClassVar[tuple[Any, ...]]
     """Its class and its fields in order, hashable: no other node has the same."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -99,6 +105,7 @@ class Node(metaclass=Interned):
         return type(self)(*replaced(_values(self), new))
 
 
+_write_trained = Node.__dict__["trained"].__set__
 AnyNode = TypeVar("AnyNode", bound=Node)
 
 
@@ -133,7 +140,7 @@ def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class StaticColumn(Node):
     """A column of the graph that is the same in every epoch, such as "features"."""
 
@@ -145,7 +152,7 @@ class StaticColumn(Node):
         return self.type
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class EdgeWeight(Node):
     """The weight of each edge of an edge set."""
 
@@ -157,7 +164,7 @@ class EdgeWeight(Node):
         return ValueType("edge", (), edges=self.edges)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Parameter(Node):
     """A parameter or buffer of the model."""
 
@@ -174,7 +181,7 @@ class Parameter(Node):
 # --- operators of the DL Engine -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Apply(Node):
     """A tensor operator that treats every row by itself. The subclass says how much the planner knows of it."""
 
@@ -189,27 +196,27 @@ class Apply(Node):
         return self.type
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class MatMul(Apply):
     """Rows times a parameter."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Elementwise(Apply):
     """Every number of the output depends on the numbers in its place (or broadcast to it)."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class RowWise(Apply):
     """Anything else that keeps rows apart: opaque, may be placed but not opened."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class OnParameters(Apply):
     """A value computed from parameters and constants alone: it has no rows."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Dropout(Node):
     """Dropout whose random numbers belong to `key` and the row, whatever a rule does to the plan."""
 
@@ -223,7 +230,7 @@ class Dropout(Node):
         return self.x.output
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Scatter(Node):
     """A value of every vertex on each of its edges: those it is the source of, or those it is the destination of."""
 
@@ -238,7 +245,7 @@ class Scatter(Node):
         return ValueType("edge", of.shape, of.dtype, self.edges)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Aggregate(Node):
     """Messages of the in-edges of a vertex to one value: sum, mean, max or min; zero without in-edges."""
 
@@ -253,7 +260,7 @@ class Aggregate(Node):
         return ValueType("vertex", of.shape, of.dtype)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class EdgeSoftmax(Node):
     """Scores normalised over the in-edges of each destination."""
 
@@ -269,12 +276,12 @@ class EdgeSoftmax(Node):
 # --- operators of the Graph Engine; those on edges are in planner.edge_nodes ------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class GraphOperator(Node):
     """What the Graph Engine computes, from columns to a column. Everything else that has rows runs in the DL Engine."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Propagate(GraphOperator):
     """The sum over in-edges of [weight times] the source's row: an aggregate that no parameter takes part in."""
 
@@ -288,7 +295,7 @@ class Propagate(GraphOperator):
         return self.x.output
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class Collect(GraphOperator):
     """The rows of a vertex's in-neighbours, brought to where the vertex is; what `Scatter(_, "source")` reads."""
 

@@ -167,9 +167,11 @@ def _shared(root: Node, order: Order, alike: Alike, firings: list[Firing]) -> tu
 def _reasons(order: Order, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:
     """Why the enabled rules left what they left; the same words once."""
     found: dict[Declined, None] = {}
+    there = set(map(type, order))
     for rule in enabled:
         declined = rule.declined if rule in able else partial(_lacking, rule)
-        reasons = (declined(node) for node in order)
+        kinds = {kind for kind in there if issubclass(kind, rule.on)}
+        reasons = (declined(node) for node in order if type(node) in kinds)
         found |= {Declined(rule.name, reason): None for reason in reasons if reason is not None}
     return tuple(found)
 

@@ -104,9 +104,9 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
     read: dict[str, Argument] = {}  # in place of what has been dropped from, by name
     others = iter(evaluate.calls)
     for call in train.calls:
-        if call.op == "aten.dropout.default" and call.references:
-            (x,) = call.references
-            read[call.output] = read.get(x.name, x)
+        if call.op == "aten.dropout.default" and call.reads:
+            (x,) = call.reads
+            read[call.output] = read.get(x, Ref(x))
             continue
         other = next(others, None)
         if other is None or _but_arguments(other) != _but_arguments(call):

@@ -11,6 +11,7 @@ lower one, its last rows are zero.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -109,6 +110,14 @@ class Stage:
     def each(self) -> tuple[Stage, ...]:
         """Those that it runs side by side, or itself."""
         return tuple(part.stage for part in self.parts) or (self,)
+
+    def computed_from(self, names: Collection[str]) -> set[str]:
+        """Those values and parameters, and all that its calls compute from any of them."""
+        found = set(names)
+        for call in self.calls:
+            if not found.isdisjoint(call.reads):
+                found.add(call.output)
+        return found
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Whether it draws random numbers on these edges."""

@@ -84,7 +84,7 @@ def _places(stage: Stage) -> list[Call]:
     found: list[Call] = []
     read = multiplied(stage)
     for call in computing(stage):
-        first = next((ref.name for ref in call.references), None)
+        first = next(iter(call.reads), None)
         over = [place for place, other in enumerate(found) if other.output == first and first not in read]
         if over and not _is_product(call) and found[over[0]].type.width == call.type.width:
             found[over[0]] = call
@@ -99,7 +99,7 @@ def _gradients(stage: Stage) -> Counter[int]:
     widths |= {call.output: call.type.width for call in computing(stage)}
     products = [call for call in computing(stage) if _is_product(call)]
     made = {call.output for call in products}
-    found = Counter(widths[ref.name] for call in products for ref in call.references if ref.name in widths)
+    found = Counter(widths[name] for call in products for name in call.reads if name in widths)
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found
 

@@ -89,12 +89,12 @@ def operator_name(op: str) -> str:
     return op.split(".")[1] if "." in op else op
 
 
-def _references(arguments: tuple[Argument, ...]) -> Iterator[Ref]:
+def _names(arguments: tuple[Argument, ...]) -> Iterator[str]:
     for argument in arguments:
         if isinstance(argument, Ref):
-            yield argument
+            yield argument.name
         elif isinstance(argument, tuple):
-            yield from _references(argument)
+            yield from _names(argument)
 
 
 @dataclass(frozen=True)
@@ -110,9 +110,9 @@ class Call:
     where: str = ""  # "file.py:12" of the user's line
 
     @cached_property
-    def references(self) -> tuple[Ref, ...]:
-        """The values a call reads, in order, each as often as it is read."""
-        return tuple(_references((*self.arguments, *(value for _, value in self.keywords))))
+    def reads(self) -> tuple[str, ...]:
+        """The values a call reads, by name, in order, each as often as it is read."""
+        return tuple(_names((*self.arguments, *(value for _, value in self.keywords))))
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,9 @@ def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:
 def _check_stage(stage: Stage) -> None:
     known = {value.value for value in stage.inputs} | {parameter.name for parameter in stage.parameters}
     for call in stage.calls:
-        if unknown := [ref.name for ref in call.references if ref.name not in known]:
-            raise PlanError(f"{call.op} in stage {stage.name} reads {sorted(unknown)}, which nothing before it makes")
+        if not known.issuperset(call.reads):
+            missing = sorted(set(call.reads) - known)
+            raise PlanError(f"{call.op} in stage {stage.name} reads {missing}, which nothing before it makes")
         known.add(call.output)
     if unknown := [output.value for output in stage.outputs if output.value not in known]:
         raise PlanError(f"stage {stage.name} yields {sorted(unknown)}, which it does not compute")

@@ -62,7 +62,7 @@ class Translation:
         self._own_shape: dict[int, tuple[int, ...]] = {}  # of parameters, by slot
         self._gradient_to: dict[int, int] = {}  # a derived parameter's slot: that of the parameter itself
         self._static = {i.value for i in stage.inputs if not i.needs_gradient}
-        self._reads = Counter(ref.name for call in stage.calls for ref in call.references)
+        self._reads = Counter(name for call in stage.calls for name in call.reads)
         self._reads.update(output.value for output in stage.outputs)
         self._relu: dict[str, str] = {}  # output of a relu that only a dropout reads: its input
         if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
@@ -72,7 +72,7 @@ class Translation:
         for parameter in stage.parameters:
             slot = self._make(parameter.name, ValueType("none", parameter.shape, parameter.dtype))
             self._own_shape[slot] = parameter.shape
-        following = {ref.name: call for call in stage.calls for ref in call.references}
+        following = {name: call for call in stage.calls for name in call.reads}
         for call in stage.calls:
             self._translate(call, following.get(call.output))
 

@@ -84,7 +84,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
 
 def names_read(call: Call) -> set[str]:
     """Names of the values a call reads."""
-    return {ref.name for ref in call.references}
+    return set(call.reads)
 
 
 def _aten(call: Call) -> Evaluate:

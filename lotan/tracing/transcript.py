@@ -186,7 +186,7 @@ class Transcript:
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
         calls = _needed(self._calls, output.name)
-        read = {ref.name for call in calls for ref in call.references}
+        read = {name for call in calls for name in call.reads}
         parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
         for parameter in parameters:
             if parameter.dtype != "float32":
@@ -306,5 +306,5 @@ def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
     for call in reversed(calls):
         if call.output in needed:
             kept.append(call)
-            needed.update(ref.name for ref in call.references)
+            needed.update(call.reads)
     return tuple(reversed(kept))

@@ -102,7 +102,7 @@ def _backward(stage: Stage, density: float) -> Work:
         if call.output not in wanted:
             continue
         if operator_name(call.op) in PRODUCTS:
-            read = {ref.name for ref in call.references}
+            read = set(call.reads)
             times = bool(read & trained) + bool(read & (wanted - trained))
             found += _product(stage, call, density) * times
         else:
@@ -112,19 +112,15 @@ def _backward(stage: Stage, density: float) -> Work:
 
 def _wanted(stage: Stage) -> set[str]:
     """The values whose gradients backward computes, and the parameters that are trained."""
-    wanted = {i.value for i in stage.inputs if i.needs_gradient}
-    wanted |= {parameter.name for parameter in stage.parameters if parameter.trainable}
-    for call in stage.calls:
-        if any(ref.name in wanted for ref in call.references):
-            wanted.add(call.output)
-    return wanted
+    inputs = {i.value for i in stage.inputs if i.needs_gradient}
+    return stage.computed_from(inputs | {parameter.name for parameter in stage.parameters if parameter.trainable})
 
 
 def _product(stage: Stage, call: Call, density: float) -> Work:
     """Of a row; of one that is held sparse, what is not zero counts, at its own price."""
     width, taken = call.type.width, float(_taken(stage, call))
     sparse = {i.value for i in stage.inputs if i.sparse}
-    if not sparse.isdisjoint(ref.name for ref in call.references):
+    if not sparse.isdisjoint(call.reads):
         taken *= density * SPARSE_TIMES
     return Work(multiply_adds=width * taken, product_numbers=width + taken)
 
@@ -132,7 +128,7 @@ def _product(stage: Stage, call: Call, density: float) -> Work:
 def _taken(stage: Stage, call: Call) -> int:
     """Numbers of a row that a product takes: what its matrix has more than the product has numbers."""
     shapes = {parameter.name: parameter.shape for parameter in stage.parameters}
-    matrices = [shapes[ref.name] for ref in call.references if len(shapes.get(ref.name, ())) >= 2]
+    matrices = [shapes[name] for name in call.reads if len(shapes.get(name, ())) >= 2]
     return max(1, prod(matrices[0]) // max(1, call.type.width)) if matrices else call.type.width
 
 

@@ -200,7 +200,7 @@ def _yielded(step: PipeStep) -> str:
 def call_label(call: Call) -> str:
     """`name = operator(inputs)` of one call of a stage."""
     operator = call.op.removeprefix("aten.").removeprefix("lotan.").removesuffix(".default")
-    inputs = [ref.name for ref in call.references]
+    inputs = list(call.reads)
     return f"{call.output} = {operator}({', '.join(inputs)})"
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.nodes import Aggregate, Apply, Node, Propagate
+from planner.nodes import Aggregate, Apply, Dropout, Node, Propagate
 from planner.rules import (
     commute_linear,
     drop_dead_gradients,
@@ -38,10 +38,10 @@ class ForwardRule:
     """A rule on single nodes, applied bottom-up to a fixpoint by `planner.optimizer`."""
 
     apply: Callable[[Node], Node | None]
-    declined: Callable[[Node], str | None]  # for a node that is left in the rewritten graph: why the rule did not fire
+    declined: Callable[[Node], str | None]  # for such a node that is left in the rewritten graph: why it did not fire
     needs: Ability | None = None  # of the engine, without which the rule is left out
     pays: Callable[[Node, Readers], bool] | None = None  # whether firing there spares more than it costs; None: always
-    on: tuple[type[Node], ...] = (Node,)  # kinds of nodes; it never fires on others
+    on: tuple[type[Node], ...] = (Node,)  # kinds of nodes that it is asked about; it never fires on others
 
     @property
     def name(self) -> str:
@@ -53,7 +53,7 @@ FORWARD_RULES = (
     # Before the others, to which a message that is weighted by 1 is not a plain copy.
     ForwardRule(drop_unit_weight.drop_unit_weight, drop_unit_weight.declined, on=(Apply,)),
     # First, so that a message that is f(x_j) becomes a plain copy of f(x), which can then be pushed down.
-    ForwardRule(lift_message.lift_message, lift_message.declined, on=(Apply,)),
+    ForwardRule(lift_message.lift_message, lift_message.declined, on=(Apply, Dropout)),
     # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
     ForwardRule(push_down.push_down, push_down.declined, on=(Aggregate,)),
     # After lifting too, which leaves a few numbers for each edge, and beside push_down, which needs no edge columns.

@@ -45,22 +45,12 @@ def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
     names = {column.name for column in outputs}
     sinks = {value.value for value in stage.inputs if gradient_name(value.value, stage.name) in names}
     sinks |= {parameter.name for parameter in stage.parameters if parameter.trainable}
-    sources = _sources(stage)
-    gradients = tuple(gradient for gradient in step.gradients if sources[gradient.value] & sinks)
+    reached = stage.computed_from(sinks)
+    gradients = tuple(gradient for gradient in step.gradients if gradient.value in reached)
     if step.mode == "backward" and not gradients:
         return None
     contributions = tuple(name for name in step.contributions if name in names)
     return replace(step, gradients=gradients, outputs=outputs, contributions=contributions)
-
-
-def _sources(stage: Stage) -> dict[str, frozenset[str]]:
-    """For every value of a stage, the inputs and parameters it is computed from."""
-    sources = {value.value: frozenset({value.value}) for value in stage.inputs}
-    sources |= {parameter.name: frozenset({parameter.name}) for parameter in stage.parameters}
-    for call in stage.calls:
-        below = [sources[ref.name] for ref in call.references]
-        sources[call.output] = frozenset().union(*below)
-    return sources
 
 
 def _gradients_read(step: Step) -> set[str]:

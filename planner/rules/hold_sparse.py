@@ -45,8 +45,8 @@ def _could_be(i: StageInput, stage: Stage) -> bool:
     """Whether linear maps of one stage are all that reads an input, which is the features' rows."""
     if i.column != FEATURES or i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
         return False
-    readers = [call for call in stage.calls if any(ref.name == i.value for ref in call.references)]
+    readers = [call for call in stage.calls if i.value in call.reads]
     return bool(readers) and all(
-        call.op == LINEAR and call.arguments[0] == Ref(i.value) and len(call.references) == len(set(call.references))
+        call.op == LINEAR and call.arguments[0] == Ref(i.value) and len(call.reads) == len(set(call.reads))
         for call in readers
     )
