@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from planner.keeping import ACTIVATIONS, VIEWS
+from planner.keeping import ACTIVATIONS, VIEWS, is_product
 from planner.physical import (
     Column,
     EdgeDropoutStep,
@@ -161,15 +161,17 @@ class _Inside:
     exported: dict[str, list[StageOutput]] = field(default_factory=dict)  # by stage, what is asked for
 
     def offer(self, stage: Stage, values: Tokens) -> None:
-        """Know of a stage's values, by their tokens: not of those that cost next to nothing to have from others."""
-        constant = {i.value for i in stage.inputs if i.static}
-        for call in stage.calls:
-            if constant.issuperset(call.reads):
-                constant.add(call.output)
-                continue
+        """Know of a stage's values, by their tokens: of those that a matrix product of it leads to.
+
+        Any other is made again in less time than it takes to write it and to read it.
+        """
+        rows = [call for call in stage.calls if call.type.rows == "vertex"]
+        led_to = stage.computed_from(call.output for call in rows if is_product(call))
+        for call in rows:
             token = values[call.output]
-            if token is not None and call.type.rows == "vertex" and operator_name(call.op) not in CHEAP:
-                output = StageOutput(call.output, f"{BESIDE}.{call.output}", call.type.shape)
+            if token is not None and call.output in led_to and operator_name(call.op) not in CHEAP:
+                column = f"{BESIDE}.{stage.name}.{call.output}"  # evaluation may have another value of that name
+                output = StageOutput(call.output, column, call.type.shape)
                 self.found.setdefault(token, (stage.name, output))
 
     def export(self, token: str) -> str:

@@ -48,14 +48,13 @@ def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float]
     """The same identity where training draws random numbers: both passes compute alike what stands before the first.
 
     So a pass of training that is to evaluate as well makes that once, and then the rest of both, if that is estimated to pay:
-    on Spark also where nothing is alike, for a pass is a job. There, where a stage of training computes what is alike on the
-    way to something else, it may put it out for evaluation; in one process that costs more than it spares (three-layer GCN on
-    20,000 vertices: 0.266 s an epoch instead of 0.227), and columns that are alike as a whole are all that is shared.
+    on Spark also where nothing is alike, for a pass is a job. Where a stage of training computes what is alike on the way to
+    something else, it may put it out for evaluation.
 
     Args:
         plan: complete, but for that pass.
-        seconds: what steps of a plan are estimated to take.
-        job: seconds that a pass takes by itself, as one on Spark; 0 in one process.
+        seconds: what steps of a plan are estimated to take, but for what a pass takes by itself.
+        job: seconds of that, as of a job on Spark; 0 in one process.
 
     Returns:
         The plan with the pass; None where it spares too little.
@@ -64,7 +63,7 @@ def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float]
     def spares(found: Beside) -> float:
         return seconds(plan, found.spared) - seconds(found.plan, found.instead)
 
-    found = evaluated_beside(plan, exports=job > 0)
+    found = evaluated_beside(plan, exports=True)
     if found.exports:
         found = max(found, evaluated_beside(plan), key=spares)
     return found.plan if spares(found) + job > 0 else None

@@ -12,7 +12,8 @@ from planner.beside import evaluated_beside
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain
 from planner.physical import PipeStep
-from planner.spec import Statistics
+from planner.spec import Ref, Spec, Statistics
+from planner.validate import validate
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
 
 ON_SPARK = Pricing("blocks", rates=DEFAULT_RATES["blocks"])
@@ -41,12 +42,32 @@ def test_what_stands_before_the_first_random_number_is_computed_once(train, eval
     assert modes.count("turn") == modes.count("evaluate") == 1
 
 
-def test_in_one_process_only_whole_columns_are_shared():
-    """Putting a value out of a stage for evaluation costs more there than computing it twice."""
-    assert planned(attention(dropout=True), attention(), Options(abilities=("edge_columns",))).plan.reuses_evaluation
-    found = planned(gcn(), gcn(training=False))
-    assert not found.plan.reuses_evaluation
-    assert "nothing that is worth one pass for both" in explain(found)
+def test_only_what_a_product_leads_to_is_put_out():
+    """What is made of the products, not the sum that a bias is added to: that takes as long to write as to make."""
+    plan = planned(gcn(layers=3), gcn(layers=3, training=False)).plan
+    put_out = {o.column for s in plan.stages for o in s.outputs if o.column.startswith("beside.train")}
+    assert put_out == {"beside.train.0.add_1"}
+    assert [call.op for call in plan.stage("train.1").calls if call.output.startswith("add")]
+
+
+def test_columns_put_out_have_names_of_their_own():
+    """Evaluation has a branch before the others, so that what both compute is numbered otherwise there."""
+
+    def model(training: bool) -> Spec:
+        w = SpecWriter()
+
+        def summed(name: str) -> Ref:
+            product = w.vertex("mul.Tensor", *(w.linear(FEATURES, f"{name}.{n}", 8, 4) for n in (1, 2)), width=4)
+            x = w.vertex("dropout.default", product, 0.5, True, width=4) if training else product
+            return w.aggregate(w.scatter(x, "source", 4), 4)
+
+        x = summed("both") if training else w.vertex("sub.Tensor", summed("evaluation"), summed("both"), width=4)
+        return w.spec(w.linear(x, "last", 4, 3))
+
+    plan = planned(model(True), model(False), Options(disabled=("reuse_evaluation",))).plan
+    both = evaluated_beside(plan, exports=True)
+    assert both.exports
+    validate(both.plan)
 
 
 def scaled(factor, training=False):
