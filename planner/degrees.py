@@ -1,8 +1,8 @@
 """How many edges begin, or end, at the vertices of a graph: in classes of degrees, as few as the largest one has bits.
 
-What the Planner asks of them: quantiles, in how many of P partitions a vertex is read (references: the paper's R of
-equations 4-6), which for vertices that a hash places follows from their degrees, and how many vertices lie within so many
-hops of some.
+What the Planner asks of them: quantiles; in how many of P partitions a vertex is read (R in equations 4-6 of the Lotan
+report), which for vertices that a hash places follows from their degrees; and how many vertices lie within so many hops of
+some.
 """
 
 from __future__ import annotations

@@ -58,6 +58,11 @@ class Layout:
     shuffled: bool = False  # whether partitions lie in several JVMs
 
     @property
+    def workers(self) -> int:
+        """DL workers; those that are started elsewhere, nobody counts: taken for as many as there are cores."""
+        return self.crew.workers or self.cores
+
+    @property
     def at_once(self) -> float:
         """Of a column, the part that tasks have as rows at one time."""
         return min(1.0, self.crew.tasks / self.partitions)

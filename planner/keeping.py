@@ -8,9 +8,9 @@ from planner.physical import Stage
 from planner.spec import Call, Statistics, operator_name
 
 # Of one worker with one thread; only their ratios matter. `planner.cost.rates` prices the same work, so that whole epochs come
-# out right: a fit that shares their seconds among rates that rise together, each free to fall to a tenth of what it was. That
-# of spilled bytes on blocks once fell so far, and that of multiplications to six times a core's speed. Sums do not mind, but
-# a choice between two single rates would turn with each fit; and it has to hold for every engine that has workers.
+# out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too
+# low. Sums do not mind, but a choice between two single rates would turn with each fit; and it has to hold for every engine
+# that has workers.
 DISK_BYTES = 1.2e9  # a second, written and read: 4e9 while the page cache holds the file, 1e9 or less as it first grows
 SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
@@ -21,6 +21,11 @@ ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "
 VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
 KERNELS = (*VIEWS, "linear", "add", "mul", "div", "cat", "dropout", "relu", "elu", "leaky_relu", "tanh", "sigmoid")
 """Of stages with no other operators, forward and adjoint are written out; autograd runs the others, and keeps more."""
+
+
+def is_product(call: Call) -> bool:
+    """Whether it multiplies with a matrix."""
+    return operator_name(call.op) in PRODUCTS
 
 
 def computing(stage: Stage) -> list[Call]:
@@ -53,7 +58,7 @@ def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> flo
     return sum(
         _rows(call, statistics) * call.type.width * widths[name]
         for call in calls
-        if operator_name(call.op) in PRODUCTS
+        if is_product(call)
         for name in call.reads
         if name in widths
     )
@@ -62,7 +67,7 @@ def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> flo
 def _rows(call: Call, statistics: Statistics) -> float:
     """Rows of a value for each vertex: 1, or where they are edges as many as end in one on average."""
     if call.type.edges is not None:
-        return statistics.edge_count(call.type.edges) / statistics.vertices
+        return statistics.edge_count(call.type.edges) / max(1, statistics.vertices)
     return float(call.type.rows == "vertex")
 
 
@@ -111,7 +116,7 @@ def multiplied_inputs(stage: Stage) -> set[str]:
 
 def multiplied(stage: Stage) -> set[str]:
     """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
-    return {name for call in stage.calls if operator_name(call.op) in PRODUCTS for name in call.reads}
+    return {name for call in stage.calls if is_product(call) for name in call.reads}
 
 
 def run_by_autograd(stage: Stage) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
-from planner.keeping import ACTIVATIONS, PRODUCTS, computing, multiplied, multiplied_inputs
+from planner.keeping import ACTIVATIONS, computing, is_product, multiplied, multiplied_inputs
 from planner.physical import PipeStep, Plan, PropagateStep, Stage
 from planner.spec import Call, Statistics, operator_name
 
@@ -86,7 +86,7 @@ def _places(stage: Stage) -> list[Call]:
     for call in computing(stage):
         first = next(iter(call.reads), None)
         over = [place for place, other in enumerate(found) if other.output == first and first not in read]
-        if over and not _is_product(call) and found[over[0]].type.width == call.type.width:
+        if over and not is_product(call) and found[over[0]].type.width == call.type.width:
             found[over[0]] = call
         else:
             found.append(call)
@@ -97,12 +97,8 @@ def _gradients(stage: Stage) -> Counter[int]:
     """Widths of the gradients that backward makes: of what products read, and of outputs, which elementwise operators change."""
     widths = {i.value: i.width for i in stage.inputs if i.needs_gradient}
     widths |= {call.output: call.type.width for call in computing(stage)}
-    products = [call for call in computing(stage) if _is_product(call)]
+    products = [call for call in computing(stage) if is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[name] for call in products for name in call.reads if name in widths)
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found
-
-
-def _is_product(call: Call) -> bool:
-    return operator_name(call.op) in PRODUCTS

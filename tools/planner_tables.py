@@ -1,6 +1,6 @@
-"""Writes the tables in docs/planner.md: of rules, from the docstrings of planner/rules; of units of work, from planner/cost.
+"""Writes the tables in docs/planner.md: of rules, from the docstrings of planner/rules; of work, from planner/cost.
 
-python tools/planner_tables.py            after a rule, its docstring or its place in RULES, or a unit or rate has changed
+python tools/planner_tables.py            after a rule, its docstring or its place in RULES, or work and its rates have changed
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "planner.md"
+COUNTED = ("counting.py", "stages.py")  # where one counts as several
+TIMES = re.compile(r"^([A-Z_]+) = (\d+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
 
@@ -52,9 +54,17 @@ def units() -> str:
     return "\n".join([head, *rows])
 
 
+def times() -> str:
+    """A row for each number that work is counted so many times by."""
+    found = [row for name in COUNTED for row in TIMES.findall((ROOT / "planner" / "cost" / name).read_text())]
+    return "\n".join(
+        ["| constant | | |", "|---|---|---|", *(f"| `{name}` | {value} | {words} |" for name, value, words in found)]
+    )
+
+
 def updated(page: str) -> str:
     """The page with its tables as they should be."""
-    for name, table in (("rules", rules), ("units", units)):
+    for name, table in (("rules", rules), ("units", units), ("times", times)):
         begin, end = f"<!-- {name}: written by tools/planner_tables.py -->", f"<!-- end of {name} -->"
         before, rest = page.split(begin)
         page = f"{before}{begin}\n{table()}\n{end}{rest.split(end)[1]}"

@@ -34,10 +34,13 @@ CACHE_BYTES = 24 << 20
 """What processors keep at hand of the rows that edges begin at: a column of half as much costs less a number, one of ten
 times as much is read from memory."""
 
-EXTREME_GRADIENT = 3  # comparisons over edges, where an extreme takes one
-SOFTMAX, SOFTMAX_GRADIENT = 5, 4  # operations on edge columns
-OUT_OF_ORDER = 4  # operations that it takes to read an edge column by source, where by destination it takes one
-BOTH_ENDS = 2  # times the numbers of a row that a product along edges reads
+EXTREME_GRADIENT = 3  # comparisons of the gradient of a max or min, where that itself takes one
+SOFTMAX = 5  # operations of a softmax over in-edges, on each number
+SOFTMAX_GRADIENT = 4  # operations of its gradient
+OUT_OF_ORDER = (
+    4  # operations that it takes to read a number of an edge column by source, where by destination it takes one
+)
+BOTH_ENDS = 2  # numbers that a product along edges reads, for each that it multiplies
 
 
 def step_work(
@@ -63,7 +66,7 @@ def step_work(
         case PropagateStep():
             edges = statistics.edge_count(step.edges, step.within)
             numbers = edges * step.output.width
-            far = numbers * _far(statistics.vertices * row_bytes(step.output))
+            far = numbers * _far(_sources(step.within, statistics) * row_bytes(step.output))
             shuffled = _shuffled(step, statistics, layout)
             return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far, shuffled_bytes=shuffled)
         case CollectStep():
@@ -96,7 +99,7 @@ def _shuffled(step: PropagateStep, statistics: Statistics, layout: Layout) -> fl
 
 def _collected(step: CollectStep | GatherStep, statistics: Statistics, engine: str, layout: Layout) -> float:
     """Rows of sources, each as often as chunks have it: these are runs of vertices that a hash has put in order."""
-    chunks = chunk_count(statistics.rows_within(step.within), engine, layout)
+    chunks = 1 if engine == "local" else chunk_count(statistics.rows_within(step.within), engine, layout)
     return _sources(step.within, statistics) * statistics.degrees().replication(chunks)
 
 

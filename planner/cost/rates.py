@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds a unit of `planner.cost.work.Work`, whose fields say what the units are; and where caches end."""
+    """Seconds a unit of `planner.cost.work.Work`, whose fields say what the units are."""
 
     passes: float = 0.0  # seconds a pass
     steps: float = 0.0  # seconds a step and wave
@@ -101,7 +101,8 @@ ROWS = Rates(
 
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
 """For machines on which nobody has measured: fitted to all cases of benchmarks/results/cost_model.md, on 2 cores (AMD
-EPYC). Those say nothing of extremes, shuffles, what is collected and calls of autograd: these rates are guesses."""
+EPYC). Those say nothing of extremes, shuffles, what is collected and calls of autograd, nor on
+`rows` of edge columns and little of a worker's arithmetic: these rates are guesses."""
 
 _GUESS = Rates(
     passes=1e-3,

@@ -112,7 +112,7 @@ def hands(pricing: Pricing) -> dict[str, float]:
     layout = pricing.layout
     if pricing.engine == "local":
         return {"fixed": 1.0, "graph": layout.cores, "neural": layout.cores}
-    tasks, workers = min(layout.crew.tasks, layout.partitions), layout.crew.workers or layout.cores
+    tasks, workers = min(layout.crew.tasks, layout.partitions), layout.workers
     return {"fixed": 1.0, "graph": max(1, min(tasks, layout.cores)), "neural": max(1, min(workers, layout.cores))}
 
 

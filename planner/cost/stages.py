@@ -10,11 +10,12 @@ from planner.chunks import CHUNK_ROWS, SAVED_BYTES, chunks_in_group, even_chunks
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
-from planner.keeping import PRODUCTS, VIEWS, computing, saved_row_bytes
+from planner.keeping import VIEWS, computing, is_product, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
 from planner.spec import Call, Statistics, operator_name
 
 LOSS = 4  # operations on an output, of a loss and its gradient
+BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
 
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
@@ -40,10 +41,14 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
     chunks = chunk_count(vertices, engine, layout)
+    turns = max(1.0, chunks / _hands(chunks, engine, layout))  # chunks that one runs after the other
     handed_in = _handed_in(stage, vertices, engine, layout) if backward else 0.0
     if stage.edge_sets:
-        on_edges = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
-        return Work(piped_bytes=rows, parameter_numbers=handed_in) + on_edges * (forward + 2 * backward)
+        found = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
+        found *= forward + BACKWARD_ON_EDGES * backward
+        found.calls *= 1 if engine == "local" else turns  # there such a stage is one chunk
+        found.piped_bytes, found.parameter_numbers = rows, handed_in
+        return found
     runs = [_rerun(stage, statistics.density)] if forward else []
     if backward:
         runs += [_backward(one, statistics.density) for one in stage.each]
@@ -51,8 +56,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         found.numbers += LOSS * stage.loss.outputs * len(stage.each)
     found *= vertices
-    hands = _hands(chunks, engine, layout)
-    found.calls = sum(len(computing(one)) for one in stage.each) * (forward + backward) * max(1.0, chunks / hands)
+    found.calls = sum(len(computing(one)) for one in stage.each) * (forward + backward) * turns
     found.piped_bytes, found.parameter_numbers = rows, handed_in
     return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
@@ -60,7 +64,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
 def _hands(chunks: int, engine: str, layout: Layout) -> int:
     """How many share the chunks of a stage."""
     if engine != "local":
-        return layout.crew.workers or 1
+        return layout.workers
     return sharing_threads(chunks, layout.cores)
 
 
@@ -85,7 +89,7 @@ def _forward(stage: Stage, density: float) -> Work:
     """Of a row."""
     found = Work()
     for call in computing(stage):
-        if operator_name(call.op) in PRODUCTS:
+        if is_product(call):
             found += _product(stage, call, density)
         else:
             found.numbers += call.type.width
@@ -101,7 +105,7 @@ def _backward(stage: Stage, density: float) -> Work:
     for call in computing(stage):
         if call.output not in wanted:
             continue
-        if operator_name(call.op) in PRODUCTS:
+        if is_product(call):
             read = set(call.reads)
             times = bool(read & trained) + bool(read & (wanted - trained))
             found += _product(stage, call, density) * times
@@ -140,7 +144,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
             continue
         edges = call.type.edges
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
-        factors = _taken(stage, call) if operator_name(call.op) in PRODUCTS else 0
+        factors = _taken(stage, call) if is_product(call) else 0
         made = rows * call.type.width
         total += Work(calls=1, autograd_numbers=made, multiply_adds=made * factors)
         total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()
@@ -161,7 +165,7 @@ def beyond_memory(plan: Plan, statistics: Statistics, engine: str, layout: Layou
     if engine == "local":
         return 0.0
     kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
-    room = layout.crew.workers * (SAVED_BYTES if layout.saved is None else layout.saved)
+    room = layout.workers * (SAVED_BYTES if layout.saved is None else layout.saved)
     return max(0.0, 1 - room / kept) if kept else 0.0
 
 

@@ -17,10 +17,10 @@ class Work:
     pipes: float = 0.0  # runs of a stage, times those waves
     calls: float = 0.0  # of operators on a chunk, as many as one thread or worker makes one after the other
     # What the Graph Engine does.
-    edges: float = 0.0  # along which rows are summed
+    edges: float = 0.0  # along which rows are summed, multiplied or compared
     summed_numbers: float = 0.0  # over edges, wherever their source rows lie
     far_numbers: float = 0.0  # of these, those of rows that have to come from memory: what they take more
-    edge_values: float = 0.0  # numbers of edge columns that are computed, counted once for each operation
+    edge_values: float = 0.0  # numbers of edge columns that are computed or summed, once for each operation
     scaled_numbers: float = 0.0  # summed over edges with a scale for each edge, or multiplied along them
     extreme_numbers: float = 0.0  # compared over edges
     collected_numbers: float = 0.0  # of source rows that are brought to chunks

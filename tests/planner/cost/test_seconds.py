@@ -11,7 +11,19 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Pricing, Rat
 from planner.cost.stages import beyond_memory
 from planner.degrees import Degrees
 from planner.footprint import Layout
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep
+from planner.physical import (
+    CollectStep,
+    Column,
+    EdgeDotStep,
+    EdgeStep,
+    EdgeSumStep,
+    GatherStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    ScaledPropagateStep,
+    Step,
+)
 from planner.shares import Crew
 from planner.spec import Profile, Statistics
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
@@ -109,6 +121,32 @@ def test_attention_counts_edges():
     total = sum((step_work(step, plan, STATISTICS, "local", LAYOUT) for step in plan.train), Work())
     assert total.edge_values > 0
     assert total.scaled_numbers >= 2 * 500 * 3  # forward and backward, over 500 edges of 3 numbers
+
+
+def test_what_is_read_out_of_order_counts_more():
+    """Over 500 edges: a number of each, two runs of 4 numbers scaled, two products of runs of 4."""
+    scalar, rows = Column("s", (1,)), Column("y", (8,))
+    dot = EdgeDotStep(Column("d", (2,), edges="graph"), "graph", "features", "features")
+
+    def work(step: Step) -> Work:
+        return step_work(step, gcn_plan(), STATISTICS, "local", LAYOUT)
+
+    for_vertices = {end: work(EdgeSumStep(scalar, "graph", "e", end)) for end in ("destination", "source")}
+    assert for_vertices["destination"] == Work(steps=1, edges=500, edge_values=500)
+    assert for_vertices["source"] == Work(steps=1, edges=500, edge_values=4 * 500)
+    for reverse, reads in ((False, 1), (True, 4)):
+        found = work(ScaledPropagateStep(rows, "graph", "x", "e", 2, reverse))
+        assert found == Work(steps=1, edges=500, scaled_numbers=500 * 8, edge_values=reads * 500 * 2)
+    assert work(dot) == Work(steps=1, edges=500, scaled_numbers=2 * 500 * 8)
+
+
+def test_workers_that_nobody_counts_keep_as_much_as_cores():
+    elsewhere = replace(LAYOUT, crew=replace(LAYOUT.crew, workers=0))
+    assert elsewhere.workers == LAYOUT.cores
+    found = work_of(PipeStep, gcn_plan(), 3, "blocks", elsewhere)
+    assert found == work_of(
+        PipeStep, gcn_plan(), 3, "blocks", replace(LAYOUT, crew=replace(LAYOUT.crew, workers=LAYOUT.cores))
+    )
 
 
 PRUNING = Options(abilities=("edge_columns",), disabled=("reuse_evaluation", *IN_PLACE))
