@@ -34,7 +34,7 @@ from epoch import machine
 from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
-from lotan.engines.local.crew import one_thread
+from lotan.engines.local.crew import torch_threads
 from lotan.job import Job, prepare
 from lotan.memory_limit import MemoryLimit
 from lotan.settings import TrainerConfig
@@ -83,7 +83,7 @@ def least(name: str, case: Case, epochs: int, rounds: int) -> dict[str, float]:
         taken: dict[str, list[float]] = {words: [] for words in engines}
         for number in range(rounds):
             for words in Random(number).sample(list(engines), len(engines)):
-                with one_thread() if words == ONE_THREAD else nullcontext():
+                with torch_threads(1) if words == ONE_THREAD else nullcontext():
                     taken[words] += epochs_of(engines[words], job, case.model(), warm + epochs)[warm:]
     return {words: min(seconds) for words, seconds in taken.items()}
 

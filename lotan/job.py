@@ -145,7 +145,7 @@ def _master(graph: Graph, config: TrainerConfig) -> str | None:
 
 
 def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
-    """Of a graph; with its profile where degrees decide how much a shuffle moves, or nobody has to be asked for it."""
+    """Of a graph; with its degrees where they decide how much a shuffle moves, or a graph in memory has them anyway."""
     found = graph.statistics
     return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
 
@@ -222,6 +222,7 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "engine": job.engine.name,
         "plan": config.plan,
         "disable": ", ".join(sorted(config.disable)),
+        "order of vertices": f"{job.plan.levels} levels from {job.plan.targets}",  # which sums follow
         "task": job.loss.task,
         # Not as given: a tensor prints rounded, and a list is no tuple.
         "class_weights": repr(job.loss.class_weights),

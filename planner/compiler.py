@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -34,10 +34,9 @@ from planner.rules.reuse_evaluation import DECLINED, PRUNED_APART, beside_traini
 from planner.spec import Ability, LossSpec, Spec, Statistics
 from planner.validate import validate
 
-UNPRUNED = Declined(
-    prune_vertices.__name__,
+EVALUATES_AS_WELL = (
     "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
-    "reuse_evaluation to prune it",
+    "reuse_evaluation to prune it"
 )
 
 
@@ -129,7 +128,7 @@ def compile_plan(
         evaluate: the same model traced in evaluation mode.
         loss: what is minimised over the training vertices.
         statistics: of the graph.
-        options: rules to leave out, and how backward is to cross partitions.
+        options: what the user asks for, and what the engine can do and costs.
         phases: of another plan of the same model, which this one then has in common with it as far as it can.
 
     Raises:
@@ -137,7 +136,7 @@ def compile_plan(
     """
     options, phases = options or Options(), phases or Phases(train, evaluate, loss)
     found = _compiled(phases, statistics, options)
-    if UNPRUNED in found.rewritten.declined:
+    if Declined(prune_vertices.__name__, EVALUATES_AS_WELL) in found.rewritten.declined:
         found = min(found, _compiled(phases, statistics, options, apart=True), key=_seconds_anywhere)
     validate(found.plan)
     return found
@@ -145,8 +144,11 @@ def compile_plan(
 
 def _seconds_anywhere(planned: Planned) -> float:
     """Of an epoch, as on any machine and in any run, however work is spread there: last digits depend on what is chosen."""
-    engine = planned.options.pricing.engine
-    return planned.seconds_at(Pricing(engine, rates=DEFAULT_RATES[engine]))
+    return planned.seconds_at(_anywhere(planned.options.pricing))
+
+
+def _anywhere(pricing: Pricing) -> Pricing:
+    return Pricing(pricing.engine, rates=DEFAULT_RATES[pricing.engine])
 
 
 def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: bool = False) -> Planned:
@@ -190,7 +192,9 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
     counts[hold_sparse.__name__] = inputs_held(plan)
     plan = _with_columns(plan, once, dict(held))
     if reused is None and reuse_evaluation.__name__ not in disabled:
-        plan, rewritten = _beside(plan, rewritten, statistics, options, PRUNED_APART if apart else DECLINED)
+        # What is compared with another plan is the same anywhere, too.
+        pricing, reason = (_anywhere(options.pricing), PRUNED_APART) if apart else (options.pricing, DECLINED)
+        plan, rewritten = _beside(plan, rewritten, statistics, pricing, reason)
     counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
@@ -218,8 +222,7 @@ def _pruned(
     reason = declined(statistics)
     if reason is None and not (evaluates and statistics.targets == "train"):
         return replace(forward, steps=prune_vertices(forward.steps, statistics)), rewritten
-    why = UNPRUNED if reason is None else Declined(prune_vertices.__name__, reason)
-    return forward, replace(rewritten, declined=(*rewritten.declined, why))
+    return forward, _declining(rewritten, prune_vertices, EVALUATES_AS_WELL if reason is None else reason)
 
 
 def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
@@ -230,24 +233,25 @@ def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: O
         if sparse == plan or "sparse_rows" in options.abilities:
             return sparse, rewritten
         reason = LACKING["sparse_rows"]
-    why = Declined(hold_sparse.__name__, reason)
-    return plan, replace(rewritten, declined=(*rewritten.declined, why))
+    return plan, _declining(rewritten, hold_sparse, reason)
+
+
+def _declining(rewritten: Rewritten, rule: Callable[..., object], reason: str) -> Rewritten:
+    """With one more place where a rule did not fire."""
+    return replace(rewritten, declined=(*rewritten.declined, Declined(rule.__name__, reason)))
 
 
 def _beside(
-    plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options, reason: str
+    plan: Plan, rewritten: Rewritten, statistics: Statistics, pricing: Pricing, reason: str
 ) -> tuple[Plan, Rewritten]:
     """The plan with a pass that trains and evaluates where that pays, or as it was, and the reason that stopped it."""
-    pricing = options.pricing
+    own = pricing.rates.passes * pricing.corrections.fixed  # of a pass, whatever its steps
 
     def seconds(plan: Plan, steps: Sequence[Step]) -> float:
-        return pass_seconds(plan, steps, statistics, pricing).seconds
+        return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
 
-    found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else pricing.rates.passes)
-    if found is not None:
-        return found, rewritten
-    why = Declined(reuse_evaluation.__name__, reason)
-    return plan, replace(rewritten, declined=(*rewritten.declined, why))
+    found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
+    return (plan, _declining(rewritten, reuse_evaluation, reason)) if found is None else (found, rewritten)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

@@ -258,7 +258,10 @@ def _place(node: Node, draft: _Draft) -> None:
     if isinstance(node, Parameter):
         draft.parameters.append(node)
         return
-    (draft.collected if isinstance(node, Collect) else draft.members).append(node)
+    if isinstance(node, Collect):
+        draft.collected.append(node)
+    else:
+        draft.members.append(node)
     if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight)) and node.edges not in draft.edge_sets:
         draft.edge_sets.append(node.edges)
 

@@ -7,6 +7,7 @@ beside them.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -25,21 +26,25 @@ class Interned(type):
     """
 
     _pool: ClassVar[weakref.WeakValueDictionary[tuple[Any, ...], Node]] = weakref.WeakValueDictionary()
+    _lock: ClassVar[threading.Lock] = threading.Lock()  # two trainers may plan at once
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        whole = len(args) == len(cls.__match_args__)  # type: ignore[attr-defined]  # the fields of a dataclass
+        whole = not kwargs and len(args) == len(cls.__match_args__)  # type: ignore[attr-defined]  # a dataclass's fields
         values = args if whole else _values(super().__call__(*args, **kwargs))
         children: list[Node] = []
         key = (cls, *_keys(values, children))
-        found = Interned._pool.get(key)
-        if found is not None:
-            return found
-        made: Any = object.__new__(cls)  # type: ignore[arg-type]
-        for write, value in zip(_writers(cls), (*values, tuple(children), key), strict=True):  # they are frozen else
-            write(made, value)
-        _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-        Interned._pool[key] = made
-        return made
+        with Interned._lock:
+            found = Interned._pool.get(key)
+            if found is not None:
+                return found
+            made: Any = object.__new__(cls)  # type: ignore[arg-type]
+            for write, value in zip(
+                _writers(cls), (*values, tuple(children), key), strict=True
+            ):  # else they are frozen
+                write(made, value)
+            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
+            Interned._pool[key] = made
+            return made
 
 
 _trained = attrgetter("trained")
@@ -52,7 +57,7 @@ def _writers(kind: type[Node]) -> tuple[Callable[[Node, Any], None], ...]:
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
-    """Hashable keys that tell 1, 1.0 and True apart; nodes are their own keys.
+    """Hashable keys that tell 1, 1.0 and True apart, and 0.0 and -0.0; nodes are their own keys.
 
     Args:
         values: of fields.
@@ -69,7 +74,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
         elif kind is tuple:
             keys.append((*_keys(value, nodes),) if value else value)
         else:
-            keys.append((kind, value))
+            keys.append((kind, value.hex() if kind is float else value))
     return keys
 
 

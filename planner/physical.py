@@ -11,7 +11,7 @@ lower one, its last rows are zero.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -111,7 +111,7 @@ class Stage:
         """Those that it runs side by side, or itself."""
         return tuple(part.stage for part in self.parts) or (self,)
 
-    def computed_from(self, names: Collection[str]) -> set[str]:
+    def computed_from(self, names: Iterable[str]) -> set[str]:
         """Those values and parameters, and all that its calls compute from any of them."""
         found = set(names)
         for call in self.calls:

@@ -106,7 +106,9 @@ def test_threads_may_put_and_get_at_once():
 
     def put(thread: int) -> None:
         for number in range(200):
-            kept.put((thread, number % 40), np.zeros(8), 1.0)
+            kept.put((thread, number % 40), np.full(8, thread), 1.0)
+            found = kept.get((thread, number % 40))
+            assert found is None or (found == thread).all()  # None: others have needed the room
 
     try:
         with ThreadPoolExecutor(4) as threads:

@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import copy
 import pickle
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
 
 from planner.build import build
 from planner.nodes import Elementwise, Scatter, StaticColumn, consumers, topological, transform
@@ -23,6 +26,19 @@ def test_equal_fields_are_one_object():
     assert relu(X) is relu(X)
     assert scaled(X, 1) is not scaled(X, 1.0)
     assert scaled(X, 1) is not scaled(X, True)
+    assert scaled(X, 0.0) is not scaled(X, -0.0)
+
+
+def test_fields_are_given_once():
+    with pytest.raises(TypeError):
+        StaticColumn("features", X.output, name="other")
+
+
+def test_equal_fields_are_one_object_in_many_threads():
+    with ThreadPoolExecutor(8) as pool:
+        for number in range(50):
+            made = list(pool.map(lambda _, n=number: scaled(X, 1000 + n), range(64)))
+            assert all(node is made[0] for node in made)
 
 
 def test_a_copy_is_the_same_object():

@@ -136,7 +136,10 @@ def test_levels_that_hold_most_vertices_are_left_whole():
 
 
 def test_disabled_the_plan_is_what_it_would_be_without_it():
-    assert pruned(gcn(), "prune_vertices").plan.levels is None
+    plan = pruned(gcn(), "prune_vertices").plan
+    assert plan.levels is None
+    assert all(step.within is None for steps in plan.passes for step in steps)
+    assert [makes(step) for step in plan.train] == [makes(step) for step in pruned(gcn()).plan.train]
 
 
 # --- every column has the rows that are read of it --------------------------------------------------------------------

@@ -29,13 +29,18 @@ class Crew:
         self.sharing = sharing
         self._others: ThreadPoolExecutor | None = None
 
-    def run(self, tasks: int, work: Callable[[int], T]) -> list[T]:
+    def run(self, tasks: int, work: Callable[[int], T], chunks: int | None = None) -> list[T]:
         """`work` on each number below `tasks`, whoever comes first; results in the order of numbers.
+
+        Args:
+            tasks: how many.
+            work: of one of them.
+            chunks: that all tasks are together, where some are several.
 
         Raises:
             BaseException: what the work raised, if several did that with the smallest number.
         """
-        if not self.sharing or sharing_threads(tasks, self.threads) == 1:
+        if not self.sharing or sharing_threads(chunks or tasks, self.threads) == 1:
             with torch_threads(self.threads):
                 return [work(number) for number in range(tasks)]
         results: dict[int, T] = {}

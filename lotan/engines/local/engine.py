@@ -26,7 +26,7 @@ from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
 from planner.batch import content_names
-from planner.chunks import CHUNKS_A_THREAD
+from planner.chunks import sharing_threads
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class LocalEngine(Engine):
         """Take the graph's arrays, and make the static columns that `plan` reads."""
         arrays = graph.arrays()
         self._graph, self._kept = LoadedGraph(arrays, plan, self._chunk_rows), graph.kept
-        self._crew.sharing = len(self._graph.chunks) >= CHUNKS_A_THREAD * self._crew.threads
+        self._crew.sharing = sharing_threads(len(self._graph.chunks), self._crew.threads) > 1
 
     def adapt(self, plan: Plan) -> None:
         """Compile other stages."""

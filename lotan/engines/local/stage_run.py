@@ -102,7 +102,7 @@ class StageRun:
             total.take(number, sums)
             return results
 
-        done = self._crew.run(len(groups), toil)
+        done = self._crew.run(len(groups), toil, len(self._chunks))
         self._pass.commit(total.result())
         return [result for results in done for result in results]
 
