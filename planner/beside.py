@@ -6,13 +6,14 @@ What depends on random numbers has none, nor has in evaluation what training doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
 from planner.keeping import ACTIVATIONS, VIEWS, is_product
 from planner.physical import (
+    CollectStep,
     Column,
     EdgeDropoutStep,
     PipeStep,
@@ -201,6 +202,7 @@ class _Rest:
     def __init__(self, plan: Plan, walk: _Walk, held: Mapping[str, str], inside: _Inside) -> None:
         self._plan, self._walk, self._held, self._inside = plan, walk, held, inside
         self._names: dict[str, str] = {}  # of evaluation's columns and collections, here
+        self._collected: dict[str, dict[str, str]] = {}  # by collection that is training's, the names of columns there
         self.steps: list[Step] = []
         self.stages: list[Stage] = []
         self.spared: list[Step] = []  # of evaluation, as it was
@@ -213,11 +215,17 @@ class _Rest:
         found = {name: token for name, token in tokens.items() if token is not None and self._has(token)}
         if tokens and found.keys() == tokens.keys():
             self._names |= {name: self._column(token) for name, token in found.items()}
+            if isinstance(step, CollectStep):
+                instead = next(
+                    s for s in self._plan.train if isinstance(s, CollectStep) and s.output == self._names[step.output]
+                )
+                self._collected[step.output] = dict(zip(step.columns, instead.columns, strict=True))
             self.spared.append(step)
             return
-        self._names |= {name: f"{BESIDE}.{name}" for name in tokens}
+        # One of several columns that training has is made there alone: what is collected of it may be training's, too.
+        self._names |= {name: self._column(found[name]) if name in found else f"{BESIDE}.{name}" for name in tokens}
         if isinstance(step, PipeStep):
-            self._pipe(step, values)
+            self._pipe(step, values, found.keys())
         else:
             self.steps.append(rename_step(step, self._name))
 
@@ -232,20 +240,31 @@ class _Rest:
     def _name(self, name: str) -> str:
         return self._names.get(name, name)
 
-    def _pipe(self, step: PipeStep, values: Tokens) -> None:
-        stage = self._plan.stage(step.stage)
-        whole = stage.edge_sets or not any(values.values())
-        rest, taken = (stage, []) if whole else self._cut(stage, values)
-        rest = rename_stage(rest, self._name, lambda name: f"{name}.{BESIDE}")
-        rest = replace(rest, inputs=(*rest.inputs, *taken))
+    def _pipe(self, step: PipeStep, values: Tokens, made: Collection[str]) -> None:
+        """A run of a stage, without the columns that training has `made`."""
+        whole = self._plan.stage(step.stage)
+        stage = replace(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
+        taken: list[StageInput] = []
+        if not stage.edge_sets and any(values.values()):
+            stage, taken = self._cut(stage, values)
+        rest = rename_stage(stage, self._name, lambda name: f"{name}.{BESIDE}")
+        collected = {
+            edges: self._collected.get(name, {}) for edges, name in zip(stage.edge_sets, step.collections, strict=True)
+        }
+        inputs = [
+            new if old.edges is None else replace(new, column=collected[old.edges].get(old.column, new.column))
+            for old, new in zip(stage.inputs, rest.inputs, strict=True)
+        ]
+        rest = replace(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
-        renamed = rename_step(step, self._name, lambda _: rest.name)
+        outputs = tuple(column for column in step.outputs if column.name not in made)
+        renamed = rename_step(replace(step, outputs=outputs), self._name, lambda _: rest.name)
         assert isinstance(renamed, PipeStep)
         renamed = replace(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)
         self.steps.append(renamed)
-        if taken:
+        if taken or made:
             self.spared.append(step)
             self.instead.append(renamed)
 

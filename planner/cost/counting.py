@@ -37,9 +37,7 @@ times as much is read from memory."""
 EXTREME_GRADIENT = 3  # comparisons of the gradient of a max or min, where that itself takes one
 SOFTMAX = 5  # operations of a softmax over in-edges, on each number
 SOFTMAX_GRADIENT = 4  # operations of its gradient
-OUT_OF_ORDER = (
-    4  # operations that it takes to read a number of an edge column by source, where by destination it takes one
-)
+OUT_OF_ORDER = 4  # operations to read a number of an edge column by source, where by destination it takes one
 BOTH_ENDS = 2  # numbers that a product along edges reads, for each that it multiplies
 
 

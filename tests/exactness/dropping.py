@@ -4,15 +4,47 @@ from __future__ import annotations
 
 from functools import cache, partial
 
+import torch
+from torch.nn import functional
+
 from lotan import nn
 from lotan.tracing import trace
 from planner.spec import Spec
 from tests.exactness.cases import OUT, WIDTH
 
+
+class Between(nn.MessagePassing):
+    """A parameter between both ends of an edge: neighbours are collected on every engine."""
+
+    def __init__(self, given: int, width: int) -> None:
+        super().__init__("sum")
+        self.lin = torch.nn.Linear(given, width)
+
+    def forward(self, x, graph):
+        return self.propagate(graph, x)
+
+    def message(self, x_j, x_i):
+        return torch.tanh(self.lin(x_j - x_i))
+
+
+class Halves(torch.nn.Module):
+    """One stage makes a column that is collected, alike in evaluation, and one that is dropped from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.last = Between(WIDTH, 6), Between(6, OUT), torch.nn.Linear(6, OUT)
+
+    def forward(self, x, graph):
+        hidden = self.first(x, graph)
+        dropped = functional.dropout(hidden, 0.5, self.training)
+        return self.second(torch.relu(hidden), graph) + self.last(dropped)
+
+
 DROPPING = {
     "GCN": partial(nn.GCN, WIDTH, 6, 2, OUT, dropout=0.5),
     "GAT": partial(nn.GAT, WIDTH, 6, 2, OUT, dropout=0.5, heads=2),
     "GAT, four heads": partial(nn.GAT, WIDTH, 8, 2, OUT, dropout=0.5, heads=4),
+    "collected, half of it dropped": Halves,
 }
 
 

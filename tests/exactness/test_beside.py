@@ -58,11 +58,11 @@ def test_of_random_models_on_local(seed: int) -> None:
         check(engine, drawn, plan, {name: value.detach() for name, value in model.state_dict().items()})
 
 
-def on(name: str, engine: str, drawn: Sample) -> tuple[Plan, dict[str, torch.Tensor]]:
+def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) -> tuple[Plan, dict[str, torch.Tensor]]:
     """The plan of a model with dropout, for an engine, and weights."""
     torch.manual_seed(0)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(abilities=ABILITIES[engine], disabled=OFF)
+    options = Options(abilities=ABILITIES[engine], disabled=(*OFF, *disabled))
     plan = compile_plan(*dropping(name), loss, drawn.graph.statistics, options).plan
     return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
 
@@ -90,6 +90,17 @@ def test_on_rows(spark, workers: Session) -> None:
     drawn = sample(3, 20, 50)
     with closing(RowsEngine(spark, workers.link, workers.endpoint, RowsSettings(partitions=2))) as engine:
         check(engine, drawn, *on("GCN", "rows", drawn))
+
+
+@pytest.mark.parametrize(
+    "disabled", [(), ("push_down", "push_down_edges"), ("push_down", "push_down_edges", "share_subplans")]
+)
+@pytest.mark.parametrize("name", DROPPING)
+def test_where_neighbours_are_collected(name: str, disabled: tuple[str, ...]) -> None:
+    """A collection of training's holds columns by training's names; most vertices are trained on, so nothing is pruned."""
+    drawn = trained_on(sample(3, 24, 60), range(20))
+    with closing(LocalEngine()) as engine:
+        check(engine, drawn, *on(name, "local", drawn, disabled))
 
 
 def test_what_is_shared_is_made_once() -> None:
