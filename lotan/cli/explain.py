@@ -86,6 +86,7 @@ def run(options: argparse.Namespace) -> int:
     if out is None:
         print(shown)
         return 0
+    Path(out).parent.mkdir(parents=True, exist_ok=True)
     Path(out).write_text(shown + "\n", encoding="utf-8")
     print(f"the plan is in {out}")
     return 0
@@ -103,7 +104,7 @@ def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
 
 
 def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
-    from lotan.cli.models import make_model, needs_of
+    from lotan.cli.models import model_for, needs_of
     from lotan.engines.opening import placed
     from lotan.settings import make_config
     from lotan.trainer import Trainer
@@ -111,5 +112,5 @@ def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
     given, config = read_graph(options), make_config(settings)
     graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
-    model = make_model(options, graph.statistics.width, graph.labels.outputs)
+    model = model_for(options, graph)
     return Trainer(model, graph, **settings)

@@ -7,12 +7,15 @@ from typing import Any
 
 import torch
 
-from lotan.errors import ConfigurationError
+from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.named_models import OWN, STOCK, factory_of, made
 from lotan.settings import TrainerConfig
 from planner.footprint import Footprint
+
+MOST_CLASSES = 10_000
+"""On a graph with fewer vertices, more are a mistake, and one that takes a model all memory to find."""
 
 
 def make_model(options: argparse.Namespace, in_channels: int, out_channels: int) -> torch.nn.Module:
@@ -25,6 +28,26 @@ def make_model(options: argparse.Namespace, in_channels: int, out_channels: int)
     factory = factory_of(options.model, "--model")
     arguments = _arguments(options, in_channels, out_channels)
     return made(factory, arguments, options.seed, f"--model {options.model}")
+
+
+def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
+    """The model that the command line asks for, as wide as the graph's features and labels are.
+
+    Raises:
+        GraphError: for a graph without features or labels, and for classes numbered far beyond its vertices.
+        ConfigurationError, ModelError: as `make_model`.
+    """
+    width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
+    if not width:
+        raise GraphError("vertices.features: they have no numbers. Give each vertex at least one.")
+    if not outputs:
+        raise GraphError("vertices.label: no vertex has one. Name the column of labels where the graph is made.")
+    if outputs > max(MOST_CLASSES, vertices):
+        problem = (
+            f"classes are numbered up to {outputs - 1:,} on {vertices:,} vertices, and a model has an output for each"
+        )
+        raise GraphError(f"vertices.label: {problem}. Number them from 0 on, without gaps.")
+    return make_model(options, width, outputs)
 
 
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:

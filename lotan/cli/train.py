@@ -84,12 +84,12 @@ def train(options: argparse.Namespace) -> Run:
 
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
     """The Trainer that the options describe."""
-    from lotan.cli.models import make_model
+    from lotan.cli.models import model_for
     from lotan.optimizers import optimizer_by_name
     from lotan.trainer import Trainer
 
     return Trainer(
-        make_model(options, graph.statistics.width, graph.labels.outputs),
+        model_for(options, graph),
         graph,
         optimizer=optimizer_by_name(options.optimizer, lr=options.lr, weight_decay=options.weight_decay),
         epochs=options.epochs,

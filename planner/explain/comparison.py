@@ -111,10 +111,10 @@ def _on_local(planned: Planned) -> int:
 def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
     """Name and both values of what sums the plans up, then of every rule whose part differs."""
     measures: list[tuple[str, Callable[[Planned], str]]] = [
-        ("steps of an epoch", lambda planned: str(len(planned.plan.train))),
+        ("steps of training", lambda planned: str(len(planned.plan.train))),
         ("bytes they hand on", lambda planned: size(epoch_bytes(planned))),
-        ("seconds of an epoch", lambda planned: duration(planned.cost(planned.plan.train).seconds)),
-        ("memory on local", lambda planned: size(_on_local(planned))),
+        ("an epoch, evaluated", lambda planned: duration(planned.seconds)),
+        ("memory, local engine", lambda planned: size(_on_local(planned))),
         ("engine", lambda planned: planned.options.engine),
     ]
     rows = [(name, measure(a.planned), measure(b.planned)) for name, measure in measures]

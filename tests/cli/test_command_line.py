@@ -9,6 +9,7 @@ import tempfile
 from contextlib import ExitStack
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from lotan.cli import COMMANDS, _parser, explain, main
@@ -166,6 +167,32 @@ def test_explain_sets_two_plans_side_by_side(capsys):
     assert "[V, 8]" in shown
     assert "[V, 16]" in shown
     assert max(map(len, shown.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("command", ["explain", "train"])
+@pytest.mark.parametrize(
+    ("label", "expected"),
+    [
+        ([-1, -1, -1], "no vertex has one"),
+        ([0, 10_000_000, 1], "up to 10,000,000 on 3 vertices"),
+        ([0, 2**40, 1], "up to"),
+    ],
+)
+def test_labels_that_no_model_can_be_made_for_are_refused_before_one_is(command, label, expected, tmp_path, capsys):
+    graph = tmp_path / "graph.npz"
+    np.savez(
+        graph, x=np.ones((3, 2)), edge_index=np.array([[0, 1], [1, 2]]), y=np.array(label), split=np.zeros(3, "int8")
+    )
+    assert main([command, "--graph", str(graph), "--engine", "local"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "vertices.label" in line
+    assert expected in line
+
+
+def test_explain_makes_the_folder_that_it_writes_to(tmp_path, capsys):
+    out = tmp_path / "a" / "b" / "plan.json"
+    assert main(["explain", "--graph", "digits", "--engine", "local", "--format", "json", "--out", str(out)]) == 0
+    assert json.loads(out.read_text())["engine"] == "local"
 
 
 def test_explain_plans_for_as_many_epochs_and_evaluations_as_train_would_make():
