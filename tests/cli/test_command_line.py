@@ -180,9 +180,15 @@ def test_explain_sets_two_plans_side_by_side(capsys):
 )
 def test_labels_that_no_model_can_be_made_for_are_refused_before_one_is(command, label, expected, tmp_path, capsys):
     graph = tmp_path / "graph.npz"
-    np.savez(
-        graph, x=np.ones((3, 2)), edge_index=np.array([[0, 1], [1, 2]]), y=np.array(label), split=np.zeros(3, "int8")
-    )
+    arrays = {
+        "num_nodes": 3,
+        "edge_src": [0, 1],
+        "edge_dst": [1, 2],
+        "x": np.ones((3, 2)),
+        "y": label,
+        "train_idx": [0],
+    }
+    np.savez(graph, **{name: np.asarray(array) for name, array in arrays.items()})
     assert main([command, "--graph", str(graph), "--engine", "local"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "vertices.label" in line
