@@ -42,6 +42,10 @@ def test_what_stands_before_the_first_random_number_is_computed_once(train, eval
     assert modes.count("turn") == modes.count("evaluate") == 1
 
 
+def test_in_one_process_whole_columns_are_shared():
+    assert planned(attention(dropout=True), attention(), Options(abilities=("edge_columns",))).plan.reuses_evaluation
+
+
 def test_only_what_a_product_leads_to_is_put_out():
     """What is made of the products, not the sum that a bias is added to: that takes as long to write as to make."""
     plan = planned(gcn(layers=3), gcn(layers=3, training=False)).plan
