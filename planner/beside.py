@@ -202,6 +202,7 @@ class _Rest:
     def __init__(self, plan: Plan, walk: _Walk, held: Mapping[str, str], inside: _Inside) -> None:
         self._plan, self._walk, self._held, self._inside = plan, walk, held, inside
         self._names: dict[str, str] = {}  # of evaluation's columns and collections, here
+        self._collects = {step.output: step for step in plan.train if isinstance(step, CollectStep)}
         self._collected: dict[str, dict[str, str]] = {}  # by collection that is training's, the names of columns there
         self.steps: list[Step] = []
         self.stages: list[Stage] = []
@@ -216,10 +217,8 @@ class _Rest:
         if tokens and found.keys() == tokens.keys():
             self._names |= {name: self._column(token) for name, token in found.items()}
             if isinstance(step, CollectStep):
-                instead = next(
-                    s for s in self._plan.train if isinstance(s, CollectStep) and s.output == self._names[step.output]
-                )
-                self._collected[step.output] = dict(zip(step.columns, instead.columns, strict=True))
+                collected = self._collects[self._names[step.output]].columns
+                self._collected[step.output] = dict(zip(step.columns, collected, strict=True))
             self.spared.append(step)
             return
         # One of several columns that training has is made there alone: what is collected of it may be training's, too.
