@@ -7,7 +7,7 @@ What depends on random numbers has none, nor has in evaluation what training doe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
@@ -26,6 +26,7 @@ from planner.physical import (
     makes,
     reads,
 )
+from planner.records import changed
 from planner.renaming import rename_stage, rename_step
 from planner.spec import Ref, operator_name
 
@@ -71,17 +72,17 @@ def evaluated_beside(plan: Plan, shares: bool = True, exports: bool = False) -> 
     variants = {name: _exporting(plan.stage(name), outputs) for name, outputs in inside.exported.items()}
     trained = [_by_variant(step, variants, inside.exported) for step in plan.train]
     steps = tuple(_merged(trained, rest.steps, set(training.static)))
-    found = replace(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
-    changed = [(was, step) for was, step in zip(plan.train, trained, strict=True) if step is not was]
-    spared = (*rest.spared, *(was for was, _ in changed))
-    return Beside(found, spared, (*rest.instead, *(step for _, step in changed)), bool(changed))
+    found = changed(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
+    others = [(was, step) for was, step in zip(plan.train, trained, strict=True) if step is not was]
+    spared = (*rest.spared, *(was for was, _ in others))
+    return Beside(found, spared, (*rest.instead, *(step for _, step in others)), bool(others))
 
 
 def apart(plan: Plan) -> Plan:
     """The plan without a pass that trains and evaluates."""
     own = {step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)}
     own -= {step.stage for steps in (plan.train, plan.evaluate) for step in steps if isinstance(step, PipeStep)}
-    return replace(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
+    return changed(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
 
 
 # --- what is the same -----------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ class _Inside:
 
 
 def _exporting(stage: Stage, outputs: Sequence[StageOutput]) -> Stage:
-    return replace(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
+    return changed(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
 
 
 def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str, Sequence[StageOutput]]) -> Step:
@@ -193,7 +194,7 @@ def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str
     if not isinstance(step, PipeStep) or step.stage not in variants:
         return step
     more = [Column(o.column, o.shape, within=step.within) for o in exported[step.stage]] if step.emits else []
-    return replace(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
+    return changed(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
 
 
 class _Rest:
@@ -242,7 +243,7 @@ class _Rest:
     def _pipe(self, step: PipeStep, values: Tokens, made: Collection[str]) -> None:
         """A run of a stage, without the columns that training has `made`."""
         whole = self._plan.stage(step.stage)
-        stage = replace(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
+        stage = changed(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
         taken: list[StageInput] = []
         if not stage.edge_sets and any(values.values()):
             stage, taken = self._cut(stage, values)
@@ -251,16 +252,16 @@ class _Rest:
             edges: self._collected.get(name, {}) for edges, name in zip(stage.edge_sets, step.collections, strict=True)
         }
         inputs = [
-            new if old.edges is None else replace(new, column=collected[old.edges].get(old.column, new.column))
+            new if old.edges is None else changed(new, column=collected[old.edges].get(old.column, new.column))
             for old, new in zip(stage.inputs, rest.inputs, strict=True)
         ]
-        rest = replace(rest, inputs=(*inputs, *taken))
+        rest = changed(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
-        renamed = rename_step(replace(step, outputs=outputs), self._name, lambda _: rest.name)
+        renamed = rename_step(changed(step, outputs=outputs), self._name, lambda _: rest.name)
         assert isinstance(renamed, PipeStep)
-        renamed = replace(renamed, inputs=(*columns, *targets))
+        renamed = changed(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)
         self.steps.append(renamed)
         if taken or made:
@@ -282,7 +283,7 @@ class _Rest:
             needed.update(call.reads)
         inputs = tuple(i for i in stage.inputs if i.value in needed)
         parameters = tuple(parameter for parameter in stage.parameters if parameter.name in needed)
-        return replace(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
+        return changed(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
 
 
 def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str]) -> Iterator[Step]:

@@ -12,7 +12,7 @@ operator made it, a stage of its own does, so that one sum goes back through the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from planner.edge_adjoints import EdgeAdjoint
@@ -34,6 +34,7 @@ from planner.physical import (
     columns_made,
     gradient_name,
 )
+from planner.records import changed
 from planner.spec import STATIC_COLUMNS, Call, Ref, ValueType
 
 CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
@@ -139,7 +140,7 @@ def _pipe(step: PipeStep, backward: _Backward) -> None:
             backward.gradients.setdefault(value.column, []).append(column.name)
     mode: Mode = "turn" if step.mode == "turn" else "backward"
     backward.steps.append(
-        replace(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions))
+        changed(step, mode=mode, gradients=gradients, outputs=tuple(outputs), contributions=tuple(contributions))
     )
 
 
@@ -148,7 +149,7 @@ def _propagate(step: PropagateStep, backward: _Backward) -> None:
     if gradient is None:
         return
     column = backward.gradient_of(step.input, step.output.shape)
-    backward.steps.append(replace(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
+    backward.steps.append(changed(step, input=gradient, output=column, reverse=True, combine=backward.rgb))
     backward.gradients.setdefault(step.input, []).append(column.name)
 
 
@@ -193,9 +194,9 @@ def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
     received = {gradient.value for step in own for gradient in step.gradients}
     inputs = tuple(_needing(value, gradient_name(value.value, stage.name) in made) for value in stage.inputs)
     outputs = tuple(_needing(output, output.value in received) for output in stage.outputs)
-    return replace(stage, inputs=inputs, outputs=outputs)
+    return changed(stage, inputs=inputs, outputs=outputs)
 
 
 def _needing(value: Value, needed: bool) -> Value:
     """An input or output of a stage with that mark; itself where it has it, for a deep model has hundreds."""
-    return value if value.needs_gradient is needed else replace(value, needs_gradient=needed)
+    return value if value.needs_gradient is needed else changed(value, needs_gradient=needed)

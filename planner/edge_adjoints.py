@@ -12,7 +12,7 @@ max or min                     ->  shares for the sources that have it
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from planner.expressions import Expression, adjoint
 from planner.physical import (
@@ -28,6 +28,7 @@ from planner.physical import (
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
 )
+from planner.records import changed
 from planner.spec import EdgeSet
 
 
@@ -51,7 +52,7 @@ class EdgeAdjoint:
                 names = (output.name, gradient)
                 self._add(step.input, SegmentSoftmaxGradientStep(given, step.edges, *names, within=step.within))
             case EdgeDropoutStep():
-                self._add(step.input, replace(step, output=self._like(step.input, output), input=gradient))
+                self._add(step.input, changed(step, output=self._like(step.input, output), input=gradient))
             case EdgeSumStep():
                 given = self._column(step.input, output.shape, step.edges)
                 row = ("destination", gradient)
@@ -82,7 +83,7 @@ class EdgeAdjoint:
         for (kind, name), derivative in adjoint(step.expression, ("edge", gradient)).items():
             level = self.levels.get(name) if kind == "edge" else step.within
             if (derivative, level) not in held:
-                given = replace(self._like(step.output.name, step.output), within=level)
+                given = changed(self._like(step.output.name, step.output), within=level)
                 self.steps.append(EdgeExpressionStep(given, step.edges, derivative, within=step.within))
                 held[derivative, level] = given.name
             if kind == "edge":
@@ -92,7 +93,7 @@ class EdgeAdjoint:
                 self._add(name, EdgeSumStep(given, step.edges, held[derivative, level], kind, within=step.within))
 
     def _scaled(self, step: ScaledPropagateStep, gradient: str) -> None:
-        self._add(step.input, replace(step, output=self._like(step.input, step.output), input=gradient, reverse=True))
+        self._add(step.input, changed(step, output=self._like(step.input, step.output), input=gradient, reverse=True))
         scales = self._column(step.scales, (step.heads,), step.edges)
         self._add(step.scales, EdgeDotStep(scales, step.edges, step.input, gradient, within=step.within))
 

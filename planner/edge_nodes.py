@@ -5,14 +5,12 @@ An edge column is a value of every edge of an edge set, of a few numbers (one fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from planner.expressions import Expression
-from planner.nodes import GraphOperator, Node
+from planner.nodes import GraphOperator, Node, operator
 from planner.spec import EdgeSet, ValueType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class EdgeExpression(GraphOperator):
     """Arithmetic on both ends of each edge, its weight, and other edge columns; see `planner.expressions`."""
 
@@ -25,7 +23,7 @@ class EdgeExpression(GraphOperator):
         return self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class SegmentSoftmax(GraphOperator):
     """An edge column normalised over the in-edges of each destination."""
 
@@ -37,7 +35,7 @@ class SegmentSoftmax(GraphOperator):
         return self.scores.output
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class EdgeDropout(GraphOperator):
     """Dropout of an edge column whose random numbers belong to `key` and the edge."""
 
@@ -51,7 +49,7 @@ class EdgeDropout(GraphOperator):
         return self.x.output
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class EdgeSum(GraphOperator):
     """The sum of an edge column over the in-edges of each vertex."""
 
@@ -64,7 +62,7 @@ class EdgeSum(GraphOperator):
         return self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class ScaledPropagate(GraphOperator):
     """The sum over in-edges of the source's row, each head of it times its number in an edge column."""
 
@@ -79,7 +77,7 @@ class ScaledPropagate(GraphOperator):
         return self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Extreme(GraphOperator):
     """The greatest ("max") or least ("min") of the sources' rows over in-edges, number by number; 0 without in-edges."""
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cache
 from operator import itemgetter
 from typing import Any
 
-from planner.nodes import Node, altered, field_names, replaced
+from planner.nodes import Node, altered, replaced
 
 NAMED = 3  # layers that the label of a shared node names
 MORE = "..."
@@ -38,7 +37,7 @@ class Alike:
     def _key(self, node: Node) -> tuple[Any, ...]:
         kind = type(node)
         if kind not in self._readers:
-            places = map(field_names(kind).index, _fields_but_layer(kind))
+            places = map(kind.field_names.index, _fields_but_layer(kind))
             self._readers[kind] = itemgetter(0, *(1 + place for place in places))
         key = self._readers[kind](node.identity)
         if all(self._first[child] is child for child in node.children):
@@ -46,9 +45,8 @@ class Alike:
         return tuple(replaced(key, self._first))
 
 
-@cache
 def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(name for name in field_names(kind) if name != "layer")
+    return tuple(name for name in kind.field_names if name != "layer")
 
 
 def layer_of(node: Node) -> str:

@@ -7,7 +7,7 @@ members and, again, whatever they need that has no column of its own: edge rows 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
 from planner.graph_steps import graph_step
@@ -38,6 +38,7 @@ from planner.physical import (
     Step,
     collection_name,
 )
+from planner.records import changed
 from planner.rules.fuse_apply import fuse_apply
 from planner.schedule import in_turn
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
@@ -59,15 +60,23 @@ def insert_collects(root: Node) -> Node:
 
     Rows that several layers read come once: what is summed of their gradients on the way back is of all readers.
     """
+    order = topological(root)
+    if not any(map(_lacks_rows, order)):
+        return root
     collected: dict[tuple[Node, EdgeSet], Collect] = {}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect):
+        if isinstance(node, Scatter) and _lacks_rows(node):
             once = collected.setdefault((node.x, node.edges), Collect(node.x, node.edges, node.layer))
             return Scatter(once, "source", node.edges, node.layer)
         return None
 
-    return transform(root, change)
+    return transform(root, change, order)
+
+
+def _lacks_rows(node: Node) -> bool:
+    """Whether it reads sources that nobody collects."""
+    return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
 
 
 def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
@@ -103,10 +112,10 @@ def rename_stages(forward: Forward, old: str, new: str) -> Forward:
     def renamed(step: Step) -> Step:
         if isinstance(step, PipeStep):
             read = tuple(collections[name] for name in step.collections)
-            return replace(step, stage=names[step.stage], collections=read)
-        return replace(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
+            return changed(step, stage=names[step.stage], collections=read)
+        return changed(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
 
-    stages = tuple(replace(stage, name=names[stage.name]) for stage in forward.stages)
+    stages = tuple(changed(stage, name=names[stage.name]) for stage in forward.stages)
     return Forward(stages, tuple(map(renamed, forward.steps)))
 
 

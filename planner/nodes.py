@@ -11,49 +11,15 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import attrgetter, is_
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from planner.spec import EdgeSet, ValueType
 
-
-class Interned(type):
-    """Metaclass that returns the living instance with the same fields, if there is one.
-
-    A plan of 64 layers makes thousands of nodes, most of them new. So what runs for each asks `type(kind) is Interned`, which
-    takes a third of the time of an isinstance: that looks for a method of the metaclass first.
-    """
-
-    _pool: ClassVar[weakref.WeakValueDictionary[tuple[Any, ...], Node]] = weakref.WeakValueDictionary()
-    _lock: ClassVar[threading.Lock] = threading.Lock()  # two trainers may plan at once
-
-    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        whole = not kwargs and len(args) == len(cls.__match_args__)  # type: ignore[attr-defined]  # a dataclass's fields
-        values = args if whole else _values(super().__call__(*args, **kwargs))
-        children: list[Node] = []
-        key = (cls, *_keys(values, children))
-        with Interned._lock:
-            found = Interned._pool.get(key)
-            if found is not None:
-                return found
-            made: Any = object.__new__(cls)  # type: ignore[arg-type]
-            for write, value in zip(
-                _writers(cls), (*values, tuple(children), key), strict=True
-            ):  # else they are frozen
-                write(made, value)
-            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-            Interned._pool[key] = made
-            return made
-
-
+_pool: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_lock = threading.Lock()  # two trainers may plan at once
 _trained = attrgetter("trained")
-
-
-@cache
-def _writers(kind: type[Node]) -> tuple[Callable[[Node, Any], None], ...]:
-    """What sets each field of an operator, in order, its children and its identity."""
-    return tuple(getattr(kind, name).__set__ for name in (*field_names(kind), "children", "identity"))
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
@@ -68,7 +34,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
         kind = type(value)
         if kind is str or kind is ValueType:
             keys.append(value)
-        elif type(kind) is Interned:
+        elif isinstance(value, Node):
             keys.append(value)
             nodes.append(value)
         elif kind is tuple:
@@ -78,11 +44,24 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     return keys
 
 
+AnyNode = TypeVar("AnyNode", bound="Node")
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
 
 
-@dataclass(frozen=True, eq=False)
-class Node(metaclass=Interned):
+@dataclass_transform(frozen_default=True, eq_default=False)
+def operator(kind: type[AnyNode]) -> type[AnyNode]:
+    """A frozen dataclass whose fields `Node.__new__` sets, once for all operators with the same."""
+    made = dataclass(frozen=True, eq=False, slots=True)(kind)
+    made.field_names = tuple(field.name for field in fields(made))
+    made.read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
+    made.write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
+    made.bind = made.__init__
+    del made.__init__
+    return made
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Node:
     """The root of all operators: frozen fields, some of them other operators."""
 
     # Of each node, found as it is interned; no fields. With slots, an attribute is read in a quarter of the time.
@@ -93,6 +72,35 @@ class Node(metaclass=Interned):
     """Whether a gradient of it leads to a parameter that is trained."""
     identity: ClassVar[tuple[Any, ...]]
     """Its class and its fields in order, hashable: no other node has the same."""
+
+    # Of each class of operators; see `operator`.
+    field_names: ClassVar[tuple[str, ...]]
+    """In order."""
+    read: ClassVar[Callable[[Node], tuple[Any, ...]]]
+    """The values of its fields, and its class."""
+    write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
+    """What sets each field, its children and its identity; else they are frozen."""
+    bind: ClassVar[Callable[..., None]]
+    """Sets its fields from arguments, by place and by name."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """The living operator with the same fields, if there is one."""
+        if kwargs or len(args) != len(cls.field_names):
+            draft = object.__new__(cls)
+            cls.bind(draft, *args, **kwargs)
+            args = _values(draft)
+        children: list[Node] = []
+        key = (cls, *_keys(args, children))
+        with _lock:
+            found = _pool.get(key)
+            if found is not None:
+                return cast(Self, found)
+            made = object.__new__(cls)
+            for write, value in zip(cls.write, (*args, tuple(children), key), strict=True):
+                write(made, value)
+            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
+            _pool[key] = made
+            return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(_values(self))
@@ -111,41 +119,28 @@ class Node(metaclass=Interned):
 
 
 _write_trained = Node.__dict__["trained"].__set__
-AnyNode = TypeVar("AnyNode", bound=Node)
-
-
-@cache
-def field_names(kind: type[Node]) -> tuple[str, ...]:
-    """Of an operator, in order."""
-    return tuple(field.name for field in fields(kind))
-
-
-@cache
-def _reader(kind: type[Node]) -> Callable[[Node], Any]:
-    return attrgetter(*field_names(kind), "__class__")
 
 
 def _values(node: Node) -> tuple[Any, ...]:
     """Of its fields, in order."""
-    return _reader(type(node))(node)[:-1]  # type: ignore[no-any-return]  # with the class, there are always several
+    return type(node).read(node)[:-1]
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
     """Values of fields, also in tuples of theirs, with some nodes in place of others."""
     found: list[Any] = []
     for value in values:
-        kind = type(value)
-        if type(kind) is Interned:
+        if isinstance(value, Node):
             found.append(new.get(value, value))
         else:
-            found.append((*replaced(value, new),) if kind is tuple and value else value)
+            found.append((*replaced(value, new),) if value and type(value) is tuple else value)
     return found
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class StaticColumn(Node):
     """A column of the graph that is the same in every epoch, such as "features"."""
 
@@ -157,7 +152,7 @@ class StaticColumn(Node):
         return self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class EdgeWeight(Node):
     """The weight of each edge of an edge set."""
 
@@ -169,7 +164,7 @@ class EdgeWeight(Node):
         return ValueType("edge", (), edges=self.edges)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Parameter(Node):
     """A parameter or buffer of the model."""
 
@@ -186,7 +181,7 @@ class Parameter(Node):
 # --- operators of the DL Engine -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Apply(Node):
     """A tensor operator that treats every row by itself. The subclass says how much the planner knows of it."""
 
@@ -201,27 +196,27 @@ class Apply(Node):
         return self.type
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class MatMul(Apply):
     """Rows times a parameter."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Elementwise(Apply):
     """Every number of the output depends on the numbers in its place (or broadcast to it)."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class RowWise(Apply):
     """Anything else that keeps rows apart: opaque, may be placed but not opened."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class OnParameters(Apply):
     """A value computed from parameters and constants alone: it has no rows."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Dropout(Node):
     """Dropout whose random numbers belong to `key` and the row, whatever a rule does to the plan."""
 
@@ -235,7 +230,7 @@ class Dropout(Node):
         return self.x.output
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Scatter(Node):
     """A value of every vertex on each of its edges: those it is the source of, or those it is the destination of."""
 
@@ -250,7 +245,7 @@ class Scatter(Node):
         return ValueType("edge", of.shape, of.dtype, self.edges)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Aggregate(Node):
     """Messages of the in-edges of a vertex to one value: sum, mean, max or min; zero without in-edges."""
 
@@ -265,7 +260,7 @@ class Aggregate(Node):
         return ValueType("vertex", of.shape, of.dtype)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class EdgeSoftmax(Node):
     """Scores normalised over the in-edges of each destination."""
 
@@ -281,12 +276,12 @@ class EdgeSoftmax(Node):
 # --- operators of the Graph Engine; those on edges are in planner.edge_nodes ------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class GraphOperator(Node):
     """What the Graph Engine computes, from columns to a column. Everything else that has rows runs in the DL Engine."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Propagate(GraphOperator):
     """The sum over in-edges of [weight times] the source's row: an aggregate that no parameter takes part in."""
 
@@ -300,7 +295,7 @@ class Propagate(GraphOperator):
         return self.x.output
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@operator
 class Collect(GraphOperator):
     """The rows of a vertex's in-neighbours, brought to where the vertex is; what `Scatter(_, "source")` reads."""
 
@@ -370,7 +365,7 @@ def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: An
         changes: other values of fields.
     """
     kind, values = type(node), _values(node)
-    return kind(*map(changes.get, field_names(kind), replaced(values, new) if new else values))
+    return kind(*map(changes.get, kind.field_names, replaced(values, new) if new else values))
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:

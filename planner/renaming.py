@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from planner.expressions import renamed
@@ -20,6 +19,7 @@ from planner.physical import (
     Stage,
     Step,
 )
+from planner.records import changed
 
 Naming = Callable[[str], str]
 """From an old name to a new one."""
@@ -29,11 +29,11 @@ def rename_step(step: Step, to: Naming, stage: Naming = str) -> Step:
     """The step, with columns and collections so named, and its stage."""
 
     def column(one: Column) -> Column:
-        return replace(one, name=to(one.name))
+        return changed(one, name=to(one.name))
 
     match step:
         case PipeStep():
-            return replace(
+            return changed(
                 step,
                 stage=stage(step.stage),
                 inputs=tuple(map(to, step.inputs)),
@@ -43,23 +43,23 @@ def rename_step(step: Step, to: Naming, stage: Naming = str) -> Step:
                 contributions=tuple(map(to, step.contributions)),
             )
         case PropagateStep():
-            return replace(step, input=to(step.input), output=column(step.output))
+            return changed(step, input=to(step.input), output=column(step.output))
         case CollectStep():
-            return replace(step, columns=tuple(map(to, step.columns)), output=to(step.output))
+            return changed(step, columns=tuple(map(to, step.columns)), output=to(step.output))
         case GatherStep():
-            return replace(step, contributions=to(step.contributions), output=column(step.output))
+            return changed(step, contributions=to(step.contributions), output=column(step.output))
         case EdgeExpressionStep():
-            return replace(step, expression=renamed(step.expression, to), output=column(step.output))
+            return changed(step, expression=renamed(step.expression, to), output=column(step.output))
     assert isinstance(step, EdgeStep)
     read: dict[str, Any] = {name: to(getattr(step, name)) for name in step.READS}
-    return replace(step, output=column(step.output), **read)
+    return changed(step, output=column(step.output), **read)
 
 
 def rename_stage(stage: Stage, to: Naming, name: Naming = str) -> Stage:
     """The stage so named, with the columns that it reads and makes."""
-    inputs = tuple(replace(i, column=to(i.column)) for i in stage.inputs)
-    outputs = tuple(replace(o, column=to(o.column)) for o in stage.outputs)
-    return replace(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
+    inputs = tuple(changed(i, column=to(i.column)) for i in stage.inputs)
+    outputs = tuple(changed(o, column=to(o.column)) for o in stage.outputs)
+    return changed(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
 
 
 def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
@@ -70,7 +70,7 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
         return old if old in own else to(old)
 
     prepare, train, both, evaluate, predict = (tuple(rename_step(step, name, stage) for step in s) for s in plan.passes)
-    return replace(
+    return changed(
         plan,
         stages=tuple(rename_stage(one, name, stage) for one in plan.stages),
         train=train,
@@ -78,5 +78,5 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
         evaluate=evaluate,
         predict=predict,
         prepare=prepare,
-        hoisted=tuple(replace(column, name=name(column.name)) for column in plan.hoisted),
+        hoisted=tuple(changed(column, name=name(column.name)) for column in plan.hoisted),
     )

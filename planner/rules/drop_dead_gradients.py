@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from planner.physical import PipeStep, Stage, Step, gradient_name, makes, reads
+from planner.records import changed
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
@@ -50,7 +50,7 @@ def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
     if step.mode == "backward" and not gradients:
         return None
     contributions = tuple(name for name in step.contributions if name in names)
-    return replace(step, gradients=gradients, outputs=outputs, contributions=contributions)
+    return changed(step, gradients=gradients, outputs=outputs, contributions=contributions)
 
 
 def _gradients_read(step: Step) -> set[str]:

@@ -59,6 +59,8 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
 
 def substituted(order: Sequence[Node], columns: Mapping[Node, StaticColumn]) -> Node:
     """The graph of these nodes, children first, with columns in place of what they hold."""
+    if not columns:
+        return order[-1]
     new: dict[Node, Node] = {}
     for node in order:
         new[node] = columns.get(node) or node.with_children(new)
@@ -67,7 +69,11 @@ def substituted(order: Sequence[Node], columns: Mapping[Node, StaticColumn]) -> 
 
 def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
     """The graph with linear maps after sums, where that leaves a sum that is wanted and can be hoisted; its facts, too."""
-    facts = _Facts()
+    facts, order = _Facts(), topological(root)
+    for node in order:
+        facts.learn(node)
+    if not any(facts.is_invariant(x) for x in map(mapped, order) if x is not None):
+        return root, facts  # a change would begin at one of these
 
     def change(node: Node) -> Node | None:
         facts.learn(node)
@@ -80,7 +86,7 @@ def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
         pays = summed.output.width <= REPAID * node.output.width
         return product if pays and facts.can_be_hoisted(summed) and wanted(summed) else None
 
-    return transform(root, change), facts
+    return transform(root, change, order), facts
 
 
 def _outermost(order: Sequence[Node], facts: _Facts) -> list[Node]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import takewhile
 
 from planner.expressions import leaves
@@ -18,6 +17,7 @@ from planner.physical import (
     makes,
     reads,
 )
+from planner.records import changed
 from planner.spec import LEVELS, PRUNED_SHARE, Statistics
 
 MOST_LEVELS = LEVELS - 1
@@ -98,8 +98,8 @@ def _hops(step: Step) -> dict[str, int]:
 def _within(step: Step, level: int) -> Step:
     match step:
         case CollectStep():
-            return replace(step, within=level)
+            return changed(step, within=level)
         case PipeStep():
-            outputs = tuple(replace(column, within=level) for column in step.outputs)
-            return replace(step, within=level, outputs=outputs)
-    return replace(step, within=level, output=replace(step.output, within=level))
+            outputs = tuple(changed(column, within=level) for column in step.outputs)
+            return changed(step, within=level, outputs=outputs)
+    return changed(step, within=level, output=changed(step.output, within=level))

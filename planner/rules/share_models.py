@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 
 from planner.errors import PlanError
@@ -26,6 +26,7 @@ from planner.physical import (
     of_model,
     reads,
 )
+from planner.records import changed
 
 
 @dataclass(frozen=True)
@@ -79,10 +80,10 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
         case EdgeStep():
             return step, tuple(columns[name].shape for name in step.columns)
         case PipeStep():
-            return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
+            return changed(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
         case CollectStep():
             return step
-    return replace(step, output=_shapeless(step.output))
+    return changed(step, output=_shapeless(step.output))
 
 
 def _places(step: PipeStep) -> tuple[Gradients, ...]:
@@ -91,12 +92,12 @@ def _places(step: PipeStep) -> tuple[Gradients, ...]:
 
 
 def _shapeless(column: Column) -> Column:
-    return replace(column, shape=())
+    return changed(column, shape=())
 
 
 def _interface(stage: Stage) -> Hashable:
-    inputs = tuple(replace(i, value="", shape=()) for i in stage.inputs)
-    outputs = tuple(replace(o, value="", shape=()) for o in stage.outputs)
+    inputs = tuple(changed(i, value="", shape=()) for i in stage.inputs)
+    outputs = tuple(changed(o, value="", shape=()) for o in stage.outputs)
     return stage.name, inputs, outputs, stage.loss, stage.edge_sets, stage.counts
 
 
@@ -147,21 +148,21 @@ class _Stacking:
                 return first
             case PipeStep():
                 outputs = zip(*(columns_made(step) for step in steps), strict=True)
-                return replace(first, outputs=tuple(map(self._column, outputs)))
+                return changed(first, outputs=tuple(map(self._column, outputs)))
         (output,) = map(self._column, zip(*(columns_made(step) for step in steps), strict=True))
         match first:
             case ScaledPropagateStep():
-                return replace(first, output=output, heads=first.heads * output.width // first.output.width)
+                return changed(first, output=output, heads=first.heads * output.width // first.output.width)
             case EdgeDropoutStep():
-                return replace(first, output=output, model=next(iter(self._plans)))
-        return replace(first, output=output)
+                return changed(first, output=output, model=next(iter(self._plans)))
+        return changed(first, output=output)
 
     def _column(self, columns: Sequence[Column]) -> Column:
         """The columns of all models as one."""
         first = columns[0]
         if first.name in self._alike or len(columns) == 1:
             return first
-        return replace(first, shape=(sum(column.width for column in columns),))
+        return changed(first, shape=(sum(column.width for column in columns),))
 
     # -- stages ------------------------------------------------------------------------------------------------------
 
@@ -172,10 +173,10 @@ class _Stacking:
             return first
         parts = tuple(Part(model, stage) for model, stage in zip(self._plans, stages, strict=True))
         owned = ((part.model, parameter) for part in parts for parameter in part.stage.parameters)
-        return replace(
+        return changed(
             first,
             inputs=tuple(self._input(name, inputs) for inputs in zip(*(stage.inputs for stage in stages), strict=True)),
-            parameters=tuple(replace(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
+            parameters=tuple(changed(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
             calls=(),
             outputs=tuple(map(_output, zip(*(stage.outputs for stage in stages), strict=True))),
             overflow="file" if all(stage.overflow == "file" for stage in stages) else "recompute",
@@ -188,12 +189,12 @@ class _Stacking:
         first = inputs[0]
         if first.column in self._read_once[stage] or len(inputs) == 1:
             return first
-        return replace(first, shape=(sum(i.width for i in inputs),))
+        return changed(first, shape=(sum(i.width for i in inputs),))
 
 
 def _output(outputs: Sequence[StageOutput]) -> StageOutput:
     first = outputs[0]
-    return first if len(outputs) == 1 else replace(first, shape=(sum(o.width for o in outputs),))
+    return first if len(outputs) == 1 else changed(first, shape=(sum(o.width for o in outputs),))
 
 
 def _are_one(stages: Sequence[Stage]) -> bool:
@@ -205,7 +206,7 @@ def _are_one(stages: Sequence[Stage]) -> bool:
 
 def _inside(stage: Stage) -> Stage:
     """Without what does not matter to what it computes."""
-    return replace(stage, calls=tuple(replace(call, layer="", where="") for call in stage.calls))
+    return changed(stage, calls=tuple(changed(call, layer="", where="") for call in stage.calls))
 
 
 def _run(plan: Plan) -> list[str]:

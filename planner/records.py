@@ -1,0 +1,34 @@
+"""Frozen dataclasses with some fields changed, of which a deep model's plan has thousands."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+Record = TypeVar("Record")
+
+
+def changed(record: Record, **changes: Any) -> Record:
+    """What `dataclasses.replace` makes, in a third of the time: nothing is checked but the names of fields.
+
+    Args:
+        record: an instance of a frozen dataclass without `__post_init__` or slots.
+        changes: other values of fields, by name.
+
+    Raises:
+        TypeError: it has no field of that name.
+
+    >>> from planner.physical import Column
+    >>> changed(Column("h", (4,)), name="d_h")
+    Column(name='d_h', shape=(4,), dtype='float32', static=False, edges=None, within=None)
+    """
+    kind: Any = type(record)
+    names, given = kind.__dataclass_fields__, vars(record)
+    if not names.keys() >= changes.keys():
+        raise TypeError(f"{kind.__name__} has no field {sorted(changes.keys() - names.keys())}")
+    made: Record = object.__new__(kind)
+    values = vars(made)
+    for name in names:
+        if name in given:  # not variables of the class; and what is cached beside them is of the old ones
+            values[name] = given[name]
+    values.update(changes)
+    return made
