@@ -25,7 +25,8 @@ from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.explain import explain
-from planner.spec import LossSpec, Statistics
+from planner.spec import LossSpec
+from planner.statistics import Statistics
 
 RESULTS = Path(__file__).parent / "results" / "planning.md"
 MODELS = {"GCN": nn.GCN, "GraphSAGE": nn.GraphSAGE, "GIN": nn.GIN, "GAT": nn.GAT}

@@ -25,7 +25,8 @@ from planner.cost import PassCost, Pricing
 from planner.footprint import Footprint
 from planner.phases import Phases
 from planner.physical import Plan
-from planner.spec import LossSpec, Spec, Statistics
+from planner.spec import LossSpec, Spec
+from planner.statistics import Statistics
 
 GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
 

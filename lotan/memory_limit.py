@@ -19,7 +19,7 @@ from planner.explain import size
 from planner.footprint import Footprint, Layout, footprint
 from planner.physical import Plan
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

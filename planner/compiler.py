@@ -31,7 +31,8 @@ from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, deepest_level, prune_vertices
 from planner.rules.reuse_evaluation import DECLINED, PRUNED_APART, beside_training, reuse_evaluation
-from planner.spec import Ability, LossSpec, Spec, Statistics
+from planner.spec import Ability, LossSpec, Spec
+from planner.statistics import Statistics
 from planner.validate import validate
 
 EVALUATES_AS_WELL = (

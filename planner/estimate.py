@@ -15,7 +15,8 @@ from planner.physical import (
     PropagateStep,
     Step,
 )
-from planner.spec import Statistics, ValueType
+from planner.spec import ValueType
+from planner.statistics import Statistics
 
 BYTES = {"float32": 4, "int32": 4, "float64": 8, "int64": 8, "int8": 1, "bool": 1}
 WIDEST = 8  # bytes of a number of any other type, which no column has

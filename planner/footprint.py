@@ -31,7 +31,7 @@ from planner.physical import (
 )
 from planner.scratch import scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, Crew, fixed_bytes, heap_for, least_limit
-from planner.spec import Statistics
+from planner.statistics import Statistics
 from planner.topology import topology
 
 SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from planner.physical import Stage
-from planner.spec import Call, Statistics, operator_name
+from planner.spec import Call, operator_name
+from planner.statistics import Statistics
 
 # Of one worker with one thread; only their ratios matter. `planner.cost.rates` prices the same work, so that whole epochs come
 # out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too

@@ -11,7 +11,8 @@ from collections.abc import Collection
 from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
 from planner.keeping import ACTIVATIONS, computing, is_product, multiplied, multiplied_inputs
 from planner.physical import PipeStep, Plan, PropagateStep, Stage
-from planner.spec import Call, Statistics, operator_name
+from planner.spec import Call, operator_name
+from planner.statistics import Statistics
 
 NUMBER_BYTES = 4
 LOSS_COPIES = 3  # of the model's output: rows that count, their probabilities, the gradient

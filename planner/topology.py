@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from itertools import chain
 
 from planner.physical import EdgeDropoutStep, EdgeStep, PipeStep, Plan, PropagateStep, Step
-from planner.spec import EdgeSet, Statistics
+from planner.spec import EdgeSet
+from planner.statistics import Statistics
 
 EDGE_BYTES = 24  # of an edge: both directions of both edge sets, and what tells its halo
 VERTEX_BYTES = 40  # of a vertex: id, row key, places

@@ -25,7 +25,7 @@ from lotan.spark_session import Heap
 from planner.footprint import Footprint, Layout, footprint
 from planner.physical import Plan
 from planner.shares import MIB, fixed_bytes
-from planner.spec import Statistics
+from planner.statistics import Statistics
 from tests.engines.test_clusters import assert_same_weights, run
 
 GIB = 1 << 30

@@ -14,7 +14,7 @@ import torch
 from lotan.errors import EngineError, PassLostError
 from lotan.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 if TYPE_CHECKING:
     import pandas as pd

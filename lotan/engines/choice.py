@@ -11,7 +11,8 @@ from lotan.memory_limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.shares import DRIVER_BYTES
-from planner.spec import Ability, Statistics
+from planner.spec import Ability
+from planner.statistics import Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,8 @@ import pandas as pd
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.row_keys import vertex_keys
 from planner.degrees import Degrees
-from planner.spec import SPLITS, Profile, Statistics
+from planner.spec import SPLITS
+from planner.statistics import Profile, Statistics
 
 Ids = npt.NDArray[np.generic]
 Positions = npt.NDArray[np.int64]

@@ -17,7 +17,8 @@ from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, vertex_tables
 from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
 from lotan.graph.faults import fault, reason
-from planner.spec import SPLITS, Statistics
+from planner.spec import SPLITS
+from planner.statistics import Statistics
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout

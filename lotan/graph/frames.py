@@ -15,7 +15,8 @@ from lotan.graph.faults import wrong_id_type, wrong_label_type, wrong_split_type
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.labels import LabelStatistics
 from planner.degrees import Degrees
-from planner.spec import SPLITS, Profile, Statistics, Task
+from planner.spec import SPLITS, Task
+from planner.statistics import Profile, Statistics
 
 Tables = tuple[DataFrame, DataFrame]
 

@@ -27,7 +27,8 @@ from lotan.graph.labels import (
     require_training_labels,
     training_weight,
 )
-from planner.spec import LossSpec, Profile, Statistics, Task
+from planner.spec import LossSpec, Task
+from planner.statistics import Profile, Statistics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,7 +28,7 @@ from planner.physical import (
     SegmentSoftmaxStep,
     Step,
 )
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 CACHE_BYTES = 24 << 20
 """What processors keep at hand of the rows that edges begin at: a column of half as much costs less a number, one of ten

@@ -14,7 +14,7 @@ from planner.cost.work import GROUPS, Work, total
 from planner.footprint import Layout
 from planner.physical import Plan, Step
 from planner.shares import Crew
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
 

@@ -12,7 +12,8 @@ from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
 from planner.keeping import VIEWS, computing, is_product, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
-from planner.spec import Call, Statistics, operator_name
+from planner.spec import Call, operator_name
+from planner.statistics import Statistics
 
 LOSS = 4  # operations on an output, of a loss and its gradient
 BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward

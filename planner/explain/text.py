@@ -39,7 +39,8 @@ from planner.physical import (
     reads,
 )
 from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs, tree, wrapped
-from planner.spec import Call, Statistics
+from planner.spec import Call
+from planner.statistics import Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 BESIDE = 42  # columns of a line that the estimates of a step take

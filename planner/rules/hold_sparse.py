@@ -7,7 +7,8 @@ from dataclasses import replace
 from planner.estimate import SPARSE_TIMES
 from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
-from planner.spec import Ref, Statistics
+from planner.spec import Ref
+from planner.statistics import Statistics
 
 FEATURES = "features"
 

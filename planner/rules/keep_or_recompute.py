@@ -5,7 +5,7 @@ from __future__ import annotations
 from planner.keeping import kept_bytes, run_by_autograd, seconds_again, spill_seconds
 from planner.physical import Overflow, Stage
 from planner.records import changed
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 
 def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:

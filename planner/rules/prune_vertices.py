@@ -18,7 +18,7 @@ from planner.physical import (
     reads,
 )
 from planner.records import changed
-from planner.spec import LEVELS, PRUNED_SHARE, Statistics
+from planner.statistics import LEVELS, PRUNED_SHARE, Statistics
 
 MOST_LEVELS = LEVELS - 1
 """That are told apart: more pay only where edges are few, and there little is left to prune."""

@@ -17,7 +17,8 @@ from lotan.job import plan_for
 from lotan.tracing import trace
 from planner.cost import Rates
 from planner.explain import explain
-from planner.spec import LossSpec, Statistics
+from planner.spec import LossSpec
+from planner.statistics import Statistics
 
 
 class Session:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from planner import Options, Planned, compile_plan
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, Spec, Statistics, ValueType
+from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, Spec, ValueType
+from planner.statistics import Statistics
 
 STATISTICS = Statistics(vertices=100, edges=500, width=8, weighted=True)
 

@@ -14,7 +14,7 @@ from planner.estimate import row_bytes
 from planner.footprint import Layout, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
 from planner.physical import Plan, PropagateStep, columns_made
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
-from planner.spec import Statistics
+from planner.statistics import Statistics
 from planner.topology import topology
 from tests.exactness.cases import EVERY, sample
 from tests.exactness.steps import plan_of

@@ -20,7 +20,8 @@ from planner.physical import (
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
 )
-from planner.spec import LossSpec, Ref, Statistics, ValueType
+from planner.spec import LossSpec, Ref, ValueType
+from planner.statistics import Statistics
 from planner.validate import validate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 

@@ -22,7 +22,8 @@ from planner.physical import (
     makes,
     reads,
 )
-from planner.spec import Spec, Statistics
+from planner.spec import Spec
+from planner.statistics import Statistics
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 FEW = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=10)

@@ -12,7 +12,8 @@ from planner.beside import evaluated_beside
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain
 from planner.physical import PipeStep
-from planner.spec import Ref, Spec, Statistics
+from planner.spec import Ref, Spec
+from planner.statistics import Statistics
 from planner.validate import validate
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
 

@@ -13,7 +13,7 @@ from lotan.stages import flat
 from planner.chunks import CHUNKS_A_THREAD, local_chunk_rows
 from planner.compiler import Options
 from planner.scratch import LOSS_COPIES, NUMBER_BYTES, numbers_in_hand, rows_in_hand, scratch_bytes
-from planner.spec import Statistics
+from planner.statistics import Statistics
 from tests.exactness.cases import EVERY, OUT, models, sample
 from tests.exactness.steps import plan_of, train
 from tests.planner.test_footprint import plans

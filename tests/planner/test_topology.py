@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from planner.physical import Column, EdgeDropoutStep, EdgeSumStep, PipeStep, Plan, PropagateStep, Stage, Step
-from planner.spec import Call, EdgeSet, Ref, Statistics, ValueType
+from planner.spec import Call, EdgeSet, Ref, ValueType
+from planner.statistics import Statistics
 from planner.topology import EDGE_BYTES, VERTEX_BYTES, made_on_use, topology
 
 VERTICES, EDGES = 1000, 3000

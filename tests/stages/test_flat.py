@@ -13,7 +13,8 @@ from lotan.stages import Chunk, StageProgram
 from lotan.tracing import trace
 from planner import compile_plan
 from planner.physical import Stage, StageInput, StageOutput
-from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, Statistics, ValueType
+from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
+from planner.statistics import Statistics
 
 DRAWS = Randomness(seed=1, epoch=2)
 WIDTH, OUT = 12, 5

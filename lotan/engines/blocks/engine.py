@@ -28,7 +28,7 @@ from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 if TYPE_CHECKING:
     from lotan.graph import Graph

@@ -9,7 +9,7 @@ from lotan.errors import ConfigurationError
 from planner.estimate import widest_column
 from planner.explain import size
 from planner.physical import Plan
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 LARGEST = 2**31 - 1
 """Bytes of a column in one partition, for they travel as one array; and edges of one, which are numbered by int32."""

@@ -9,7 +9,7 @@ from lotan.calibration import trained_on
 from lotan.datasets import generate
 from lotan.graph.arrays import degrees
 from planner.degrees import Degrees
-from planner.spec import Statistics
+from planner.statistics import Statistics
 
 VERTICES, PARTITIONS = 3000, 8
 

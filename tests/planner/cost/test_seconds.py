@@ -25,7 +25,7 @@ from planner.physical import (
     Step,
 )
 from planner.shares import Crew
-from planner.spec import Profile, Statistics
+from planner.statistics import Profile, Statistics
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
 
 LAYOUT = Layout(Crew(2, 2), 2, cores=2)
