@@ -139,9 +139,11 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
     else:
         would_do = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
         mend = f"the least that would do is {', '.join(would_do)}"
-    least = found[engine].least
+    least, given = found[engine].least, size(limit.bytes)
+    if limit.bytes % MIB == 0:
+        given = f"{_text(limit.bytes)} ({given})"
     raise ConfigurationError(
-        f"memory_limit is {_text(limit.bytes)} ({size(limit.bytes)}), and engine {engine!r} needs at least "
+        f"memory_limit is {given}, and engine {engine!r} needs at least "
         f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {mend}"
         + ("" if engine == "local" else ", or give fewer workers")
     )

@@ -116,8 +116,9 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_named_router_is_greeted_before_spark_starts(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):
         _trainer(engine="rows", router=NOBODY).fit()
-    assert main(["train", "--graph", "digits", "--engine", "rows", "--router", NOBODY]) == 1
-    assert f"the Router at {NOBODY} did not answer" in capsys.readouterr().err
+    for command in (["train"], ["explain", "--analyze"]):
+        assert main([*command, "--graph", "digits", "--engine", "rows", "--router", NOBODY]) == 1
+        assert f"the Router at {NOBODY} did not answer" in capsys.readouterr().err
     run = _trainer(engine="local").fit()
     with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):
         run.model.predict(run.graph, engine="rows", router=NOBODY)
