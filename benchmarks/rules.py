@@ -85,10 +85,9 @@ CASES = (
     Case("hoist_invariant", "medium", "gcn", BOTH),
     Case("hoist_invariant", "medium", "gcn behind dropout"),
     Case("reuse_evaluation", "medium", "gcn without dropout", BOTH, settings={"eval_every": 1}),
-    Case("reuse_evaluation", "medium", "gcn", BLOCKS, settings={"eval_every": 1}),
+    Case("reuse_evaluation", "medium", "gcn", BOTH, settings={"eval_every": 1}),
     Case("reuse_evaluation", "coauthor_cs", "gcn of two layers", LOCAL, settings={"eval_every": 1}),
     Case("reuse_evaluation", "medium", "gcn behind dropout"),
-    Case("reuse_evaluation", "medium", "gcn"),  # on local: values inside a stage are not shared there
     Case("fuse_apply", "medium", "gcn", BOTH),
     Case("fuse_apply", "medium", "one linear map"),
     Case("prune_vertices", "cora", "gcn of two layers", LOCAL),

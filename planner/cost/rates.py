@@ -100,7 +100,7 @@ ROWS = Rates(
 )
 
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
-"""For machines on which nobody has measured: fitted to all cases of benchmarks/results/cost_model.md, on 2 cores (AMD EPYC).
+"""For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC).
 Those say nothing of extremes, shuffles, what is collected and calls of autograd, nor on `rows` of edge columns and little of a
 worker's arithmetic. These rates are guesses, those of extremes and autograd by the processor time of GraphSAGE with "max" on
 `local`, 5,000 to 100,000 vertices."""
