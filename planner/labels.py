@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from operator import itemgetter
+from operator import is_, itemgetter
 from typing import Any
 
 from planner.nodes import Node, altered, replaced
@@ -22,27 +22,32 @@ class Alike:
 
     def __call__(self, root: Node) -> Node:
         """The first node like this one that was asked for, or stood below one; perhaps itself."""
-        if root in self._first:
-            return self._first[root]
+        found = self._first.get(root)
+        if found is not None:
+            return found
         stack = [root]
         while stack:
             node = stack[-1]
-            unknown = [child for child in node.children if child not in self._first]
-            stack.extend(unknown)
-            if not unknown:
-                stack.pop()
-                self._first[node] = self._seen.setdefault(self._key(node), node)
+            children = node.children
+            firsts = [*map(self._first.get, children)]
+            if all(map(is_, firsts, children)):  # as most are, and needs least time
+                key = self._identity(node)
+            elif None in firsts:
+                stack += [child for child, first in zip(children, firsts, strict=True) if first is None]
+                continue
+            else:
+                key = tuple(replaced(self._identity(node), self._first))
+            stack.pop()
+            self._first[node] = self._seen.setdefault(key, node)
         return self._first[root]
 
-    def _key(self, node: Node) -> tuple[Any, ...]:
+    def _identity(self, node: Node) -> tuple[Any, ...]:
+        """A node's, but for its layer."""
         kind = type(node)
         if kind not in self._readers:
             places = map(kind.field_names.index, _fields_but_layer(kind))
             self._readers[kind] = itemgetter(0, *(1 + place for place in places))
-        key = self._readers[kind](node.identity)
-        if all(self._first[child] is child for child in node.children):
-            return key
-        return tuple(replaced(key, self._first))
+        return self._readers[kind](node.identity)
 
 
 def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:

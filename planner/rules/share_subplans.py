@@ -38,15 +38,15 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
     """
     order = order or topological(root)
     alike = alike or Alike()
-    groups: dict[Node, list[Node]] = {}
-    for node in order:
-        groups.setdefault(alike(node), []).append(node)
-    if len(groups) == len(order):
+    firsts = [*map(alike, order)]
+    if len(set(firsts)) == len(order):
         return Shared(root, {})
+    groups: dict[Node, list[Node]] = {}
+    for node, first in zip(order, firsts, strict=True):
+        groups.setdefault(first, []).append(node)
     kept: dict[Node, Node] = {}  # what stands for a group
     new: dict[Node, Node] = {}
-    for node in order:
-        first = alike(node)
+    for node, first in zip(order, firsts, strict=True):
         if first not in kept:
             kept[first] = labelled(node.with_children(new), joined(map(layer_of, groups[first])))
         new[node] = kept[first]

@@ -109,3 +109,12 @@ def planned(
 ) -> Planned:
     loss = LossSpec("classification", outputs, 10.0)
     return compile_plan(spec, evaluate or spec, loss, statistics, options or Options())
+
+
+def hops(count: int, width: int = 8, outputs: int = 3) -> Spec:
+    """SGC: a linear map of the features after so many sums."""
+    w = SpecWriter(width=width)
+    h = FEATURES
+    for _ in range(count):
+        h = w.aggregate(w.scatter(h, "source", width), width)
+    return w.spec(w.linear(h, "lin", width, outputs))

@@ -1,0 +1,69 @@
+"""Where hoist_invariant fires, and where it must not."""
+
+from __future__ import annotations
+
+import pytest
+
+from planner.physical import PropagateStep
+from tests.planner.specs import FEATURES, SpecWriter, gcn, hops, planned
+
+
+def test_hoist_invariant_sums_the_features_once_also_behind_a_wider_map():
+    plan = planned(gcn()).plan
+    assert [column.shape for column in plan.hoisted] == [(8,)]
+    assert sum(isinstance(step, PropagateStep) for step in plan.prepare) == 1
+    assert sum(isinstance(step, PropagateStep) for step in plan.train) == 2  # the last layer's, there and back
+    assert plan.lasting == {"hoisted_1", "gcn_scale@self_loops", "label", "split"}
+
+
+@pytest.mark.parametrize("outputs", [3, 20])
+def test_hoist_invariant_leaves_nothing_of_the_graph_in_an_epoch_of_sgc(outputs):
+    plan = planned(hops(3, outputs=outputs), outputs=outputs).plan
+    assert len(plan.prepare) == 3
+    assert len(plan.hoisted) == 1
+    assert [step.mode for step in plan.train] == ["turn"]
+    assert [step.mode for step in plan.evaluate] == ["evaluate"]
+
+
+def test_hoist_invariant_keeps_each_of_several_hops_that_are_read():
+    w = SpecWriter()
+    once = w.aggregate(w.scatter(FEATURES, "source", 8), 8)
+    twice = w.aggregate(w.scatter(once, "source", 8), 8)
+    joined = w.vertex("cat.default", (once, twice), -1, width=16)
+    plan = planned(w.spec(w.linear(w.vertex("relu.default", joined, width=16), "lin", 16, 3))).plan
+    assert [column.width for column in plan.hoisted] == [16]
+    apart = w.vertex("add.Tensor", w.linear(once, "a", 8, 20), w.linear(twice, "b", 8, 20), width=20)
+    plan = planned(w.spec(apart), outputs=20).plan
+    assert [column.width for column in plan.hoisted] == [8, 8]
+    assert sum(isinstance(step, PropagateStep) for step in plan.prepare) == 2
+    assert not any(isinstance(step, PropagateStep) for step in plan.train)
+
+
+def test_hoist_invariant_has_one_column_for_a_sum_of_two_layers():
+    w = SpecWriter()
+    sums = []
+    for layer in ("one", "two"):
+        w.layer = layer
+        sums.append(w.linear(w.aggregate(w.scatter(FEATURES, "source", 8), 8), layer, 8, 20))
+    plan = planned(w.spec(w.vertex("add.Tensor", *sums, width=20)), outputs=20).plan
+    assert len(plan.hoisted) == len(plan.prepare) == 1
+
+
+def test_hoist_invariant_must_not_fire_behind_random_numbers():
+    def noisy(training):
+        w = SpecWriter()
+        x = w.vertex("dropout.default", FEATURES, 0.5, True, width=8) if training else FEATURES
+        return w.spec(w.linear(w.aggregate(w.scatter(x, "source", 8), 8), "lin", 8, 20))
+
+    plan = planned(noisy(True), noisy(False), outputs=20).plan
+    assert plan.hoisted == ()
+    assert plan.prepare == ()
+
+
+def test_hoist_invariant_does_not_widen_a_sum_that_epochs_would_not_repay():
+    """CoauthorCS: 6,805 features to 64; 6,805 numbers summed once are more than 64 in both passes of 50 epochs."""
+    plan = planned(hops(1, width=6805, outputs=64), outputs=64).plan
+    assert plan.hoisted == ()
+    assert [step.output.width for step in plan.train if isinstance(step, PropagateStep)] == [64, 64]
+    plan = planned(hops(1, width=6400, outputs=64), outputs=64).plan
+    assert [column.width for column in plan.hoisted] == [6400]
