@@ -9,7 +9,7 @@ The cases of `cost_model.py` on `local` and `blocks`. Of each, the plan that the
 plan. Left out are those whose epoch is the same but for names, views and weights of 1, and those that are estimated not to fit
 in the memory that is free. All others run some epochs, but for those whose first one after the warm-up took more than 4 times
 as long as the chosen one's. Of many plans that take as long, the one that chance favoured looks fastest: so the three fastest
-of the others, whether faster than the chosen one or not, then run against it, in turns, in another order in each round. A
+of the others, whether faster than the chosen one or not, then run against it, in turns, another one first in each round. A
 plan's seconds are the median over these rounds of its fastest epoch in each. An epoch is the training pass, the optimizer's
 step and evaluation. Which engine to choose is what the regret of `cost_model.py` is about.
 """
@@ -25,7 +25,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
-from random import Random
 from typing import Any
 
 from apart import run_apart, write_table
@@ -133,7 +132,8 @@ def compared(running: Engine, case: Case, plans: dict[str, Job], epochs: int, ro
     finalists = [CHOSEN, *sorted(tried, key=lambda words: tried[words])[:RIVALS]]
     taken: dict[str, list[float]] = {words: [] for words in finalists}
     for number in range(rounds):
-        for words in Random(number).sample(finalists, len(finalists)):
+        first = number % len(finalists)
+        for words in (*finalists[first:], *finalists[:first]):
             taken[words].append(min(run(words, epochs)))
     return {words: statistics.median(seconds) for words, seconds in taken.items()}
 
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument(
         "--epochs", type=int, help="measured epochs a round, after the warm-up (default: 8 on local, else 4)"
     )
-    parser.add_argument("--rounds", type=int, default=5, help="of the chosen plan and its rivals (default: 5)")
+    parser.add_argument("--rounds", type=int, default=4, help="of the chosen plan and its rivals (default: 4)")
     parser.add_argument("--skip", type=int, default=0, help="cases of each engine, from the first on (default: 0)")
     parser.add_argument("--cases", type=int, help="how many of each engine (default: all)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="the file (default: benchmarks/results/regret.md)")

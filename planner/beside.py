@@ -7,7 +7,7 @@ What depends on random numbers has none, nor has in evaluation what training doe
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
@@ -72,7 +72,7 @@ def evaluated_beside(plan: Plan, shares: bool = True, exports: bool = False) -> 
     variants = {name: _exporting(plan.stage(name), outputs) for name, outputs in inside.exported.items()}
     trained = [_by_variant(step, variants, inside.exported) for step in plan.train]
     steps = tuple(_merged(trained, rest.steps, set(training.static)))
-    found = changed(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
+    found = replace(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
     others = [(was, step) for was, step in zip(plan.train, trained, strict=True) if step is not was]
     spared = (*rest.spared, *(was for was, _ in others))
     return Beside(found, spared, (*rest.instead, *(step for _, step in others)), bool(others))
@@ -82,7 +82,7 @@ def apart(plan: Plan) -> Plan:
     """The plan without a pass that trains and evaluates."""
     own = {step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)}
     own -= {step.stage for steps in (plan.train, plan.evaluate) for step in steps if isinstance(step, PipeStep)}
-    return changed(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
+    return replace(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
 
 
 # --- what is the same -----------------------------------------------------------------------------------------------

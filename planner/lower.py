@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from planner.graph_steps import graph_step
 from planner.nodes import (
@@ -66,7 +66,7 @@ def insert_collects(root: Node) -> Node:
     collected: dict[tuple[Node, EdgeSet], Collect] = {}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, Scatter) and _lacks_rows(node):
+        if _lacks_rows(node):
             once = collected.setdefault((node.x, node.edges), Collect(node.x, node.edges, node.layer))
             return Scatter(once, "source", node.edges, node.layer)
         return None
@@ -74,7 +74,7 @@ def insert_collects(root: Node) -> Node:
     return transform(root, change, order)
 
 
-def _lacks_rows(node: Node) -> bool:
+def _lacks_rows(node: Node) -> TypeGuard[Scatter]:
     """Whether it reads sources that nobody collects."""
     return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
 

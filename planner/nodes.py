@@ -50,12 +50,12 @@ NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """A frozen dataclass whose fields `Node.__new__` sets, once for all operators with the same."""
+    """A frozen dataclass whose fields `Node.__new__` sets, once for all operators with the same; every one is declared so."""
     made = dataclass(frozen=True, eq=False, slots=True)(kind)
     made.field_names = tuple(field.name for field in fields(made))
-    made.read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
-    made.write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
-    made.bind = made.__init__
+    made._read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
+    made._write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
+    made._bind = made.__init__
     del made.__init__
     return made
 
@@ -76,11 +76,11 @@ class Node:
     # Of each class of operators; see `operator`.
     field_names: ClassVar[tuple[str, ...]]
     """In order."""
-    read: ClassVar[Callable[[Node], tuple[Any, ...]]]
+    _read: ClassVar[Callable[[Node], tuple[Any, ...]]]
     """The values of its fields, and its class."""
-    write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
+    _write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
     """What sets each field, its children and its identity; else they are frozen."""
-    bind: ClassVar[Callable[..., None]]
+    _bind: ClassVar[Callable[..., None]]
     """Sets its fields from arguments, by place and by name."""
 
     # No metaclass: of classes that have one of their own, isinstance takes three times as long, and planning asks it often.
@@ -88,7 +88,7 @@ class Node:
         """The living operator with the same fields, if there is one."""
         if kwargs or len(args) != len(cls.field_names):
             draft = object.__new__(cls)
-            cls.bind(draft, *args, **kwargs)
+            cls._bind(draft, *args, **kwargs)
             args = _values(draft)
         children: list[Node] = []
         key = (cls, *_keys(args, children))
@@ -97,7 +97,7 @@ class Node:
             if found is not None:
                 return cast(Self, found)
             made = object.__new__(cls)
-            for write, value in zip(cls.write, (*args, tuple(children), key), strict=True):
+            for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
                 write(made, value)
             _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
             _pool[key] = made
@@ -124,7 +124,7 @@ _write_trained = Node.__dict__["trained"].__set__
 
 def _values(node: Node) -> tuple[Any, ...]:
     """Of its fields, in order."""
-    return type(node).read(node)[:-1]
+    return type(node)._read(node)[:-1]
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:

@@ -22,13 +22,13 @@ def changed(record: Record, **changes: Any) -> Record:
     Column(name='d_h', shape=(4,), dtype='float32', static=False, edges=None, within=None)
     """
     kind: Any = type(record)
-    names, given = kind.__dataclass_fields__, vars(record)
-    if not names.keys() >= changes.keys():
-        raise TypeError(f"{kind.__name__} has no field {sorted(changes.keys() - names.keys())}")
+    given = vars(record)
+    names = [name for name in kind.__dataclass_fields__ if name in given]  # not those of the class, nor what is cached
+    if unknown := changes.keys() - names:
+        raise TypeError(f"{kind.__name__} has no field {sorted(unknown)}")
     made: Record = object.__new__(kind)
     values = vars(made)
     for name in names:
-        if name in given:  # not variables of the class; and what is cached beside them is of the old ones
-            values[name] = given[name]
+        values[name] = given[name]
     values.update(changes)
     return made

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from planner.expressions import renamed
@@ -70,7 +71,7 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
         return old if old in own else to(old)
 
     prepare, train, both, evaluate, predict = (tuple(rename_step(step, name, stage) for step in s) for s in plan.passes)
-    return changed(
+    return replace(
         plan,
         stages=tuple(rename_stage(one, name, stage) for one in plan.stages),
         train=train,

@@ -117,7 +117,7 @@ def test_a_named_router_is_greeted_before_spark_starts(capsys: pytest.CaptureFix
     with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):
         _trainer(engine="rows", router=NOBODY).fit()
     for command in (["train"], ["explain", "--analyze"]):
-        assert main([*command, "--graph", "digits", "--engine", "rows", "--router", NOBODY]) == 1
+        assert main([*command, "--graph", "no such graph", "--engine", "rows", "--router", NOBODY]) == 1
         assert f"the Router at {NOBODY} did not answer" in capsys.readouterr().err
     run = _trainer(engine="local").fit()
     with pytest.raises(lotan.MessengerError, match=f"{NOBODY} did not answer"):

@@ -118,6 +118,8 @@ def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():
         check_fits(limit, "local", NEEDS)
     with pytest.raises(ConfigurationError, match="take engine 'blocks', or give 9216m"):
         check_fits(MemoryLimit.of(config(memory_limit="4g")), "local", NEEDS)
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 1\.0 kB, and engine 'local' needs"):
+        check_fits(MemoryLimit.of(config(memory_limit=1000)), "local", NEEDS)
     check_fits(MemoryLimit.of(config(memory_limit="3g")), "blocks", NEEDS)
     check_fits(MemoryLimit.of(config()), "local", NEEDS)
 

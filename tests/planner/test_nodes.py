@@ -32,6 +32,12 @@ def test_equal_fields_are_one_object():
 def test_fields_are_given_once():
     with pytest.raises(TypeError):
         StaticColumn("features", X.output, name="other")
+    with pytest.raises(TypeError):
+        StaticColumn("features", X.output, "other")
+
+
+def test_fields_may_be_given_by_name_in_any_order():
+    assert StaticColumn(type=X.output, name=X.name) is X
 
 
 def test_equal_fields_are_one_object_in_many_threads():
@@ -45,6 +51,7 @@ def test_a_copy_is_the_same_object():
     node = relu(scaled(X, 2.0))
     assert pickle.loads(pickle.dumps(node)) is node
     assert copy.copy(node) is node
+    assert copy.deepcopy(node) is node
 
 
 def test_walks_are_linear_in_distinct_nodes():

@@ -36,3 +36,6 @@ def test_leaves_what_is_cached_of_the_old_one_behind():
 def test_names_a_field_that_is_not_there():
     with pytest.raises(TypeError, match=r"Column has no field \['label'\]"):
         changed(Column("h", (4,)), label="x")
+    assert STEP.reads
+    with pytest.raises(TypeError, match=r"PipeStep has no field \['reads'\]"):  # it is cached
+        changed(STEP, reads=())

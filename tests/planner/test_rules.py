@@ -1,4 +1,4 @@
-"""What each rule does and does not fire on; that answers stay equal is shown on real engines in tests/exactness."""
+"""What rules do and do not fire on, but for those with a file of their own; that answers stay equal, tests/exactness shows."""
 
 from __future__ import annotations
 
