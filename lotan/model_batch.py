@@ -23,7 +23,7 @@ from lotan.batch_report import batch_report, plan_data, plan_lines
 from lotan.borders import PlanError, spark_translated
 from lotan.checkpoint import claimed
 from lotan.early_stopping import LOWER_IS_BETTER
-from lotan.engines.opening import check_jar, check_named_router
+from lotan.engines.opening import check_engine
 from lotan.epochs import BatchPasses, evaluate, run_epoch
 from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.finish import finished
@@ -249,8 +249,7 @@ class ModelBatch:
 
     def _begin(self, chosen: Sequence[int]) -> list[Job]:
         """Trace, check and plan those that have not been, and let them begin or resume; their jobs."""
-        check_named_router(self.config.engine, self.config.router, self.config.keys)
-        check_jar(self.config.engine, self.graph)
+        check_engine(self.config, self.graph)
         jobs = self._prepare(chosen)
         for number, job in zip(chosen, jobs, strict=True):
             state, member = self.states[number], self._members[number]

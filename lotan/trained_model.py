@@ -17,7 +17,7 @@ from lotan.borders import spark_translated
 from lotan.checkpoint import DamagedError, read_data, write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
-from lotan.engines.opening import check_jar, check_named_router, open_engine, placed
+from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.graph import Graph
 from lotan.job import foreseen, plan_for, takes_roots
@@ -87,8 +87,7 @@ class TrainedModel:
             config: likewise.
             use: takes a DataFrame, pandas or Spark, of `id` and `values`, the output row as an array of float.
         """
-        check_named_router(config.engine, config.router, config.keys)
-        check_jar(config.engine, graph)
+        check_engine(config, graph)
         # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
         config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
         with ExitStack() as stack:

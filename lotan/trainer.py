@@ -21,7 +21,7 @@ from lotan.analysis import Measure, analysis_data, analysis_lines, analyze
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import claimed
-from lotan.engines.opening import check_jar, check_named_router
+from lotan.engines.opening import check_engine
 from lotan.epochs import Passes, evaluate, run_epoch
 from lotan.errors import ConfigurationError
 from lotan.finish import finished, remember_epochs
@@ -97,8 +97,7 @@ class Trainer:
         return "\n".join([shown, *("\n".join([*lines, ""]) for lines in sections)])
 
     def _analyzed(self) -> list[Measure]:
-        check_named_router(self.config.engine, self.config.router, self.config.keys)
-        check_jar(self.config.engine, self.graph)
+        check_engine(self.config, self.graph)
         return analyze(self.job, self.config, weights_of(self.model))
 
     @property
@@ -130,8 +129,7 @@ class Trainer:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
             stack.callback(self._forget_job)
-            check_named_router(self.config.engine, self.config.router, self.config.keys)
-            check_jar(self.config.engine, self.graph)
+            check_engine(self.config, self.graph)
             job = self.job
             if self.config.checkpoint_dir is not None:
                 stack.enter_context(claimed(Path(self.config.checkpoint_dir)))

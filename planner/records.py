@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+from functools import cache
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
@@ -22,13 +24,19 @@ def changed(record: Record, **changes: Any) -> Record:
     Column(name='d_h', shape=(4,), dtype='float32', static=False, edges=None, within=None)
     """
     kind: Any = type(record)
-    given = vars(record)
-    names = [name for name in kind.__dataclass_fields__ if name in given]  # not those of the class, nor what is cached
-    if unknown := changes.keys() - names:
-        raise TypeError(f"{kind.__name__} has no field {sorted(unknown)}")
     made: Record = object.__new__(kind)
     values = vars(made)
-    for name in names:
-        values[name] = given[name]
+    values.update(vars(record))
     values.update(changes)
+    names = _fields(kind)
+    if values.keys() != names:  # something is cached, or nothing is named so
+        if unknown := changes.keys() - names:
+            raise TypeError(f"{kind.__name__} has no field {sorted(unknown)}")
+        for name in values.keys() - names:
+            del values[name]
     return made
+
+
+@cache
+def _fields(kind: Any) -> frozenset[str]:
+    return frozenset(field.name for field in fields(kind))

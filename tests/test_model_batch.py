@@ -286,7 +286,7 @@ def test_a_load_that_fails_stops_what_was_started_and_says_why(monkeypatch):
 
 def test_a_router_that_auto_does_not_need_is_no_fault(monkeypatch):
     """As for a model alone: a small graph stays here, whatever could be elsewhere."""
-    monkeypatch.setattr(model_batch, "check_named_router", lambda *given: None)
+    monkeypatch.setattr(model_batch, "check_engine", lambda *given: None)
     options = {"router": "tcp://127.0.0.1:1", "progress": False}
     with ModelBatch(graph(), alike(2), **options) as batch:
         batch.train()

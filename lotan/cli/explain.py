@@ -105,15 +105,14 @@ def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
 
 def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.cli.models import model_for, needs_of
-    from lotan.engines.opening import check_jar, check_named_router, placed
+    from lotan.engines.opening import check_engine, placed
     from lotan.settings import make_config
     from lotan.trainer import Trainer
 
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
     config = make_config(settings)
     if options.analyze:
-        check_named_router(config.engine, config.router, config.keys)
-        check_jar(config.engine)
+        check_engine(config)
     given = read_graph(options)
     graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
     model = model_for(options, graph)

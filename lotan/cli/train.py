@@ -51,7 +51,7 @@ def train(options: argparse.Namespace) -> Run:
     """See `run`."""
     from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
-    from lotan.engines.opening import check_jar, check_named_router, placed
+    from lotan.engines.opening import check_engine, placed
     from lotan.report import write_report
     from lotan.settings import make_config
     from lotan.tracking import open_tracker
@@ -59,8 +59,7 @@ def train(options: argparse.Namespace) -> Run:
     check_outputs(options, files=("report",), directories=("save", "log_dir"))
     open_tracker(options.log_dir, options.mlflow, options.resume).close()  # finds out now what would be wrong later
     config = make_config(plan_settings(options))
-    check_named_router(config.engine, config.router, config.keys)
-    check_jar(config.engine)
+    check_engine(config)
     given = read_graph(options)
     with placed(given, config, needs_of(options, given, config)) as graph:
         trainer = make_trainer(options, graph)

@@ -39,6 +39,21 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     return LocalEngine(config.chunk_rows)
 
 
+def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:
+    """Find out whether a Router and a jar that are sure to be used are there: before Spark is started or the graph is read.
+
+    Args:
+        config: as asked for.
+        graph: see `check_jar`.
+
+    Raises:
+        MessengerError: see `check_named_router`.
+        EngineError: see `check_jar`.
+    """
+    check_named_router(config.engine, config.router, config.keys)
+    check_jar(config.engine, graph)
+
+
 def check_named_router(engine: str, router: str | None, keys: str | Path | None) -> None:
     """Have a Router that was named, and may be used, say that it is there: before all that takes longer.
 

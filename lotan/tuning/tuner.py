@@ -12,7 +12,7 @@ from typing import Any
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated
 from lotan.early_stopping import LOWER_IS_BETTER, make_stopping
-from lotan.engines.opening import check_jar, check_named_router, placed
+from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
@@ -64,8 +64,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         require_optuna()
     if config.search == "halving" and common.eval_every == 0:
         raise ConfigurationError("search 'halving' compares models as they train; set eval_every to 1 or more")
-    check_named_router(common.engine, common.router, common.keys)
-    check_jar(common.engine, graph)
+    check_engine(common, graph)
     with placed(graph, common, _needs(space, trials, graph, common)) as found:
         monitor = _monitor(found, common)
         widths = found.statistics.width, found.labels.outputs
