@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from lotan.alternatives import alternative_data, alternative_lines, alternatives
-from lotan.analysis import Measure, analysis_data, analysis_lines, analyze
+from lotan.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import claimed
@@ -65,40 +65,51 @@ class Trainer:
         return prepare(self.model, self.graph, self.config, self._opened)
 
     def explain(
-        self, format: Format = "text", stage: PlanStage = "all", analyze: bool = False, alternatives: bool = False
+        self, format: Format = "text", stage: PlanStage = "all", analyze: bool | int = False, alternatives: bool = False
     ) -> str:
         """What would run and why, see `planner.explain.explain`.
 
         Args:
-            format: see there; with what follows, text or JSON.
+            format: see there.
             stage: see there.
-            analyze: also run some epochs, which change no weight, and set what they cost beside the estimates.
-            alternatives: also list the plans that could have been, by their estimated seconds.
+            analyze: also run some epochs, which change no weight, and set what they cost beside the estimates: True for 3, or
+                how many. Not for Mermaid.
+            alternatives: also list the plans that could have been, by their estimated seconds. For text and JSON.
 
         Raises:
             GraphError, ModelError, PlanError: for what cannot be trained, and an unknown format or stage.
-            ConfigurationError: a picture was asked for with `analyze` or `alternatives`.
+            ConfigurationError: a form that does not go with `analyze` or `alternatives`, or no epochs to run.
             EngineError: with `analyze`, for a failure while running.
         """
+        runs = analyze is not False
+        if (runs and format == "mermaid") or (alternatives and format in ("mermaid", "html")):
+            asked, forms = (
+                ("alternatives", "'text' or 'json'") if alternatives else ("analyze", "'text', 'json' or 'html'")
+            )
+            raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
+        if runs and analyze < 1:
+            raise ConfigurationError(f"analyze is {analyze}; expected True, or a number of epochs of at least 1")
+        if runs or alternatives:
+            return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
-            shown = explain(self.job.planned, format, stage)
-        return self._with_more(shown, format, analyze, alternatives) if analyze or alternatives else shown
+            return explain(self.job.planned, format, stage)
 
     @spark_translated()
-    def _with_more(self, shown: str, format: Format, analyzed: bool, compared: bool) -> str:
-        if format not in ("text", "json"):
-            raise ConfigurationError(f"analyze and alternatives go with format 'text' or 'json', not {format!r}")
+    def _with_more(self, format: Format, stage: PlanStage, epochs: int, compared: bool) -> str:
+        planned = self.job.planned
         others = alternatives(self.job, self.config) if compared else []
-        measured = self._analyzed() if analyzed else []
-        if format == "json":
-            more = {"alternatives": alternative_data(others), "measured": analysis_data(measured)}
-            return json.dumps(json.loads(shown) | {name: value for name, value in more.items() if value}, indent=2)
-        sections = [*([alternative_lines(others)] if others else []), *([analysis_lines(measured)] if measured else [])]
+        found = self._analyzed(epochs) if epochs else None
+        shown = explain(planned, format, stage, analysis_data(found) if found else None)
+        if format == "json" and others:
+            return json.dumps(json.loads(shown) | {"alternatives": alternative_data(others)}, indent=2)
+        if format != "text":
+            return shown
+        sections = [*([alternative_lines(others)] if others else []), *([analysis_lines(found)] if found else [])]
         return "\n".join([shown, *("\n".join([*lines, ""]) for lines in sections)])
 
-    def _analyzed(self) -> list[Measure]:
+    def _analyzed(self, epochs: int) -> Analysis:
         check_engine(self.config, self.graph)
-        return analyze(self.job, self.config, weights_of(self.model))
+        return analyze(self.job, self.config, weights_of(self.model), epochs)
 
     @property
     def plan(self) -> PlanView:

@@ -11,11 +11,14 @@ from pyspark.sql import SparkSession
 
 import lotan
 from lotan import analysis
-from lotan.analysis import Measure, analysis_lines
+from lotan.analysis import Measure, total_lines
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+
+
+PASSES = ["training pass", "evaluation", "both in one"]
 
 
 def trainer() -> lotan.Trainer:
@@ -31,38 +34,84 @@ def test_passes_are_measured_beside_their_estimates_and_no_weight_changes():
     plain = found.explain()
     shown = found.explain(analyze=True)
     assert shown.startswith(plain)
-    assert [line.split("  ")[0] for line in shown.removeprefix(plain).splitlines() if line][1:] == [
-        "",
-        "training pass",
-        "evaluation",
-        "both in one",
-        "peak memory",
+    totals, *by_step = shown.removeprefix(plain).strip().split("\n\n")
+    assert [line.split("  ")[0] for line in totals.splitlines()] == ["== measured ==", "", *PASSES, "peak memory"]
+    assert [section.splitlines()[0] for section in by_step] == [
+        f"== measured: {one}, step by step ==" for one in PASSES
     ]
+    assert all(len(line) <= 100 for line in shown.splitlines())
     assert all(torch.equal(tensor, before[name]) for name, tensor in found.model.state_dict().items())
 
 
 def test_the_same_as_data():
     shown = trainer().explain("json", analyze=True)
     data = json.loads(shown)
-    assert [one["what"] for one in data["measured"]] == ["training pass", "evaluation", "both in one", "peak memory"]
+    assert [one["what"] for one in data["measured"]] == [*PASSES, "peak memory"]
     assert data["measured"][0]["estimated"] == pytest.approx(data["estimated_epoch_seconds"], rel=0.01)
     assert all(one["measured"] > 0 for one in data["measured"])
 
 
+def test_steps_come_to_the_rows_and_bytes_that_were_estimated_and_take_their_time():
+    data = json.loads(trainer().explain("json", analyze=True))
+    for step in [step for name in ("epoch", "evaluation", "epoch_and_evaluation") for step in data[name]]:
+        found, pruned = step["measured"], "within" in step["operator"]  # whose edges are estimated of degrees
+        assert found["rows"] == pytest.approx(step["rows"], rel=0.25 if pruned else 0)
+        assert found["bytes"] == pytest.approx(step["bytes"], rel=0.25 if pruned else 0)
+        assert found["seconds"] > 0
+
+
+def test_as_many_epochs_run_as_are_asked_for(monkeypatch):
+    passes: list[int] = []
+    plain = analysis.run
+
+    def counted(engine, plan, steps, a_pass, **more):
+        passes.append(len(steps))
+        return plain(engine, plan, steps, a_pass, **more)
+
+    monkeypatch.setattr(analysis, "run", counted)
+    runs = []
+    for epochs in (1, 4):
+        passes.clear()
+        trainer().explain("json", analyze=epochs)
+        runs.append(len(passes))
+    assert runs[1] - runs[0] == 3 * 2 * 3  # more, of three passes, whole and step by step
+
+
+def test_a_page_tells_what_was_measured_of_every_step_and_is_else_the_same():
+    found = trainer()
+    plain, page = found.explain("html"), found.explain("html", analyze=1)
+    steps = sum(map(len, (found.job.plan.train, found.job.plan.evaluate, found.job.plan.train_and_evaluate)))
+    assert page.count("\nmeasured seconds: ") == page.count("\nmeasured rows: ") == steps
+    assert "<dt>Measured</dt><dd>training pass " in page
+    assert "easured" not in plain
+    assert page.count('role="switch"') == plain.count('role="switch"') > 0
+    assert page.count("<svg") == plain.count("<svg")
+
+
 def test_what_is_off_is_marked():
     near, far = Measure("a", "seconds", 1.0, 1.9), Measure("b", "bytes", 1e6, 4e5)
-    lines = analysis_lines([near, far])
+    lines = total_lines([near, far, Measure("c", "bytes", None, 5e3)])
     assert "!" not in lines[2]
     assert lines[3].endswith("1.0 MB    400.0 kB  ! 2.5 times")
+    assert lines[4].endswith("  -      5.0 kB")
     assert (Measure("", "bytes", 0, 0).times, Measure("", "bytes", 0, 1).times) == (1.0, inf)
 
 
-def test_pictures_are_not_measured(monkeypatch):
+def test_a_step_is_marked_where_it_matters_to_its_pass():
+    ran = analysis.Ran(1.0, ())
+    long, short = Measure("seconds", "seconds", 0.1, 0.3), Measure("seconds", "seconds", 1e-6, 3e-5)
+    rows = Measure("rows", "rows", 100, 300)
+    assert analysis._off([rows, long, short], ran) == [rows, long]
+
+
+def test_what_cannot_be_shown_is_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr(analysis, "open_engine", lambda *_: pytest.fail("an engine was started"))
-    with pytest.raises(
-        ConfigurationError, match="analyze and alternatives go with format 'text' or 'json', not 'html'"
-    ):
-        trainer().explain("html", analyze=True)
+    with pytest.raises(ConfigurationError, match="analyze goes with format 'text', 'json' or 'html', not 'mermaid'"):
+        trainer().explain("mermaid", analyze=True)
+    with pytest.raises(ConfigurationError, match="alternatives goes with format 'text' or 'json', not 'html'"):
+        trainer().explain("html", analyze=True, alternatives=True)
+    with pytest.raises(ConfigurationError, match="analyze is 0; expected True, or a number of epochs of at least 1"):
+        trainer().explain(analyze=0)
 
 
 @pytest.mark.spark
@@ -73,6 +122,13 @@ def test_on_spark_bytes_are_measured_too(spark: SparkSession, engine: str) -> No
     for dropout in (0.5, 0.0):  # with a pass that trains and evaluates, and without one
         model = lotan.nn.GCN(8, 4, 2, 3, dropout=dropout)
         trainer = lotan.Trainer(model, graph, engine=engine, workers=1, partitions=2, progress=False)
-        measured = {one["what"]: one for one in json.loads(trainer.explain("json", analyze=True))["measured"]}
+        data = json.loads(trainer.explain("json", analyze=True))
+        measured = {one["what"]: one for one in data["measured"]}
+        for step in data["epoch"]:
+            found = step["measured"]
+            assert "seconds" not in found  # a pass is one job
+            if step["engine"] == "dl":
+                assert found["rows"] == step["rows"]
+                assert found["piped_bytes"] > 0
         assert ("both in one" in measured) == bool(trainer.job.plan.train_and_evaluate)
         assert all(one["measured"] > 0 for name, one in measured.items() if "shuffle" not in name), measured

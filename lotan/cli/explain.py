@@ -15,6 +15,7 @@ from lotan.cli.options import (
     add_graph_options,
     add_model_options,
     add_plan_options,
+    number,
     plan_settings,
     read_graph,
 )
@@ -51,7 +52,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         '--diff="--disable push_down", --diff="--model gat --heads 4" (default: none)',
     )
     group.add_argument(
-        "--analyze", action="store_true", help="run some epochs, and set what they cost beside the estimates"
+        "--analyze",
+        metavar="N",
+        type=number(int, 1),
+        nargs="?",
+        const=True,
+        help="run some epochs, and set what passes and steps cost beside the estimates, in text, json or html\n"
+        "(default: none; without a number: 3)",
     )
     group.add_argument(
         "--alternatives",
@@ -79,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         trainer = _trainer(options, stack)
         if other is None:
-            shown = trainer.explain(options.format, options.stage, options.analyze, options.alternatives)
+            shown = trainer.explain(options.format, options.stage, options.analyze or False, options.alternatives)
         else:
             view = trainer.plan.diff(_trainer(other, stack).plan, ("as given", options.diff or "the same"))
             shown = view.explain(options.format, options.stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -55,6 +55,14 @@ class Outcome:
     )
     evaluation: np.ndarray | None = None  # of an evaluation, all splits; as `statistics`
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What a step came to."""
+
+    rows: int
+    bytes: int
 
 
 class Engine(ABC):
@@ -177,8 +185,27 @@ class Engine(ABC):
         """
         return {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0, "shuffle_written": 0}
 
+    def do_one_by_one(self) -> bool:
+        """From now on, do all of a step before its method returns, for its time is taken; False: passes are done as a whole."""
+        return False
 
-def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: Sequence[str] = ()) -> Outcome:
+    def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
+        """Rows and bytes of what a step has `made`, which is done; a pipe's rows are those that it ran on. None: unknown."""
+        return None
+
+    def piped(self) -> Sequence[Extent]:
+        """Of each pipe of the last pass, in order: rows that it ran on, and bytes sent and received. None where none are sent."""
+        return ()
+
+
+def run(
+    engine: Engine,
+    plan: Plan,
+    steps: Sequence[Step],
+    a_pass: Pass,
+    keep: Sequence[str] = (),
+    watch: Callable[[Step, Mapping[str, Handle]], None] | None = None,
+) -> Outcome:
     """Walk `steps` once.
 
     Every column and collection is released after the last step that reads it, unless it is static or in `keep`;
@@ -190,6 +217,7 @@ def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: S
         steps: one of plan.passes.
         a_pass: epoch, parameters and seed.
         keep: columns to return in the outcome.
+        watch: told of each step and of all that is held after it.
 
     Raises:
         EngineError: a stage failed. Nothing of the pass is left held.
@@ -199,6 +227,8 @@ def run(engine: Engine, plan: Plan, steps: Sequence[Step], a_pass: Pass, keep: S
     try:
         for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
             walk.take(step)
+            if watch is not None:
+                watch(step, walk.held)
             walk.drop(last_reads)
         kept = {name: walk.get(name) for name in keep}
         outcome = engine.finish(kept)

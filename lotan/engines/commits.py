@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from lotan.borders import translated
-from lotan.engines.base import Outcome, Pass
+from lotan.engines.base import Extent, Outcome, Pass
 from lotan.errors import EngineError
 from lotan.worker import encode_program
 from messenger.coordinator import CoordinatorLink
@@ -76,9 +76,8 @@ class Commits:
         Raises:
             EngineError: one did not commit, or two attempts of it differ.
         """
-        jobs = [PipeJob(self.run, self.number, *job, part) for *job, parts in self._jobs for part in parts]
         try:
-            totals = self._link.wait(jobs)
+            totals = self._link.wait([job for jobs in self._pipes() for job in jobs])
         except MessengerError as error:
             raise EngineError(f"{self}: {error}") from error
         self.sent += totals.bytes_sent
@@ -86,6 +85,15 @@ class Commits:
         self.shared += totals.bytes_shared
         sums = totals.tensors
         return Outcome(_gradients(sums), sums.get(STATISTICS), sums.get(EVALUATION))
+
+    def piped(self) -> list[Extent]:
+        """Of each pipe that has been taken: its rows, and bytes both ways."""
+        found = [self._link.wait(jobs) for jobs in self._pipes()]
+        return [Extent(one.rows, one.bytes_sent + one.bytes_received) for one in found]
+
+    def _pipes(self) -> list[list[PipeJob]]:
+        """Of each pipe, what its partitions commit."""
+        return [[PipeJob(self.run, self.number, *job, part) for part in parts] for *job, parts in self._jobs]
 
     def bytes_moved(self) -> dict[str, int]:
         """What the messenger has moved in all passes, by the report's keys."""

@@ -6,7 +6,7 @@ down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two p
 
 from planner.explain.formats import FORMATS, STAGES, Format, compare, explain
 from planner.explain.sizes import duration, size
-from planner.explain.text import PlanStage, as_data, step_label
+from planner.explain.text import Measured, PlanStage, as_data, passes, step_label
 from planner.explain.view import DiffView, PlanView
 
 __all__ = [
@@ -14,12 +14,14 @@ __all__ = [
     "STAGES",
     "DiffView",
     "Format",
+    "Measured",
     "PlanStage",
     "PlanView",
     "as_data",
     "compare",
     "duration",
     "explain",
+    "passes",
     "size",
     "step_label",
 ]

@@ -7,7 +7,7 @@ graph, and what another pass has made, have no box: they are named where they ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from planner.explain.sizes import duration, size
@@ -26,6 +26,7 @@ class Box:
     backward: bool
     bytes: int  # handed on, in all
     facts: tuple[tuple[str, str], ...]  # all else there is to say, as name and value
+    measured: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # likewise; the plan is the same without
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,20 @@ def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -
         "makes": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["makes"].items()),
         "calls": "\n".join(calls),
     }
-    return Box(str(number), title, makes, step["engine"], step["backward"], step["bytes"], _known(facts))
+    told = str(number), title, makes, step["engine"], step["backward"], step["bytes"], _known(facts)
+    return Box(*told, _measured(step.get("measured", {})))
+
+
+def _measured(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """What a step came to, in words."""
+    facts = {
+        "measured rows": f"{found['rows']:,}" if "rows" in found else "",
+        "measured bytes": size(found["bytes"]) if "bytes" in found else "",
+        "piped, measured": size(found["piped_bytes"]) if "piped_bytes" in found else "",
+        "measured seconds": duration(found["seconds"]) if "seconds" in found else "",
+        "off by more than 2 times": ", ".join(found.get("off", ())),
+    }
+    return _known(facts)
 
 
 def _known(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

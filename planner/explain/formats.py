@@ -13,26 +13,29 @@ from planner.explain.diagram import diagrams
 from planner.explain.mermaid import mermaid
 from planner.explain.page import page
 from planner.explain.rules import ablations
-from planner.explain.text import PlanStage, as_data, as_text, graphs_data
+from planner.explain.text import Measured, PlanStage, as_data, as_text, graphs_data
 
 Format = Literal["text", "json", "mermaid", "html"]
 FORMATS: tuple[Format, ...] = get_args(Format)
 STAGES: tuple[PlanStage, ...] = get_args(PlanStage)
 
 
-def explain(planned: Planned, format: Format = "text", stage: PlanStage = "all") -> str:
+def explain(
+    planned: Planned, format: Format = "text", stage: PlanStage = "all", measured: Measured | None = None
+) -> str:
     """Say what will run and why.
 
     Args:
         planned: what `compile_plan` returned.
         format: "text"; "json", the same as data; "mermaid", a flowchart; "html", a page that needs nothing else.
         stage: "logical", "rewritten", "physical" or "all".
+        measured: what passes came to, to be set beside the estimates of "json" and "html".
 
     Raises:
         PlanError: an unknown format or stage.
     """
     _check(format, stage)
-    return _EXPLAIN[format](planned, stage)
+    return _EXPLAIN[format](planned, stage, measured)
 
 
 def compare(
@@ -61,22 +64,26 @@ def _check(format: str, stage: str) -> None:
         raise PlanError(f"explain knows no format {format!r}; expected one of {', '.join(FORMATS)}")
 
 
-def _json(planned: Planned, stage: PlanStage) -> str:
-    return json.dumps(as_data(planned, stage), indent=2)
+def _text(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+    return as_text(planned, stage)
 
 
-def _mermaid(planned: Planned, stage: PlanStage) -> str:
+def _json(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
+    return json.dumps(as_data(planned, stage, measured=measured), indent=2)
+
+
+def _mermaid(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
     return mermaid(diagrams(graphs_data(planned, stage)))
 
 
-def _html(planned: Planned, stage: PlanStage) -> str:
+def _html(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
     less = ablations(planned)
-    data = as_data(planned, stage, less)
+    data = as_data(planned, stage, less, measured)
     return page(data, diagrams(data), {rule: diagrams(graphs_data(plan, stage)) for rule, plan in less.items()})
 
 
-_EXPLAIN: dict[Format, Callable[[Planned, PlanStage], str]] = {
-    "text": as_text,
+_EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None], str]] = {
+    "text": _text,
     "json": _json,
     "mermaid": _mermaid,
     "html": _html,

@@ -79,7 +79,9 @@ def _text(kind: str, x: float, y: float, words: str, letters: int) -> str:
 def _told(box: Box) -> str:
     """What the mouse is told: the operator in full and everything known of it, one a line."""
     makes = f" → {box.makes}" if box.makes else ""
-    return "\n".join([f"{box.key} {box.title}{makes}", *(f"{name}: {value}" for name, value in box.facts)])
+    return "\n".join(
+        [f"{box.key} {box.title}{makes}", *(f"{name}: {value}" for name, value in (*box.facts, *box.measured))]
+    )
 
 
 def _chips(box: Box, layout: Layout, most: int) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -53,6 +54,15 @@ PASSES = {
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
 ESTIMATED = ("epoch", "evaluation", "epoch_and_evaluation")
 """Those whose seconds are told before all else."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a plan's passes came to when they ran, as plain data."""
+
+    totals: Sequence[Mapping[str, Any]]  # each "what", "unit", "estimated" (None: by nothing), "measured", "off"
+    steps: Mapping[str, Sequence[Mapping[str, Any]]]
+    """By the name of a pass, of each step: "rows", "bytes", "piped_bytes", "seconds", as far as known; and those "off"."""
 
 
 def as_text(planned: Planned, stage: PlanStage = "all") -> str:
@@ -104,6 +114,7 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
         "Spread": _spread(data["engine"], data["layout"]),
         "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
         "Time": _time(data),
+        **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
 
@@ -112,6 +123,13 @@ def _time(data: Mapping[str, Any]) -> str:
     evaluates = f", {duration(evaluation)} for an evaluation"
     both_in_one = f", {duration(both)} for both" if both else ""
     return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
+
+
+def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
+    return "; ".join(
+        f"{one['what']} {(duration if one['unit'] == 'seconds' else size)(one['measured'])}{' (!)' * one['off']}"
+        for one in totals
+    )
 
 
 def _spread(engine: str, layout: Mapping[str, int]) -> str:
@@ -208,9 +226,20 @@ def call_label(call: Call) -> str:
 # --- data -----------------------------------------------------------------------------------------------------------
 
 
-def as_data(planned: Planned, stage: PlanStage = "all", less: Mapping[str, Planned] | None = None) -> dict[str, Any]:
+def as_data(
+    planned: Planned,
+    stage: PlanStage = "all",
+    less: Mapping[str, Planned] | None = None,
+    measured: Measured | None = None,
+) -> dict[str, Any]:
     """The plan as plain data for JSON; `less` as of `rule_facts`."""
-    return {**_head_data(planned), "rules": rule_facts(planned, less), **graphs_data(planned, stage)}
+    data = {**_head_data(planned), "rules": rule_facts(planned, less), **graphs_data(planned, stage)}
+    if measured is None:
+        return data
+    for name, steps in measured.steps.items():
+        for step, found in zip(data.get(name, ()), steps, strict=False):  # where physical plans are not shown, none
+            step["measured"] = dict(found)
+    return data | {"measured": [dict(one) for one in measured.totals]}
 
 
 def _head_data(planned: Planned) -> dict[str, Any]:

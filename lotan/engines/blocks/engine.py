@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, name_operator, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
@@ -337,6 +337,10 @@ class BlocksEngine(Engine):
         state, self._pass = self._pass, None
         for made in state.held if state is not None else ():
             self._facade.release(made)
+
+    def piped(self) -> Sequence[Extent]:
+        """What went to the workers and back."""
+        return self._run.piped()
 
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import pandas as pd
 from torch import Tensor
 
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
@@ -52,6 +52,7 @@ class LocalEngine(Engine):
         self._graph: LoadedGraph | None = None
         self._kept = KeptColumns()  # of the graph
         self._pass: LocalPass | None = None
+        self._one_by_one = False
 
     @property
     def _loaded(self) -> LoadedGraph:
@@ -135,11 +136,24 @@ class LocalEngine(Engine):
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
         """A sparse product. [vertices, *shape] -> [vertices, *shape]."""
         sums = LazySums(self._loaded.product(step), self._columns.share(self._whole(column).contiguous()))
-        if step.output.name in self._running.lazy:
+        if step.output.name in self._running.lazy and not self._one_by_one:
             return sums
         found = self._whole(sums)
         self._columns.release(sums.column)
         return found
+
+    def do_one_by_one(self) -> bool:
+        """Sums over edges are made at once, too."""
+        self._one_by_one = True
+        return True
+
+    def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
+        """Of the tensors; of neighbourhoods none, for nothing moves."""
+        if isinstance(step, CollectStep):
+            return None
+        columns = [one.rows if isinstance(one, Contributions) else one for one in made.values()]
+        rows = self._loaded.chunks_within(step.within).rows if isinstance(step, PipeStep) else len(columns[0])
+        return Extent(rows, sum(column.nbytes for column in columns))
 
     def _whole(self, handle: Handle) -> Tensor:
         """A column as a tensor of all rows."""

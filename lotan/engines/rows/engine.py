@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
@@ -316,6 +316,10 @@ class RowsEngine(Engine):
         for made in state.made if state else ():
             if made.pinned is not None:
                 made.pinned.release()
+
+    def piped(self) -> Sequence[Extent]:
+        """What went to the workers and back."""
+        return self._loaded.commits.piped()
 
     def bytes_moved(self) -> dict[str, int]:
         """Bytes since `load`, by the report's keys."""
