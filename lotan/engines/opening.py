@@ -35,8 +35,10 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     if needs.engine in ("rows", "blocks"):
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
+    from lotan.memory_limit import MemoryLimit
 
-    return LocalEngine(config.chunk_rows)
+    limit = MemoryLimit.of(config).bytes
+    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.peak))
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from threading import RLock
 from typing import Protocol
@@ -53,11 +53,16 @@ class KeptColumns:
         """Keep a column, which nobody writes to any more."""
         with self._lock:
             self._kept[key] = _Kept(column, seconds)
-            most = self._budget()
-            for other in sorted(self._kept, key=lambda other: self._kept[other].worth):
+            self.shrink(self._budget())
+
+    def shrink(self, most: int, but: Collection[Hashable] = ()) -> None:
+        """Let go of what is worth least, until there are so many bytes at the most; of those with these keys nothing."""
+        with self._lock:
+            others = [key for key in self._kept if key not in but]
+            for key in sorted(others, key=lambda key: self._kept[key].worth):
                 if self.nbytes <= most:
                     return
-                del self._kept[other]
+                del self._kept[key]
 
     @property
     def nbytes(self) -> int:

@@ -41,16 +41,17 @@ class LocalEngine(Engine):
             same but for rounding.
         threads: that share the work, None: as many as torch would use. Where they share chunks, their number changes no bit
             of a result; where torch shares operators, it may have sums round otherwise.
+        spare: bytes beside what the plan needs, that columns which the graph keeps for other plans may take; None: no limit.
     """
 
     name = "local"
 
-    def __init__(self, chunk_rows: int | None = None, threads: int | None = None) -> None:
+    def __init__(self, chunk_rows: int | None = None, threads: int | None = None, spare: int | None = None) -> None:
         self._chunk_rows = chunk_rows
         self._crew = Crew(threads)
         self._columns = Columns()
         self._graph: LoadedGraph | None = None
-        self._kept = KeptColumns()  # of the graph
+        self._kept, self._spare = KeptColumns(), spare  # of the graph
         self._pass: LocalPass | None = None
         self._one_by_one = False
 
@@ -83,6 +84,9 @@ class LocalEngine(Engine):
             column.name: (names[column.name], plan.levels, plan.targets, self._chunk_rows) for column in plan.hoisted
         }
         known = {name: self._kept.get(key) for name, key in keys.items()}
+        if self._spare is not None:
+            own = sum(column.nbytes for column in known.values() if column is not None)
+            self._kept.shrink(self._spare + own, but=keys.values())
         if all(column is not None for column in known.values()):
             self.adopt(plan, cast(Mapping[str, Tensor], known))
             return
