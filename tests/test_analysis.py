@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import inf
 
 import pytest
@@ -81,7 +82,8 @@ def test_a_page_tells_what_was_measured_of_every_step_and_is_else_the_same():
     found = trainer()
     plain, page = found.explain("html"), found.explain("html", analyze=1)
     steps = sum(map(len, (found.job.plan.train, found.job.plan.evaluate, found.job.plan.train_and_evaluate)))
-    assert page.count("\nmeasured seconds: ") == page.count("\nmeasured rows: ") == steps
+    told = [re.findall(rf"\n{name}: [^;\n]+; measured ", page) for name in ("rows", "bytes", "seconds")]
+    assert [len(found) for found in told] == [steps] * 3
     assert "<dt>Measured</dt><dd>training pass " in page
     assert "easured" not in plain
     assert page.count('role="switch"') == plain.count('role="switch"') > 0

@@ -6,7 +6,7 @@ graph, and what another pass has made, have no box: they are named where they ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +26,9 @@ class Box:
     backward: bool
     bytes: int  # handed on, in all
     facts: tuple[tuple[str, str], ...]  # all else there is to say, as name and value
-    measured: tuple[tuple[str, str], ...] = field(default=(), compare=False)  # likewise; the plan is the same without
+    measured: tuple[tuple[str, str], ...] = field(
+        default=(), compare=False
+    )  # when it ran; the plan is the same without
 
 
 @dataclass(frozen=True)
@@ -144,15 +146,18 @@ def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -
 
 
 def _measured(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What a step came to, in words."""
-    facts = {
-        "measured rows": f"{found['rows']:,}" if "rows" in found else "",
-        "measured bytes": size(found["bytes"]) if "bytes" in found else "",
-        "piped, measured": size(found["piped_bytes"]) if "piped_bytes" in found else "",
-        "measured seconds": duration(found["seconds"]) if "seconds" in found else "",
-        "off by more than 2 times": ", ".join(found.get("off", ())),
+    """What a step came to, by the names of the facts beside which it belongs."""
+    words: dict[str, Callable[[Any], str]] = {
+        "rows": "{:,}".format,
+        "bytes": size,
+        "piped_bytes": size,
+        "seconds": duration,
     }
-    return _known(facts)
+    return tuple(
+        (name.replace("_", " "), say(found[name]) + " (!)" * (name in found.get("off", ())))
+        for name, say in words.items()
+        if name in found
+    )
 
 
 def _known(facts: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -78,10 +78,12 @@ def _text(kind: str, x: float, y: float, words: str, letters: int) -> str:
 
 def _told(box: Box) -> str:
     """What the mouse is told: the operator in full and everything known of it, one a line."""
-    makes = f" → {box.makes}" if box.makes else ""
-    return "\n".join(
-        [f"{box.key} {box.title}{makes}", *(f"{name}: {value}" for name, value in (*box.facts, *box.measured))]
-    )
+    makes, measured = f" → {box.makes}" if box.makes else "", dict(box.measured)
+    lines = [f"{box.key} {box.title}{makes}"]
+    for name, value in box.facts:
+        beside = f"; measured {measured.pop(name)}" if name in measured else ""
+        lines.append(f"{name}: {value}{beside}")
+    return "\n".join([*lines, *(f"{name}: measured {value}" for name, value in measured.items())])
 
 
 def _chips(box: Box, layout: Layout, most: int) -> list[str]:
