@@ -14,7 +14,8 @@ on` is what the steps of an epoch are estimated to make, `moved` what went throu
 
 drop_unit_weight is worth nothing by itself where sums are the Graph Engine's, for engines know there that a graph has no
 weights. It spares a product for each edge where messages run in the DL Engine (plan=general), and lets push_down_extremes take
-a greatest message that would be weighted (the greatest of weighted rows).
+a greatest message that would be weighted (the greatest of weighted rows). drop_dead_gradients has no line where it should not
+fire: every model reads features, and nobody trains these.
 """
 
 from __future__ import annotations
@@ -62,6 +63,7 @@ class Case:
     engines: tuple[str, ...] = ()  # to measure on; none: there the rule shall not fire, and both plans are one
     off: tuple[str, ...] = ()  # rules that both sides do without
     settings: dict[str, Any] = field(default_factory=dict)
+    models: int = 1  # trained together
 
 
 EVERY, BOTH, LOCAL, BLOCKS = ("local", "blocks", "rows"), ("local", "blocks"), ("local",), ("blocks",)
@@ -99,6 +101,8 @@ CASES = (
     Case("keep_or_recompute", "medium", "one linear map"),
     Case("hold_sparse", "coauthor_cs", "gcn of two layers", LOCAL),
     Case("hold_sparse", "medium", "gat"),
+    Case("share_models", "medium", "gcn", BOTH, models=4),
+    Case("share_models", "medium", "gcn"),
 )
 
 
@@ -240,6 +244,8 @@ def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -
     """Train in this process."""
     from planner.estimate import step_bytes
 
+    if case.models > 1:
+        return measure_batch(case, engine, given, options)
     trainer = trainer_of(case, engine, given, options)
     planned, run = trainer.plan.planned, trainer.fit()
     plan, evaluates = planned.plan, bool(trainer.config.eval_every)
@@ -251,6 +257,31 @@ def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -
         "handed": sum(step_bytes(step, planned.statistics, plan) for steps in plan.epoch(evaluates) for step in steps),
         "moved": sum(run.report["bytes"].values()) / len(run.history),
         "peak": sum(run.report["peak_memory_bytes"].values()),
+    }
+
+
+def measure_batch(case: Case, engine: str, given: bool, options: argparse.Namespace) -> dict[str, Any]:
+    """Train some models together in this process."""
+    import lotan
+
+    alone = trainer_of(case, engine, given, options)
+    graph, epochs = alone.graph, alone.config.epochs
+    members = [
+        lotan.Member(
+            make_model(case.model, graph.statistics.width, graph.labels.outputs), lotan.Adam(lr=0.01), epochs=epochs
+        )
+        for _ in range(case.models)
+    ]
+    common = {"eval_every": 0, "progress": False, **ENGINES[engine], **case.settings}
+    with lotan.ModelBatch(graph, members, disable=alone.config.disable, **common) as batch:
+        batch.train()
+        report, history = batch.report(), batch.states[0].history
+    return {
+        "seconds": [entry["train_seconds"] for entry in history][WARM_UP:-1],
+        "setup": report["setup_seconds"],
+        "handed": 0,
+        "moved": sum(report["bytes"].values()) / len(history),
+        "peak": sum(report["peak_memory_bytes"].values()),
     }
 
 
@@ -284,7 +315,8 @@ def pays_table(found: list[tuple[Case, str, dict[str, Any], dict[str, Any]]]) ->
         ]
         figures = f"{seconds[0]:.4f} | {seconds[1]:.4f} | {seconds[1] / seconds[0]:.2f}"
         setup = f"{given['setup']:.1f} / {without['setup']:.1f}"
-        what = f"{case.model}, {case.graph}{off}{more}"
+        together = f"{case.models} x " if case.models > 1 else ""
+        what = f"{together}{case.model}, {case.graph}{off}{more}"
         lines.append(f"| {case.rule} | {what} | {engine} | {figures} | {setup} | {' | '.join(amounts)} |")
     return lines
 
