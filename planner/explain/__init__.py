@@ -1,7 +1,7 @@
 """What will run and why: as text, as data, and as pictures.
 
-`text` and `rules` have the words and the plain data; `diagram` makes boxes and arrows of the data, which `mermaid` writes
-down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two plans side by side; `formats` has the doors.
+`text`, `rules` and `places` have the words and the plain data; `diagram` makes boxes and arrows of the data, which `mermaid`
+writes down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two plans side by side; `formats` has the doors.
 """
 
 from planner.explain.formats import FORMATS, STAGES, Format, compare, explain

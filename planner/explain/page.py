@@ -13,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from planner.explain.diagram import Diagram
+from planner.explain.places import listed
 from planner.explain.rules import gain_words
 from planner.explain.sizes import size
 from planner.explain.svg import svg
@@ -165,8 +166,8 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
     parts = [
         f'<li class="rule{" fired" if fact["fired"] else ""}"><div class="state"><code>{name}</code>'
         f"<span>{state}</span>{switch if has_switch else ''}</div>",
-        f'<p class="where">{escape(", ".join(fact["where"]))}</p>' if fact["where"] else "",
-        f'<p class="gain">{escape(gain_words(fact["gain"]))}</p>' if fact["gain"] else "",
+        f'<p class="where">{escape(listed(fact["where"]))}</p>' if fact["where"] else "",
+        f'<p class="gain">{escape(gain_words(fact["gain"], fact["name"]))}</p>' if fact["gain"] else "",
         "".join(f'<p class="reason">{escape(reason)}</p>' for reason in fact["declined"]),
         _rewrites(fact["rewrites"]),
         "</li>",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
@@ -11,13 +10,14 @@ from typing import Any
 
 from planner.compiler import Planned, without
 from planner.estimate import step_bytes
+from planner.explain.places import PLACES, listed
 from planner.explain.sizes import duration, size
 from planner.nodes import Node
 from planner.optimizer import Firing
 from planner.physical import CollectStep, GatherStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
-from planner.rules.prune_vertices import prune_vertices
+from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 
 COLLECTED = "neighbourhoods are collected"  # how a reason ends that leaves them to the DL Engine
@@ -28,9 +28,11 @@ def rule_lines(planned: Planned) -> list[str]:
     lines, less = [], ablations(planned)
     for fact in (_rule_fact(planned, name, less.get(name)) for name in RULES):
         state = _state(fact["enabled"], fact["fired"])
-        where = f": {', '.join(fact['where'])}" if fact["where"] else ""
-        lines.append(f"{fact['name']:<22}{state}{where}"[:WIDTH])
-        lines += _wrapped("+", gain_words(fact["gain"])) if fact["gain"] else []
+        where = f": {listed(fact['where'])}" if fact["where"] else ""
+        lines += textwrap.wrap(
+            f"{fact['name']:<22}{state}{where}", WIDTH, subsequent_indent=" " * 24, break_on_hyphens=False
+        )
+        lines += _wrapped("+", gain_words(fact["gain"], fact["name"])) if fact["gain"] else []
         lines += [piece for reason in fact["declined"] for piece in _wrapped("-", reason)]
     return lines
 
@@ -53,7 +55,7 @@ def _wrapped(mark: str, reason: str) -> list[str]:
     return textwrap.wrap(reason, WIDTH - 4, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
-def gain_words(gain: Mapping[str, Any]) -> str:
+def gain_words(gain: Mapping[str, Any], rule: str = "") -> str:
     """An epoch with and without a rule, in a sentence; of the one that spares evaluations a pass, with its evaluation."""
     evaluated = " with its evaluation" if gain["evaluated"] else ""
     with_it, taken = (
@@ -61,7 +63,8 @@ def gain_words(gain: Mapping[str, Any]) -> str:
         for suffix in ("", "_without")
     )
     if with_it == taken:
-        return f"an epoch{evaluated}: {with_it} steps, without it too"
+        beyond = "; it matters beyond a worker's memory" if rule == keep_or_recompute.__name__ else ""
+        return f"an epoch{evaluated}: {with_it} steps, without it too{beyond}"
     return f"an epoch{evaluated}: {with_it} steps; without it, {taken}"
 
 
@@ -88,27 +91,23 @@ def _firings(planned: Planned, name: str) -> list[Firing]:
 def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
-    layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
-    where = _levels(planned) if name == prune_vertices.__name__ else [layer for layer in dict.fromkeys(layers) if layer]
     declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
     return {
         "name": name,
         "enabled": enabled,
         "fired": fired,
-        "where": where,
+        "where": _where(planned, name) if fired else [],
         "declined": declined or [IDLE[name]] if enabled and not fired else declined,
         "gain": _gain(planned, less, name) if less is not None else None,
     }
 
 
-def _levels(planned: Planned) -> list[str]:
-    """The steps of an epoch that run within each level, with the vertices that it is estimated to hold."""
-    counts = Counter(step.within for step in planned.plan.train if step.within is not None)
-    rows = {level: planned.statistics.rows_within(level) for level in sorted(counts)}
-    return [
-        f"{counts[level]} steps within level {level} (~{held:,} of {planned.statistics.vertices:,} vertices)"
-        for level, held in rows.items()
-    ]
+def _where(planned: Planned, name: str) -> list[str]:
+    """The places where a rule fired: layers, or for the rules of PLACES what these find in the plan."""
+    if name in PLACES:
+        return PLACES[name](planned)
+    layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
+    return [layer for layer in dict.fromkeys(layers) if layer]
 
 
 def _priced(planned: Planned, reasons: list[str]) -> list[str]:

@@ -1,0 +1,140 @@
+"""Where rules fired that work on stages and steps, found in the finished plan: rules on nodes have the nodes' layers.
+
+A stage goes by its name, and a step on the graph by what it makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from planner.compiler import Planned
+from planner.differentiate import CONSTANTS
+from planner.physical import PipeStep, Plan, Stage, Step, makes, reads
+from planner.rules.drop_dead_gradients import drop_dead_gradients
+from planner.rules.fuse_apply import fuse_apply
+from planner.rules.hold_sparse import hold_sparse
+from planner.rules.keep_or_recompute import keep_or_recompute
+from planner.rules.prune_vertices import prune_vertices
+from planner.rules.reuse_evaluation import reuse_evaluation
+
+SHOWN = 8
+"""Places that are named; of more, how many there are."""
+
+
+def listed(places: Sequence[str]) -> str:
+    """Places in words.
+
+    >>> listed(["train.0", "train.1"])
+    'train.0, train.1'
+    >>> listed([f"train.{number}" for number in range(17)])
+    'train.0, train.1, train.2, train.3, train.4, train.5, train.6, train.7 and 9 more'
+    """
+    more = len(places) - SHOWN
+    return ", ".join(places[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def fused(planned: Planned) -> list[str]:
+    """The stages of training that hold more than one operator on vertices."""
+    stages = _stages(planned.plan, _forward(planned.plan))
+    return [stage.name for stage in stages if sum(call.type.rows == "vertex" for call in stage.calls) > 1]
+
+
+def pruned(planned: Planned) -> list[str]:
+    """For each level, the steps that run within it, and the vertices that it is estimated to hold.
+
+    They are those of training's forward half, from which backward has its levels, and those of evaluation.
+    """
+    levels: dict[int, list[Step]] = {}
+    for step in (*_forward(planned.plan), *planned.plan.evaluate):
+        if step.within is not None:
+            levels.setdefault(step.within, []).append(step)
+    known = planned.statistics
+    return [
+        f"{listed(_places(steps))} within level {level} (~{known.rows_within(level):,} of {known.vertices:,} vertices)"
+        for level, steps in sorted(levels.items())
+    ]
+
+
+def without_gradient(planned: Planned) -> list[str]:
+    """The columns that training reads and no trainable parameter is behind, but for those that never have a gradient."""
+    plan = planned.plan
+    trained: set[str] = set()
+    read: dict[str, None] = {}
+    for step in _forward(plan):
+        if isinstance(step, PipeStep):
+            stage = plan.stage(step.stage)
+            read |= dict.fromkeys(i.column for i in stage.inputs if i.dtype.startswith("float"))
+            trained |= _trained_outputs(stage, trained)
+        else:
+            read |= dict.fromkeys(reads(step))
+            trained |= set(makes(step)) if trained.intersection(reads(step)) else set()
+    return [name for name in read if name not in trained and name not in CONSTANTS]
+
+
+def _trained_outputs(stage: Stage, trained: set[str]) -> set[str]:
+    """The columns that a stage makes of trainable parameters, or of columns that are."""
+    behind = {parameter.name for parameter in stage.parameters if parameter.trainable}
+    behind |= {i.value for i in stage.inputs if i.column in trained}
+    reached = stage.computed_from(behind)
+    return {output.column for output in stage.outputs if output.value in reached}
+
+
+def kept(planned: Planned) -> list[str]:
+    """The stages of training that keep something for their backward."""
+    return [stage.name for stage in _stages(planned.plan, planned.plan.train) if stage.worth > 0]
+
+
+def sparse(planned: Planned) -> list[str]:
+    """The stages of training and evaluation that read the features sparse."""
+    plan = planned.plan
+    stages = _stages(plan, (*plan.train, *plan.evaluate))
+    return [stage.name for stage in stages if any(i.sparse for i in stage.inputs)]
+
+
+def reused(planned: Planned) -> list[str]:
+    """What of training evaluation does not compute again: all of its forward half, or what evaluation's own steps read."""
+    plan = planned.plan
+    if not plan.train_and_evaluate:
+        return _places(_forward(plan))
+    trains = [_is_of_training(step, plan) for step in plan.train_and_evaluate]
+    both = list(zip(plan.train_and_evaluate, trains, strict=True))
+    needed = {name for step, is_training in both if not is_training for name in reads(step)}
+    shared: list[Step] = []
+    for step, is_training in reversed(both):
+        if is_training and needed.intersection(makes(step)):
+            shared.append(step)
+            needed.update(reads(step))
+    return _places(shared[::-1]) or ["one pass for both, without common steps"]
+
+
+def _is_of_training(step: Step, plan: Plan) -> bool:
+    """Whether a step of the pass that trains and evaluates is of training: there, a stage may put out more."""
+    return step.stage.startswith("train.") if isinstance(step, PipeStep) else step in plan.train
+
+
+PLACES: Mapping[str, Callable[[Planned], list[str]]] = {
+    reuse_evaluation.__name__: reused,
+    fuse_apply.__name__: fused,
+    prune_vertices.__name__: pruned,
+    drop_dead_gradients.__name__: without_gradient,
+    keep_or_recompute.__name__: kept,
+    hold_sparse.__name__: sparse,
+}
+"""Where such a rule fired, if it did."""
+
+
+def _forward(plan: Plan) -> tuple[Step, ...]:
+    """The steps of training up to the turn, with it."""
+    turn = next(at for at, step in enumerate(plan.train) if isinstance(step, PipeStep) and step.mode == "turn")
+    return plan.train[: turn + 1]
+
+
+def _places(steps: Sequence[Step]) -> list[str]:
+    """The stages of steps, and what steps on the graph make."""
+    return list(dict.fromkeys(step.stage if isinstance(step, PipeStep) else makes(step)[0] for step in steps))
+
+
+def _stages(plan: Plan, steps: Sequence[Step]) -> list[Stage]:
+    """The stages that steps run, in their order."""
+    names = dict.fromkeys(step.stage for step in steps if isinstance(step, PipeStep))
+    return [plan.stage(name) for name in names]
