@@ -54,6 +54,8 @@ PASSES = {
 """The walks over steps that a plan has, by the name of their data, and what they are called."""
 ESTIMATED = ("epoch", "evaluation", "epoch_and_evaluation")
 """Those whose seconds are told before all else."""
+MOVED = ("piped", "shuffled", "spilled")
+"""Bytes of a pass that leave a process, on Spark."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,7 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
         "Spread": _spread(data["engine"], data["layout"]),
         "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
         "Time": _time(data),
+        **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if data["engine"] != "local" else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
@@ -123,6 +126,11 @@ def _time(data: Mapping[str, Any]) -> str:
     evaluates = f", {duration(evaluation)} for an evaluation"
     both_in_one = f", {duration(both)} for both" if both else ""
     return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
+
+
+def _bytes(moved: Mapping[str, int]) -> str:
+    counts = [f"{size(count)} {name}" for name, count in moved.items() if count or name == "piped"]
+    return f"{', '.join(counts)}, estimated for an epoch's training pass"
 
 
 def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
@@ -244,6 +252,7 @@ def as_data(
 
 def _head_data(planned: Planned) -> dict[str, Any]:
     statistics, options, plan = planned.statistics, planned.options, planned.plan
+    costs = planned.cost(plan.train).steps
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
@@ -251,6 +260,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "layout": _layout_data(planned),
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
         "memory": options.memory,
+        "estimated_epoch_bytes": {name: round(sum(getattr(step, f"{name}_bytes") for step in costs)) for name in MOVED},
         **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds) if steps else None
            for name, steps in zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)},
     }  # fmt: skip

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from planner import RULES, Options, PlanError
-from planner.explain import explain
+from planner.cost import DEFAULT_RATES, Pricing
+from planner.explain import explain, size
 from planner.physical import (
     CollectStep,
     EdgeExpressionStep,
@@ -85,6 +86,16 @@ def test_the_plan_that_an_expert_writes_by_hand_is_found():
     if os.environ.get("LOTAN_UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
+
+
+def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
+    one_jvm = Options(engine="blocks", pricing=Pricing("blocks", rates=DEFAULT_RATES["blocks"]))
+    text, data = (explain(planned(*MODELS["gcn"], options=one_jvm), format) for format in ("text", "json"))
+    moved, steps = json.loads(data)["estimated_epoch_bytes"], json.loads(data)["epoch"]
+    assert {name: sum(step[f"{name}_bytes"] for step in steps) for name in moved} == moved
+    assert moved["piped"] > moved["shuffled"] == 0
+    assert f"Bytes   {size(moved['piped'])} piped, estimated for an epoch's training pass" in text
+    assert "Bytes   " not in explain(planned(*MODELS["gcn"]))
 
 
 def test_explain_shows_one_stage_at_a_time():
