@@ -236,6 +236,20 @@ def test_what_workers_keep_has_the_same_bits_in_memory_and_in_a_file(memory, spa
     assert all(torch.equal(ample[key], spilled[key]) for key in ample)
 
 
+def test_without_the_rule_that_chooses_it_is_computed_again_to_the_same_bits(spark, tmp_path):
+    """With memory for a part, and none in a file; beside a plan with the rule, which puts the rest in one."""
+    drawn, results = sample(2, vertices=20, edges=50, weighted=True), []
+    with Session(SessionSettings(workers=1, worker_memory=100, spill=str(tmp_path))) as short:
+        for off, files in ((), 1), (("keep_or_recompute",), 0):
+            planned = plan_of("GCN", drawn, replace(BLOCKS["auto"], disabled=(*IN_PLACE, *off)))
+            assert ("keep_or_recompute" in planned.plan.fired) == (files == 1)
+            with blocks(spark, short, 2, shuffled=False) as engine:
+                results.append(tensors(train(engine, planned, models("GCN", seed=0)[0], drawn)))
+            assert files_in(tmp_path, short) == files
+    chosen, plain = results
+    assert all(torch.equal(chosen[key], plain[key]) for key in chosen)
+
+
 COLLECTING = ("own layer",)
 """What collects whatever the engine can: its message has a parameter on edges."""
 
