@@ -236,20 +236,6 @@ def test_what_workers_keep_has_the_same_bits_in_memory_and_in_a_file(memory, spa
     assert all(torch.equal(ample[key], spilled[key]) for key in ample)
 
 
-def test_without_the_rule_that_chooses_it_is_computed_again_to_the_same_bits(spark, tmp_path):
-    """With memory for a part, and none in a file; beside a plan with the rule, which puts the rest in one."""
-    drawn, results = sample(2, vertices=20, edges=50, weighted=True), []
-    with Session(SessionSettings(workers=1, worker_memory=100, spill=str(tmp_path))) as short:
-        for off, files in ((), 1), (("keep_or_recompute",), 0):
-            planned = plan_of("GCN", drawn, replace(BLOCKS["auto"], disabled=(*IN_PLACE, *off)))
-            assert ("keep_or_recompute" in planned.plan.fired) == (files == 1)
-            with blocks(spark, short, 2, shuffled=False) as engine:
-                results.append(tensors(train(engine, planned, models("GCN", seed=0)[0], drawn)))
-            assert files_in(tmp_path, short) == files
-    chosen, plain = results
-    assert all(torch.equal(chosen[key], plain[key]) for key in chosen)
-
-
 COLLECTING = ("own layer",)
 """What collects whatever the engine can: its message has a parameter on edges."""
 
@@ -290,6 +276,21 @@ def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, 
         assert_equal(result, truth)
     heap, shuffles = (tensors(result) for result in results[:2])
     assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
+
+
+def test_without_the_rule_that_chooses_it_is_computed_again_to_the_same_bits(spark, tmp_path):
+    """With memory for a part, and none in a file; beside a plan with the rule, which puts the rest in one."""
+    drawn, results = DROPPED["many"], []
+    with Session(SessionSettings(workers=1, worker_memory=100, spill=str(tmp_path))) as short:
+        for off, files in ((), 1), (("keep_or_recompute",), 0):
+            planned = dropping_plan("GCN", drawn, replace(BLOCKS["auto"], disabled=(*IN_PLACE, *off)))
+            assert ("keep_or_recompute" in planned.plan.fired) == (files == 1)
+            torch.manual_seed(0)
+            with blocks(spark, short, 2, shuffled=False) as engine:
+                results.append(tensors(train(engine, planned, DROPPING["GCN"](), drawn)))
+            assert files_in(tmp_path, short) == files
+    chosen, plain = results
+    assert all(torch.equal(chosen[key], plain[key]) for key in chosen)
 
 
 def test_a_pass_holds_nothing_when_it_is_over(spark, workers):
