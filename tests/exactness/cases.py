@@ -348,6 +348,16 @@ def trained_on(drawn: Sample, rows: Sequence[int] | np.ndarray) -> Sample:
     return replace(drawn, graph=graph, split=split)
 
 
+def thinned(drawn: Sample, left: int) -> Sample:
+    """The same graph, of whose features so many numbers are not zero."""
+    x = np.zeros_like(drawn.x.numpy())
+    places = np.random.default_rng(0).choice(x.size, left, replace=False)
+    x.flat[places] = drawn.x.numpy().flat[places]
+    given = drawn.graph.arrays()
+    graph = Graph.from_arrays(x, given.src, given.dst, given.label, given.split, given.weight)
+    return replace(drawn, graph=graph, x=torch.from_numpy(x))
+
+
 def named(graph: Graph) -> Graph:
     """The same graph with strings as ids, which sort as the numbers do."""
     given = graph.arrays()

@@ -15,8 +15,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from planner import RULES
-from tests.exactness.test_random_models import check_against_autograd, check_random_numbers
+from tests.exactness.test_random_models import check_against_autograd, check_random_numbers, rules_off
 
 GRAPHS = 20  # for each model: most of a case is tracing
 
@@ -34,7 +33,7 @@ def main() -> int:
         if number % GRAPHS == 0:
             model = int(random.integers(2**31))
         graph = int(random.integers(2**31))
-        off = {rule for rule in RULES if random.random() < random.random() / 2}
+        off = rules_off(random)
         dropping, general = bool(random.integers(3) == 0), bool(random.integers(4) == 0)
         try:
             if dropping:

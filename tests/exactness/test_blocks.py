@@ -278,6 +278,21 @@ def test_dropout_draws_the_numbers_of_the_local_engine_wherever_edges_lie(name, 
     assert all(torch.equal(heap[key], shuffles[key]) for key in heap)
 
 
+def test_without_the_rule_that_chooses_it_is_computed_again_to_the_same_bits(spark, tmp_path):
+    """With memory for a part, and none in a file; beside a plan with the rule, which puts the rest in one."""
+    drawn, results = DROPPED["many"], []
+    with Session(SessionSettings(workers=1, worker_memory=100, spill=str(tmp_path))) as short:
+        for off, files in ((), 1), (("keep_or_recompute",), 0):
+            planned = dropping_plan("GCN", drawn, replace(BLOCKS["auto"], disabled=(*IN_PLACE, *off)))
+            assert ("keep_or_recompute" in planned.plan.fired) == (files == 1)
+            torch.manual_seed(0)
+            with blocks(spark, short, 2, shuffled=False) as engine:
+                results.append(tensors(train(engine, planned, DROPPING["GCN"](), drawn)))
+            assert files_in(tmp_path, short) == files
+    chosen, plain = results
+    assert all(torch.equal(chosen[key], plain[key]) for key in chosen)
+
+
 def test_a_pass_holds_nothing_when_it_is_over(spark, workers):
     drawn = sample(seed=5)
     plan = dropping_plan("GAT", drawn).plan

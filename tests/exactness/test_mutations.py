@@ -20,21 +20,25 @@ from lotan.errors import LotanError
 from lotan.nn import EdgeIndex
 from lotan.tracing import trace
 from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps
+from planner.batch import compile_batch
 from planner.edge_nodes import Extreme
 from planner.errors import PlanError
-from planner.nodes import Elementwise, Node, Scatter, tensor_arguments
-from planner.physical import PropagateStep, ScaledPropagateStep, Stage, reads
+from planner.nodes import Collect, Elementwise, Node, Scatter, tensor_arguments
+from planner.physical import PropagateStep, ScaledPropagateStep, Stage, of_model, reads
 from planner.rules import (
     drop_dead_gradients,
     drop_unit_weight,
+    fuse_apply,
     hoist_invariant,
+    hold_sparse,
     lift_message,
     prune_vertices,
     push_down,
     push_down_extremes,
+    share_models,
 )
 from planner.spec import LossSpec, ValueType
-from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, trained_on
+from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, thinned, trained_on
 from tests.exactness.random_models import Hop
 from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, train
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
@@ -119,6 +123,35 @@ def check_few(seed: int, _: bool) -> None:
     options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
     with closing(LocalEngine()) as engine:
         assert_equals_truth(train(engine, plan_of("GAT", drawn, options), ours, drawn), "GAT", other, drawn)
+
+
+def check_sparse(seed: int, _: bool) -> None:
+    """Features that are mostly zeros, and a layer that multiplies them by a number of its own before a linear map."""
+    drawn, (ours, other) = sample(seed, vertices=40, edges=120), models("GIN", seed)
+    drawn = thinned(drawn, drawn.x.numel() // 4)
+    with closing(LocalEngine()) as engine:
+        found = train(engine, plan_of("GIN", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+    assert_equals_truth(found, "GIN", other, drawn)
+
+
+def check_batch(seed: int, _: bool) -> None:
+    """Two models with other weights have the gradients that each has alone."""
+    drawn, both = sample(seed), [models("GraphSAGE", seed + number)[0] for number in range(2)]
+    plan = plan_of("GraphSAGE", drawn, Options(abilities=ABILITIES["local"])).plan
+    batch = compile_batch([plan, plan])
+    own = [{name: value.detach() for name, value in model.state_dict().items()} for model in both]
+    together = {of_model(number, name): value for number, each in enumerate(own) for name, value in each.items()}
+    alone: dict[str, Tensor] = {}
+    with closing(LocalEngine()) as engine:
+        for number, each in enumerate(own):
+            engine.load(drawn.graph, plan)
+            found = run(engine, plan, plan.train, Pass(0, each)).gradients
+            alone |= {of_model(number, name): gradient for name, gradient in found.items()}
+        engine.load(drawn.graph, batch.plan)
+        a_pass = Pass(0, together, seeds=(0, 0))
+        shared = run(engine, batch.plan, batch.train(frozenset()), a_pass).gradients
+    assert alone.keys() == shared.keys()
+    assert all(torch.equal(gradient, shared[name]) for name, gradient in alone.items())
 
 
 class Nothing:
@@ -214,6 +247,11 @@ MUTATIONS = {
         compiler, "reuse_evaluation", lambda _, __, stages: (*stages[:-1], replace(stages[-1], counts="all")), 1,
         dropping=True, check=check_metrics,
     ),
+    "an operator joins a stage that runs before its sum is made": Mutation(fuse_apply, "GraphOperator", Collect, 5),
+    "features that are not multiplied alone are held sparse": Mutation(
+        hold_sparse, "_could_be", lambda i, _: i.column == "features" and i.role == "vertex", 3, check=check_sparse
+    ),
+    "models share what has parameters": Mutation(share_models, "_are_one", lambda stages: True, 3, check=check_batch),
     "a live gradient is dropped": Mutation(
         drop_dead_gradients, "_gradients_read", lambda step: set() if isinstance(step, PropagateStep) else READ(step), 3
     ),

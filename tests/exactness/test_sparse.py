@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
-import torch
 
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
-from lotan.graph import Graph
 from planner import Options
-from tests.exactness.cases import EVERY, Sample, models, sample
+from tests.exactness.cases import EVERY, models, sample, thinned
 from tests.exactness.steps import assert_equals_truth, plan_of, train
 
 AUTO = Options(abilities=ABILITIES["local"])
 IN_PLACE = replace(AUTO, disabled=("hoist_invariant",))  # so that more maps stand right on the features
 READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer", "arithmetic on edges")
-
-
-def thinned(drawn: Sample, left: int) -> Sample:
-    """The same graph, of whose features so many numbers are not zero."""
-    x = np.zeros_like(drawn.x.numpy())
-    places = np.random.default_rng(0).choice(x.size, left, replace=False)
-    x.flat[places] = drawn.x.numpy().flat[places]
-    given = drawn.graph.arrays()
-    graph = Graph.from_arrays(x, given.src, given.dst, given.label, given.split, given.weight)
-    return replace(drawn, graph=graph, x=torch.from_numpy(x))
 
 
 @pytest.mark.parametrize("chunk_rows", [None, 7])

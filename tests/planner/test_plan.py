@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from lotan import nn
+from lotan.engines.choice import ABILITIES
+from lotan.tracing import trace
 from planner import RULES, Options, PlanError
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain, size
@@ -17,6 +20,7 @@ from planner.physical import (
     EdgeExpressionStep,
     GatherStep,
     PipeStep,
+    Plan,
     PropagateStep,
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
@@ -27,6 +31,7 @@ from planner.validate import validate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 GOLDEN = Path(__file__).parent / "golden"
+ARXIV = Statistics(vertices=169_343, edges=2_400_000, width=128, training=90_941)
 MODELS = {
     "gcn": (gcn(), gcn(training=False)),
     "attention": (attention(dropout=True), attention()),
@@ -80,8 +85,7 @@ def test_the_plan_names_the_rules_that_explain_says_fired(options):
 def test_the_plan_that_an_expert_writes_by_hand_is_found():
     """The first sum once, the last map before its sum and that sum on the training vertices alone, no gradient of features."""
     specs = (gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False))
-    arxiv = Statistics(vertices=169_343, edges=2_400_000, width=128, training=90_941)
-    text = explain(planned(*specs, Options(engine_reason="asked for"), 40, arxiv))
+    text = explain(planned(*specs, Options(engine_reason="asked for"), 40, ARXIV))
     path = GOLDEN / "arxiv_levels.txt"
     if os.environ.get("LOTAN_UPDATE_GOLDEN"):
         path.write_text(text)
@@ -96,6 +100,49 @@ def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
     assert moved["piped"] > moved["shuffled"] == 0
     assert f"Bytes   {size(moved['piped'])} piped, estimated for an epoch's training pass" in text
     assert "Bytes   " not in explain(planned(*MODELS["gcn"]))
+
+
+@pytest.fixture(scope="module", params=["local", "blocks"])
+def expert(request) -> Plan:
+    """Of the library's own GCN, as an engine has it planned: nothing forced, nothing left out."""
+    model = nn.GCN(128, 256, 3, 40, dropout=0.5)
+    specs = (trace(model, 128, training=training) for training in (True, False))
+    options = Options(abilities=ABILITIES[request.param], engine=request.param, pricing=Pricing(request.param))
+    return planned(*specs, options, 40, ARXIV).plan
+
+
+def sums(steps, reverse=False):
+    """Sums over edges, by the numbers in a row and the level within which they are made."""
+    found = (step for step in steps if isinstance(step, PropagateStep) and step.reverse is reverse)
+    return [(step.output.width, step.within) for step in found]
+
+
+def test_the_first_sum_is_computed_once(expert):
+    (column,) = expert.hoisted
+    assert column.width == 128
+    assert sums(expert.prepare) == [(128, None)]
+    first = expert.train[0]
+    assert isinstance(first, PipeStep)
+    assert column.name in first.inputs
+    assert len(sums(expert.train)) == 2  # of three layers
+
+
+def test_the_last_layer_sums_what_its_map_has_made_on_the_training_vertices_alone(expert):
+    assert sums(expert.train) == [(256, None), (40, 0)]
+    assert sums(expert.train, reverse=True) == [(40, 0), (256, None)]
+    (turn,) = (step for step in expert.train if isinstance(step, PipeStep) and step.mode == "turn")
+    assert turn.within == 0
+
+
+def test_no_step_makes_a_gradient_of_the_features_or_of_what_is_computed_from_them_once(expert):
+    static = {column.name for column in (*expert.static_columns, *expert.hoisted)}
+    last = expert.train[-1]
+    assert isinstance(last, PipeStep)
+    assert (last.mode, last.outputs) == ("backward", ())
+    assert not static.isdisjoint(last.inputs)
+    read = [i for stage in expert.stages for i in stage.inputs if i.column in static]
+    assert read
+    assert not any(i.needs_gradient for i in read)
 
 
 def test_explain_shows_one_stage_at_a_time():
