@@ -34,7 +34,7 @@ from lotan.progress import Progress
 from lotan.run import Run
 from lotan.settings import make_config
 from lotan.tracking import Tracker, open_tracker, start_of
-from planner.explain import Format, PlanStage, PlanView, explain
+from planner.explain import Format, PlanStage, PlanView, check_form, explain
 
 
 class Trainer:
@@ -81,14 +81,16 @@ class Trainer:
             ConfigurationError: a form that does not go with `analyze` or `alternatives`, or no epochs to run.
             EngineError: with `analyze`, for a failure while running.
         """
+        with translated():
+            check_form(format, stage)
         runs = analyze is not False
         if (runs and format == "mermaid") or (alternatives and format in ("mermaid", "html")):
             asked, forms = (
                 ("alternatives", "'text' or 'json'") if alternatives else ("analyze", "'text', 'json' or 'html'")
             )
             raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
-        if runs and analyze < 1:
-            raise ConfigurationError(f"analyze is {analyze}; expected True, or a number of epochs of at least 1")
+        if runs and not (isinstance(analyze, int) and analyze >= 1):
+            raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():

@@ -110,10 +110,15 @@ def test_what_cannot_be_shown_is_refused_before_anything_runs(monkeypatch):
     monkeypatch.setattr(analysis, "open_engine", lambda *_: pytest.fail("an engine was started"))
     with pytest.raises(ConfigurationError, match="analyze goes with format 'text', 'json' or 'html', not 'mermaid'"):
         trainer().explain("mermaid", analyze=True)
+    with pytest.raises(lotan.PlanError, match="explain knows no format 'yaml'"):
+        trainer().explain("yaml", analyze=True)
     with pytest.raises(ConfigurationError, match="alternatives goes with format 'text' or 'json', not 'html'"):
         trainer().explain("html", analyze=True, alternatives=True)
-    with pytest.raises(ConfigurationError, match="analyze is 0; expected True, or a number of epochs of at least 1"):
-        trainer().explain(analyze=0)
+    for epochs in (0, -1, "3", 2.5, None):
+        with pytest.raises(
+            ConfigurationError, match=f"analyze is {epochs!r}; expected True, or a number of epochs of at"
+        ):
+            trainer().explain(analyze=epochs)
 
 
 @pytest.mark.spark

@@ -4,7 +4,7 @@
 writes down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two plans side by side; `formats` has the doors.
 """
 
-from planner.explain.formats import FORMATS, STAGES, Format, compare, explain
+from planner.explain.formats import FORMATS, STAGES, Format, check_form, compare, explain
 from planner.explain.sizes import duration, size
 from planner.explain.text import Measured, PlanStage, as_data, passes, step_label
 from planner.explain.view import DiffView, PlanView
@@ -18,6 +18,7 @@ __all__ = [
     "PlanStage",
     "PlanView",
     "as_data",
+    "check_form",
     "compare",
     "duration",
     "explain",

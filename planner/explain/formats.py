@@ -34,7 +34,7 @@ def explain(
     Raises:
         PlanError: an unknown format or stage.
     """
-    _check(format, stage)
+    check_form(format, stage)
     return _EXPLAIN[format](planned, stage, measured)
 
 
@@ -53,11 +53,16 @@ def compare(
     Raises:
         PlanError: an unknown format or stage.
     """
-    _check(format, stage)
+    check_form(format, stage)
     return _COMPARE[format](Named(names[0], a), Named(names[1], b), stage)
 
 
-def _check(format: str, stage: str) -> None:
+def check_form(format: str, stage: str) -> None:
+    """Refuse what no plan is shown in.
+
+    Raises:
+        PlanError: an unknown format or stage.
+    """
     if stage not in STAGES:
         raise PlanError(f"there is no stage {stage!r} of a plan; expected one of {', '.join(STAGES)}")
     if format not in FORMATS:
