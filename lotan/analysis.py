@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from math import inf
 
 import torch
@@ -28,7 +28,6 @@ NOTED = 0.05  # of a pass, what a step has to be off by to be marked
 BESIDE = 43  # columns of a line that the measures of a step take
 TITLES = {"epoch": "training pass", "evaluation": "evaluation", "epoch_and_evaluation": "both in one"}
 """The passes that are run, by the name of their data."""
-UNITS = {"rows": "rows", "seconds": "seconds", "bytes": "bytes", "piped_bytes": "bytes"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,9 @@ class Ran:
     """A pass as it ran."""
 
     seconds: float
-    steps: tuple[tuple[Measure, ...], ...]  # of each step what could be measured, by the names in `UNITS`
+    steps: tuple[
+        tuple[Measure, ...], ...
+    ]  # of each step "rows", "bytes" or "piped_bytes", and "seconds", as far as known
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,8 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
     Raises:
         EngineError: the engine cannot be started, or a stage failed.
     """
-    found: dict[str, Ran] = {}
-    cost = job.planned.cost
-    walks = {name: passes(job.plan)[name] for name in TITLES if passes(job.plan)[name]}
+    cost, there = job.planned.cost, passes(job.plan)
+    walks = {name: there[name] for name in TITLES if there[name]}
     with MemoryWatch() as watch, closing(open_engine(job.needs(config), job.graph, config)) as engine:
         engine.load(job.graph, job.plan)
         bench = _Bench(engine, job, weights, config.seed)
@@ -90,11 +90,10 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         before = engine.bytes_moved()
         epoch = bench.seconds(walks["epoch"], epochs)
         moved = {name: (bytes - before[name]) / epochs for name, bytes in engine.bytes_moved().items()}
-        for name, steps in walks.items():
-            taken = epoch if name == "epoch" else bench.seconds(steps, 1 + epochs)[1:]
-            found[name] = Ran(statistics.median(taken), ())
-        for name, steps in walks.items():  # last, for an engine may stop doing several at once
-            found[name] = replace(found[name], steps=bench.steps(steps, epochs))
+        taken = {"epoch": epoch}
+        taken |= {name: bench.seconds(walks[name], 1 + epochs)[1:] for name in walks if name != "epoch"}
+        # Steps last, for an engine may stop doing several at once.
+        found = {name: Ran(statistics.median(taken[name]), bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
     needs = job.needs(config)
     totals.append(Measure("peak memory", "bytes", MemoryLimit.of(config).peak(needs), sum(watch.peak.values())))
@@ -105,12 +104,16 @@ def _moved(job: Job, steps: Sequence[Step], moved: Mapping[str, float]) -> list[
     """Of a training pass; nothing moves on local."""
     if job.engine.name == "local":
         return []
-    costs = job.planned.cost(steps).steps
-    piped, shuffled = (sum(getattr(step, name) for step in costs) for name in ("piped_bytes", "shuffled_bytes"))
+    cost = job.planned.cost(steps)
     # What rows' joins and groups shuffle inside one JVM is part of what they take, and not counted by itself.
-    counted = None if job.engine.name == "rows" else shuffled
+    counted = None if job.engine.name == "rows" else cost.moved("shuffled")
     return [
-        Measure("piped, a training pass", "bytes", piped, moved["messenger_sent"] + moved["messenger_received"]),
+        Measure(
+            "piped, a training pass",
+            "bytes",
+            cost.moved("piped"),
+            moved["messenger_sent"] + moved["messenger_received"],
+        ),
         Measure("shuffled, a training pass", "bytes", counted, moved["shuffle_written"]),
     ]
 

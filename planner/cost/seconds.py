@@ -75,6 +75,10 @@ class PassCost:
         """Of each step by itself."""
         return tuple(StepCost(work, sum(_seconds(work, self.prices).values())) for work in self.works)
 
+    def moved(self, how: str) -> float:
+        """Bytes of all steps together: "piped", "shuffled" or "spilled"."""
+        return float(sum(getattr(work, f"{how}_bytes") for work in self.works))
+
 
 def epoch_seconds(plan: Plan, statistics: Statistics, pricing: Pricing) -> PassCost:
     """What the training pass of an epoch is estimated to take."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.compiler import Planned
 from planner.differentiate import CONSTANTS
+from planner.phases import TRAIN
 from planner.physical import PipeStep, Plan, Stage, Step, makes, reads
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
@@ -109,7 +110,7 @@ def reused(planned: Planned) -> list[str]:
 
 def _is_of_training(step: Step, plan: Plan) -> bool:
     """Whether a step of the pass that trains and evaluates is of training: there, a stage may put out more."""
-    return step.stage.startswith("train.") if isinstance(step, PipeStep) else step in plan.train
+    return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in plan.train
 
 
 PLACES: Mapping[str, Callable[[Planned], list[str]]] = {

@@ -252,7 +252,8 @@ def as_data(
 
 def _head_data(planned: Planned) -> dict[str, Any]:
     statistics, options, plan = planned.statistics, planned.options, planned.plan
-    costs = planned.cost(plan.train).steps
+    walks = zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)
+    costs = {name: planned.cost(steps) for name, steps in walks if steps}
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.engine,
@@ -260,9 +261,8 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "layout": _layout_data(planned),
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
         "memory": options.memory,
-        "estimated_epoch_bytes": {name: round(sum(getattr(step, f"{name}_bytes") for step in costs)) for name in MOVED},
-        **{f"estimated_{name}_seconds": _rounded(planned.cost(steps).seconds) if steps else None
-           for name, steps in zip(ESTIMATED, (plan.train, plan.evaluate, plan.train_and_evaluate), strict=True)},
+        "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) for how in MOVED},
+        **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
     }  # fmt: skip
 
 
