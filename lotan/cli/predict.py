@@ -7,6 +7,9 @@ from pathlib import Path
 
 from lotan.cli.options import add_graph_options, add_plan_options, plan_settings, read_graph
 from lotan.cli.outputs import check_directory, check_file
+from lotan.errors import ConfigurationError
+
+OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npz", ".npy", ".xlsx")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +37,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_out(out: str) -> None:
-    """A directory may stand there only where it is one of part files, as an earlier run wrote it."""
+    """A directory may stand there only where it is one of part files, as an earlier run wrote it.
+
+    Raises:
+        ConfigurationError: no such place can be written, or its name promises another format.
+    """
+    if out.lower().endswith(OTHER_FORMATS):
+        raise ConfigurationError(
+            f"--out {out}: predictions are written as Parquet; name a file such as predictions.parquet"
+        )
     if (Path(out) / "_SUCCESS").exists():
         check_directory("--out", out)
     else:

@@ -61,6 +61,13 @@ def test_only_an_ordinary_file_is_replaced(name, expected, command, tmp_path, ca
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
 
 
+def test_predictions_that_are_to_be_of_another_format_are_refused(tmp_path, capsys):
+    words = ["--graph", "digits", "--model-dir", str(tmp_path), "--out", str(tmp_path / "p.CSV")]
+    assert main(["predict", *words]) == 2
+    assert "predictions are written as Parquet" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_disk_that_fills_is_one_line(tmp_path, capsys, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
