@@ -80,6 +80,7 @@ def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession
         "spark.driver.host": "127.0.0.1",
         "spark.local.dir": str(temporary_folder / "spark"),
         "spark.sql.shuffle.partitions": "4",
+        "spark.shuffle.compress": "false",  # as of Lotan's own session
         "spark.sql.warehouse.dir": str(temporary_folder / "warehouse"),
     }
     jars = [os.environ.get("LOTAN_GRAPHFRAMES_JAR"), JAR.is_file() and str(JAR)]

@@ -1,6 +1,6 @@
 """Seconds that a plan's steps take on an engine: counted work times rates that were measured.
 
-`counting` and `stages` count what a step does, `rates` says what a unit of it takes, `seconds` adds up and lets overlap
+`counting`, `stages` and `shuffles` count what a step does, `rates` says what a unit of it takes, `seconds` adds up and lets overlap
 what runs side by side. It is equations 13 to 17 of the paper, with their constants taken apart into what a plan has.
 """
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
+from planner.cost.shuffles import sources
 from planner.cost.stages import beyond_memory, chunk_count, pipe_work
 from planner.cost.work import Work
 from planner.estimate import row_bytes
@@ -44,7 +45,7 @@ BOTH_ENDS = 2  # numbers that a product along edges reads, for each that it mult
 def step_work(
     step: Step, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float | None = None
 ) -> Work:
-    """The work of one step.
+    """The work of one step, but for its shuffles.
 
     Args:
         step: of `plan`.
@@ -64,9 +65,8 @@ def step_work(
         case PropagateStep():
             edges = statistics.edge_count(step.edges, step.within)
             numbers = edges * step.output.width
-            far = numbers * _far(_sources(step.within, statistics) * row_bytes(step.output))
-            shuffled = _shuffled(step, statistics, layout)
-            return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far, shuffled_bytes=shuffled)
+            far = numbers * _far(sources(step.within, statistics) * row_bytes(step.output))
+            return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far)
         case CollectStep():
             rows = _collected(step, statistics, engine, layout)
             return Work(steps=waves, collected_numbers=rows * _width(plan, step.columns))
@@ -87,23 +87,10 @@ def _far(size: int) -> float:
     return max(0.0, 1 - CACHE_BYTES / max(1, size))
 
 
-def _shuffled(step: PropagateStep, statistics: Statistics, layout: Layout) -> float:
-    """Bytes that cross between executors: none inside one JVM, else each row once to every partition that reads it."""
-    if not layout.shuffled:
-        return 0.0
-    copies = min(statistics.degrees(step.reverse).replication(layout.partitions), layout.partitions - 1)
-    return _sources(step.within, statistics) * copies * row_bytes(step.output)
-
-
 def _collected(step: CollectStep | GatherStep, statistics: Statistics, engine: str, layout: Layout) -> float:
     """Rows of sources, each as often as chunks have it: these are runs of vertices that a hash has put in order."""
     chunks = 1 if engine == "local" else chunk_count(statistics.rows_within(step.within), engine, layout)
-    return _sources(step.within, statistics) * statistics.degrees().replication(chunks)
-
-
-def _sources(within: int | None, statistics: Statistics) -> int:
-    """Vertices at which edges begin that end within a level, at the most."""
-    return statistics.rows_within(None if within is None else within + 1)
+    return sources(step.within, statistics) * statistics.degrees().replication(chunks)
 
 
 def _width(plan: Plan, names: Iterable[str]) -> int:

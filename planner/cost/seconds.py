@@ -9,6 +9,7 @@ from operator import attrgetter, mul
 
 from planner.cost.counting import step_work
 from planner.cost.rates import DEFAULT_RATES, Rates
+from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
 from planner.cost.work import GROUPS, Work, total
 from planner.footprint import Layout
@@ -99,6 +100,9 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
     works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
     works[0] += Work(passes=1)
+    if pricing.layout.shuffled:
+        sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
+        works = [work + Work(shuffled_bytes=count) for work, count in zip(works, sent, strict=True)]
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
     whole = _seconds(total(works), rates)
     share = _shares(whole, pricing)

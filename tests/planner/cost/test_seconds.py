@@ -102,14 +102,6 @@ def test_each_partition_of_blocks_hands_in_gradients():
     assert work_of(PipeStep, gcn_plan(), 3, "blocks", many).pipes == 4  # two at a time
 
 
-def test_rows_are_shuffled_between_jvms_alone():
-    alone, spread = (
-        work_of(PropagateStep, gcn_plan(), 0, "blocks", replace(LAYOUT, shuffled=s)) for s in (False, True)
-    )
-    assert alone.shuffled_bytes == 0
-    assert 0 < spread.shuffled_bytes <= 100 * 16 * 4  # each row to one other partition, at the most
-
-
 def test_what_workers_cannot_keep_is_spilled_or_computed_again():
     room, none = (work_of(PipeStep, gcn_plan(), 3, "blocks", replace(LAYOUT, saved=s)) for s in (1 << 30, 0))
     assert none.spilled_bytes > room.spilled_bytes == 0 or none.multiply_adds > room.multiply_adds
@@ -175,14 +167,6 @@ def test_pruned_neighbourhoods_cost_the_rows_that_they_bring(engine):
     for step in steps:
         part, whole = (step_work(one, plan, FEW, engine, LAYOUT) for one in (step, replace(step, within=None)))
         assert part.collected_numbers == pytest.approx(0.11 * whole.collected_numbers)
-
-
-def test_pruned_sums_shuffle_the_rows_that_they_read():
-    plan = planned(gcn(), options=PRUNING, statistics=FEW).plan
-    layout = replace(LAYOUT, shuffled=True)
-    step = next(step for step in plan.train if isinstance(step, PropagateStep) and step.within == 0)
-    part, whole = (step_work(one, plan, FEW, "blocks", layout) for one in (step, replace(step, within=None)))
-    assert part.shuffled_bytes == pytest.approx(0.11 * whole.shuffled_bytes)
 
 
 @pytest.mark.parametrize("engine", DEFAULT_RATES)
