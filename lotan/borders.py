@@ -18,6 +18,7 @@ from lotan.errors import ConfigurationError, EngineError, LotanError
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(rf"{re.escape(_TRACEBACK)}\n(?:[ \t].*\n)+(\S.*)")
 
+OUT_OF_MEMORY = 3  # the status with which Java ends, as it is told to in lotan.spark_session
 JAVA_SECONDS = 0.2  # that a process which has closed its connections is given to end
 
 
@@ -60,10 +61,7 @@ def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark fa
         sparks = type(error).__module__.split(".")[0] in ("py4j", "pyspark")
         status = _status_of_java() if ours or sparks or isinstance(error, ConnectionError) else None
         if status is not None:
-            raise EngineError(
-                f"Spark's Java process has ended with status {status}, and with it all that it held. Its last words are above, "
-                "if it had any; it may have been killed for want of memory. Run again, with resume where there are checkpoints"
-            ) from error
+            raise EngineError(f"Spark's Java process has ended with {_end_of_java(status)}") from error
         if not sparks:
             raise
         raise kind(f"{what}: {first_line(error)}") from error
@@ -85,6 +83,16 @@ def first_line(error: Exception) -> str:
 def room() -> str:
     """What to do where a disk is full, and it is not said which."""
     return f"Free some space, where results go or below TMPDIR (now {gettempdir()}), where Spark and workers put their files"
+
+
+def _end_of_java(status: int) -> str:
+    """What it means, and what to do."""
+    why = (
+        "its heap was full: give it more with spark.driver.memory, or the graph more partitions"
+        if status == OUT_OF_MEMORY
+        else "its last words are above, if it had any; it may have been killed for want of memory"
+    )
+    return f"status {status}, and with it all that it held; {why}. Run again, with resume where there are checkpoints"
 
 
 def _status_of_java() -> int | None:

@@ -32,6 +32,8 @@ CAPPED_JAVA = (
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
 )
 """Of a JVM whose heap is capped: what it has beside the heap is capped too."""
+DYING_JAVA = "-XX:+ExitOnOutOfMemoryError"
+"""A JVM that goes on without memory may have lost a thread that Spark waits for, and then hangs."""
 JAVA_SECONDS = 5.0  # for one that has been told to end
 END_SECONDS = 0.5  # for a Java process that has barely started to end in order
 
@@ -107,12 +109,12 @@ class JavaFolder:
 
     @classmethod
     def options(cls) -> str:
-        """Have the JVM use it, beside what spark-defaults.conf asks for."""
+        """Have the JVM use it, and end when it has no memory left, beside what spark-defaults.conf asks for."""
         if cls.path is None:
             folder = LocalFolder()
             atexit.register(_remove_after_java, folder)
             cls.path = folder.path
-        return f'{spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'.strip()
+        return f'{DYING_JAVA} {spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'
 
 
 def _remove_after_java(folder: LocalFolder) -> None:

@@ -79,10 +79,30 @@ def test_a_jvm_of_our_own_has_its_temporary_files_in_a_folder_of_the_run(given, 
     monkeypatch.setattr(spark_session.SparkContext, "_gateway", None)
     spark_session._start("local[1]", SparkSettings()).close()
     assert builder.options["spark.driver.defaultJavaOptions"].split() == [
+        spark_session.DYING_JAVA,
         *given.split(),
         f'"-Djava.io.tmpdir={spark_session.JavaFolder.path}"',
     ]
     assert spark_session.JavaFolder.path.parent == Path(tempfile.gettempdir())
+
+
+FULL_HEAP = """
+from lotan.borders import spark_translated
+from lotan.spark_session import Heap, SparkSettings, open_spark
+session = open_spark(SparkSettings("local[1]", Heap(600 << 20))).session
+with spark_translated():
+    session._jvm.java.nio.ByteBuffer.allocate(1 << 30)
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.chaos
+def test_a_spark_without_memory_ends_instead_of_hanging():
+    """Whichever of its threads is the one that asks for more."""
+    done = subprocess.run([sys.executable, "-c", FULL_HEAP], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "ended with status 3" in done.stderr
+    assert "its heap was full: give it more with spark.driver.memory" in done.stderr
 
 
 KILL_SPARK = """

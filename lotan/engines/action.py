@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -172,6 +173,15 @@ def shuffle_bytes(context: SparkContext) -> int:
     """Bytes that all executors, past and present, have written for shuffles since Spark started."""
     executors = context._jsc.sc().statusStore().executorList(False)
     return sum(executors.apply(place).totalShuffleWrite() for place in range(executors.length()))
+
+
+def free_java_objects() -> None:
+    """Have Java let go of what nobody here names any more.
+
+    Py4J's objects refer to themselves, so only Python's garbage collector finds that they are dead. Until then, Java keeps what
+    they stand for: of a graph that was sent to Spark all of its rows, and it is Java's memory that fills up, not Python's.
+    """
+    gc.collect()
 
 
 def spark_runs(session: SparkSession) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from lotan.engines.action import force, name_operator, named_jobs, shuffle_bytes, spark_runs
+from lotan.engines.action import force, free_java_objects, name_operator, named_jobs, shuffle_bytes, spark_runs
 from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
@@ -121,6 +121,7 @@ class BlocksEngine(Engine):
             self._loaded = load_blocks(self._facade, self._session, graph, plan, partitions, self.settings.chunk_rows)
         self._commits = Commits(self._link, plan, self.settings.chunk_rows)
         self._take(plan)
+        free_java_objects()
 
     @property
     def stands(self) -> bool:
@@ -353,8 +354,11 @@ class BlocksEngine(Engine):
         self._release_hoisted()
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
+        self._pass = None
         if loaded is not None:
             loaded.close()
+            del loaded
+            free_java_objects()
         if commits is not None:
             self._facade.disconnect(commits.run)
             commits.close()

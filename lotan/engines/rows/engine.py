@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.borders import translated
-from lotan.engines.action import force, named_jobs, shuffle_bytes, spark_runs
+from lotan.engines.action import force, free_java_objects, named_jobs, shuffle_bytes, spark_runs
 from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.rows.collect import collect, gather
@@ -142,6 +142,7 @@ class RowsEngine(Engine):
         )
         stages = {stage.name: stage for stage in plan.stages}
         self._held = _Loaded(site, _static_columns(tables, plan), stages, commits, shuffled_before)
+        free_java_objects()
 
     @property
     def _loaded(self) -> _Loaded:
@@ -334,7 +335,8 @@ class RowsEngine(Engine):
         if self._held is not None:
             self._held.tables.close()
             self._held.commits.close()
-            self._held = None
+            self._held = self._under_way = None
+            free_java_objects()
 
     def close(self) -> None:
         """Let go of the graph, and stop what was started for this engine. May be called twice."""

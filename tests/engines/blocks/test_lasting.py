@@ -1,4 +1,4 @@
-"""A session that trains for long holds no more after thirty epochs than after ten."""
+"""A session that trains for long holds no more after thirty epochs than after ten, and after a fit than before."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from py4j.finalizer import ThreadSafeFinalizer
 from pyspark.sql import SparkSession
 
+import lotan
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.session import Session, SessionSettings
@@ -25,6 +26,7 @@ from tests.leaks import SHARED_MEMORY
 pytestmark = pytest.mark.spark
 
 MORE = 20  # epochs; what each adds one of is a leak, and pools of threads may still grow by a few
+FEW = 10  # Java objects
 SETTLE_SECONDS = 20  # for Spark's cleaner, which follows the garbage collector
 
 
@@ -72,3 +74,25 @@ def test_thirty_epochs_hold_what_ten_do(spark: SparkSession, workers: Session, s
         while grown := {k: count for k, count in held(spark, workers).items() if count >= first[k] + MORE}:
             assert time.monotonic() < end, f"grown to {grown} from {first}"
             threading.Event().wait(0.05)
+
+
+@pytest.mark.parametrize("engine", ["blocks", "rows"])
+def test_a_graph_that_was_sent_to_spark_is_not_kept_there_until_python_collects_garbage(
+    engine: str, spark: SparkSession
+) -> None:
+    """Of a fit that is over, Python refers to hardly any Java object, though its collector is off."""
+
+    def fit() -> None:
+        lotan.Trainer(lotan.nn.GCN(8, 4, 2, 3), graph, epochs=1, engine=engine, workers=1, progress=False).fit()
+
+    graph = lotan.datasets.generate(200, 800, 8, 3, seed=0)
+    fit()  # what a first one imports and caches
+    gc.collect()
+    before = set(ThreadSafeFinalizer.finalizers)
+    gc.disable()
+    try:
+        fit()
+        added = set(ThreadSafeFinalizer.finalizers) - before
+    finally:
+        gc.enable()
+    assert len(added) < FEW
