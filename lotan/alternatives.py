@@ -6,6 +6,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from typing import Any, Literal
 
 from lotan import cost_cache
@@ -18,7 +19,7 @@ from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import epoch_bytes
-from planner.physical import Plan
+from planner.physical import Plan, Step
 from planner.printer import WIDTH
 
 SPREADING = ("--partitions", "--workers")  # options
@@ -115,12 +116,23 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
 
 
 def _differences(plan: Plan, chosen: Plan) -> str:
-    """In kinds of steps, or in the levels that they run on."""
-    kinds, ours = (Counter(type(step).__name__.removesuffix("Step") for step in one.train) for one in (plan, chosen))
-    more = [f"{kinds[kind] - ours[kind]:+} {kind}" for kind in sorted(kinds | ours) if kinds[kind] != ours[kind]]
-    if not more and Counter(s.within for s in plan.train) != Counter(s.within for s in chosen.train):
+    """In kinds of steps, of training or else with evaluation, in levels or passes; or in what the steps are about."""
+    if more := _kinds_more(plan.train, chosen.train):
+        return more
+    if Counter(step.within for step in plan.train) != Counter(step.within for step in chosen.train):
         return "other levels"
-    return ", ".join(more)
+    both, ours = (one.epoch(evaluates=True) for one in (plan, chosen))
+    if len(both) != len(ours):
+        return f"evaluation in {'a pass of its own' if len(both) > len(ours) else 'the same pass'}"
+    if more := _kinds_more(tuple(chain.from_iterable(both)), tuple(chain.from_iterable(ours))):
+        return f"{more}, with evaluation"
+    return "" if replace(plan, fired=chosen.fired) == chosen else "same steps, other columns or stages"
+
+
+def _kinds_more(steps: Sequence[Step], others: Sequence[Step]) -> str:
+    """Of each kind, how many more, or less."""
+    ours, theirs = (Counter(type(step).__name__.removesuffix("Step") for step in each) for each in (steps, others))
+    return ", ".join(f"{ours[k] - theirs[k]:+} {k}" for k in sorted(ours | theirs) if ours[k] != theirs[k])
 
 
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:

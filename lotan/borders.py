@@ -88,11 +88,12 @@ def room() -> str:
 def _end_of_java(status: int) -> str:
     """What it means, and what to do."""
     why = (
-        "its heap was full: give it more with spark.driver.memory, or the graph more partitions"
+        "it had no memory left, see its last words above: give it more by memory_limit or, where there is none, by "
+        "spark.driver.memory"
         if status == OUT_OF_MEMORY
         else "its last words are above, if it had any; it may have been killed for want of memory"
     )
-    return f"status {status}, and with it all that it held; {why}. Run again, with resume where there are checkpoints"
+    return f"status {status}, and with it all that it held; {why}. Run again in a new process, with resume if it has checkpoints"
 
 
 def _status_of_java() -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,7 @@ def priced(engine: str, config: TrainerConfig, known: Known, master: str | None 
     spread = replace(
         limit.layout(engine, config.partitions),
         saved=limit.saved if limit.shares is None else limit.shares.saved,
-        shuffled=not (master or config.master or "local").startswith("local"),
+        shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
     )
     return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine))
 

@@ -72,6 +72,10 @@ class Statistics:
             return self.vertices
         return round(self._levels[min(level, LEVELS - 1)][0])
 
+    def sources_within(self, level: int | None) -> int:
+        """Vertices at which edges begin that end within a level, at the most."""
+        return self.rows_within(None if level is None else level + 1)
+
     @cached_property
     def _levels(self) -> tuple[tuple[float, float], ...]:
         """Vertices within each level, and edges that end there; (): the targets are not known."""

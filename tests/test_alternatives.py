@@ -82,6 +82,15 @@ def test_text_and_command(capsys):
     assert "+2 Collect, +2 Gather" in collecting, "what differs from the plan that runs"
 
 
+def test_every_other_plan_says_what_differs():
+    """Also one that trains with the same steps: it evaluates otherwise, or its stages keep other values."""
+    listed = {one["options"]: one["differs"] for one in found()}
+    assert listed["--engine local"] == ""
+    assert listed["--engine local --disable reuse_evaluation"] == "evaluation in a pass of its own"
+    assert listed["--engine local --disable keep_or_recompute"] == "same steps, other columns or stages"
+    assert all(listed[options] for options in listed if "--disable" in options)
+
+
 def test_not_beside_another_plan(capsys):
     assert main(["explain", "--graph", "digits", "--alternatives", "--diff", "--disable push_down"]) == 2
     assert "--diff shows two" in capsys.readouterr().err

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from planner.cost.shuffles import sources
 from planner.cost.stages import beyond_memory, chunk_count, pipe_work
 from planner.cost.work import Work
 from planner.estimate import row_bytes
@@ -65,7 +64,7 @@ def step_work(
         case PropagateStep():
             edges = statistics.edge_count(step.edges, step.within)
             numbers = edges * step.output.width
-            far = numbers * _far(sources(step.within, statistics) * row_bytes(step.output))
+            far = numbers * _far(statistics.sources_within(step.within) * row_bytes(step.output))
             return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far)
         case CollectStep():
             rows = _collected(step, statistics, engine, layout)
@@ -90,7 +89,7 @@ def _far(size: int) -> float:
 def _collected(step: CollectStep | GatherStep, statistics: Statistics, engine: str, layout: Layout) -> float:
     """Rows of sources, each as often as chunks have it: these are runs of vertices that a hash has put in order."""
     chunks = 1 if engine == "local" else chunk_count(statistics.rows_within(step.within), engine, layout)
-    return sources(step.within, statistics) * statistics.degrees().replication(chunks)
+    return statistics.sources_within(step.within) * statistics.degrees().replication(chunks)
 
 
 def _width(plan: Plan, names: Iterable[str]) -> int:

@@ -100,7 +100,7 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
     works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
     works[0] += Work(passes=1)
-    if pricing.layout.shuffled:
+    if pricing.engine == "blocks":
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
         works = [work + Work(shuffled_bytes=count) for work, count in zip(works, sent, strict=True)]
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}

@@ -1,7 +1,7 @@
-"""What steps send from partition to partition, where these lie in several JVMs.
+"""What `blocks` sends from partition to partition through Spark's shuffles.
 
 Edges lie with their destinations. A row of the column that they begin at goes once to every other partition that has an edge
-from it, and what such a partition has summed for it comes back as one row: so both ways, what crosses is counted in rows of
+from it, and what such a partition has summed for it comes back as one row: so both ways, what moves is counted in rows of
 sources.
 """
 
@@ -13,7 +13,6 @@ from planner.estimate import row_bytes
 from planner.expressions import leaves
 from planner.footprint import Layout
 from planner.physical import (
-    CollectStep,
     EdgeDotStep,
     EdgeExpressionStep,
     EdgeStep,
@@ -29,51 +28,49 @@ from planner.physical import (
 )
 from planner.statistics import Statistics
 
+FLOAT = 4  # bytes of a number
+
 
 def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, layout: Layout) -> Iterator[float]:
-    """Of each step of a pass.
+    """Of each step, in order.
+
+    Where all partitions lie in one JVM, tasks read rows of sources where these are; stages that collect neighbourhoods have
+    them brought by a shuffle even then.
 
     Args:
-        steps: one of plan.passes.
+        steps: of one pass, not necessarily all.
         plan: see there.
         statistics: of the graph.
         layout: how its work is spread.
+
+    Yields:
+        bytes.
     """
     partitions = layout.partitions
-    others = (
-        statistics.degrees().replication(partitions) * (partitions - 1) / partitions
-    )  # that have an edge from a vertex
-    all_of_them = others + 1  # where a partition sends to itself what it has for its own vertices
-    collections = {step.output: step.columns for step in steps if isinstance(step, CollectStep)}
+    others = statistics.degrees().replication(partitions) * (partitions - 1) / partitions  # with edges from a vertex
     brought: set[tuple[str, int | None]] = set()  # columns, and the level up to which edges end
-
-    def bring(step: EdgeStep) -> float:
-        """Columns come to the edges once, however many steps read them there."""
-        new = {(name, step.within) for name in _at_sources(step)} - brought
-        brought.update(new)
-        return sum(row_bytes(plan.columns[name]) for name, _ in new) * others
-
     for step in steps:
+        row = 0.0  # bytes for each source
         match step:
-            case PropagateStep():
-                sent = row_bytes(step.output) * others
             case PipeStep():
-                columns = [name for collection in step.collections for name in collections[collection]]
-                sent = sum(row_bytes(plan.columns[name]) for name in columns) * others
-            case CollectStep():
-                sent = 0.0  # each pipe brings the rows that it sends
+                row = _collected_bytes(step, plan) * others
             case GatherStep():
-                sent = row_bytes(step.output) * all_of_them
-            case ExtremeGradientStep():
-                sent = bring(step) + row_bytes(step.output) * all_of_them
-            case EdgeStep():
-                sent = bring(step) + (row_bytes(step.output) * others if _sums_by_source(step) else 0.0)
-        yield sent * sources(step.within, statistics)
+                row = row_bytes(step.output) * (others + 1)  # a partition sends its own vertices' sums the same way
+            case PropagateStep() if layout.shuffled:
+                row = row_bytes(step.output) * others
+            case EdgeStep() if layout.shuffled:
+                new = {(name, step.within) for name in _at_sources(step)} - brought
+                brought |= new  # once, however many steps of the pass read it there
+                row = sum(row_bytes(plan.columns[name]) for name, _ in new) * others + _returned_bytes(step, others)
+        yield row and row * statistics.sources_within(step.within)
 
 
-def sources(within: int | None, statistics: Statistics) -> int:
-    """Vertices at which edges begin that end within a level, at the most."""
-    return statistics.rows_within(None if within is None else within + 1)
+def _collected_bytes(step: PipeStep, plan: Plan) -> int:
+    """Of the columns that a stage reads at a source: every pipe has them brought anew."""
+    if not step.collections:
+        return 0
+    read = {(one.edges, one.column): one.width for one in plan.stage(step.stage).inputs if one.role == "source"}
+    return FLOAT * sum(read.values())
 
 
 def _at_sources(step: EdgeStep) -> tuple[str, ...]:
@@ -88,8 +85,11 @@ def _at_sources(step: EdgeStep) -> tuple[str, ...]:
     return ()
 
 
-def _sums_by_source(step: EdgeStep) -> bool:
-    """Whether it has one row for each vertex at which edges begin."""
-    return (isinstance(step, EdgeSumStep) and step.end == "source") or (
-        isinstance(step, ScaledPropagateStep) and step.reverse
-    )
+def _returned_bytes(step: EdgeStep, others: float) -> float:
+    """Of what partitions have summed for a source."""
+    match step:
+        case ExtremeGradientStep():
+            return row_bytes(step.output) * (others + 1)  # as of a Gather
+        case EdgeSumStep(end="source") | ScaledPropagateStep(reverse=True):
+            return row_bytes(step.output) * others
+    return 0.0

@@ -20,7 +20,7 @@ from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 
-COLLECTED = "neighbourhoods are collected"  # how a reason ends that leaves them to the DL Engine
+COLLECTED = "are collected"  # how a reason ends that leaves neighbourhoods to the DL Engine
 
 
 def rule_lines(planned: Planned) -> list[str]:

@@ -101,7 +101,7 @@ IDLE = {
     "push_down": "the model sums no plain rows over edges",
     "push_down_edges": "no message computes anything from both ends of an edge or from its weight",
     "push_down_extremes": "the model takes no max or min over edges",
-    "commute_linear": "no sum would move fewer numbers on the other side of a linear map",
+    "commute_linear": "no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
     "hoist_invariant": "every sum over edges depends on parameters or random numbers",
     "reuse_evaluation": "training and evaluation compute nothing alike",
     "fuse_apply": "no two operators of the DL Engine are neighbours",

@@ -36,16 +36,16 @@ def declined(node: Node) -> str | None:
     where = f"layer {node.layer or '?'}"
     if node.kind == "mean" and node.edges != "graph":
         return f"the mean of {where} runs over added self-loops; write it as a sum over a scaled x"
-    return f"the message of {where} {_reason(node.message)}; its neighbourhoods are collected"
+    return f"the message of {where} {_reason(node.message)}; for now its neighbourhoods are collected"
 
 
 def _reason(message: Node) -> str:
     on_edges = [node for node in topological(message) if node.output.rows == "edge"]
     parameters = [child.name for node in on_edges for child in node.children if isinstance(child, Parameter)]
     if parameters:
-        return f"uses parameter {parameters[0]} on edges"
+        return f"uses parameter {parameters[0]} on edges; write what it is for as functions of x_j and x_i apart"
     if any(isinstance(node, Dropout) for node in on_edges):
-        return "draws random numbers for every edge"
+        return "draws random numbers for every edge; drop numbers of x instead"
     if any(isinstance(node, EdgeSoftmax) for node in on_edges):
         return "is a softmax over the in-edges"
     if any(isinstance(node, Scatter) and node.end == "destination" for node in on_edges):

@@ -45,7 +45,7 @@ def declined(node: Node) -> str | None:
     try:
         _pushed(node)
     except ObstacleError as obstacle:
-        return f"the message of layer {node.layer or '?'} {obstacle}; its neighbourhoods are collected"
+        return f"the message of layer {node.layer or '?'} {obstacle}; for now its neighbourhoods are collected"
     return None
 
 

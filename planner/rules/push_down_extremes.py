@@ -30,6 +30,6 @@ def declined(node: Node) -> str | None:
     if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
         return None
     return (
-        f"the {node.kind} of layer {node.layer or '?'} is not over plain rows of sources; its neighbourhoods are collected: "
-        "write the message as a function of x_j alone"
+        f"the {node.kind} of layer {node.layer or '?'} is not over plain rows of sources; write the message as a function of x_j "
+        "alone, for now its neighbourhoods are collected"
     )

@@ -18,7 +18,10 @@ from lotan.session import Session, SessionSettings
 from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
+from planner.cost import Pricing
+from planner.footprint import Layout
 from planner.physical import Plan, of_model
+from planner.shares import Crew
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
@@ -46,6 +49,18 @@ def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Te
             np.testing.assert_array_equal(found.evaluation, evaluated.evaluation, err_msg=kind)
             assert found.gradients.keys() == trained.gradients.keys()
             assert all(torch.equal(found.gradients[name], one) for name, one in trained.gradients.items()), kind
+
+
+@pytest.mark.parametrize("disabled", [(), ("push_down_edges",)])
+@pytest.mark.parametrize("name", DROPPING)
+def test_it_is_priced_on_a_cluster(name: str, disabled: tuple[str, ...]) -> None:
+    """Parts of passes are, too: a pipe of evaluation may read what only training collects."""
+    layout = Layout(Crew(2, 2), 4, cores=2, shuffled=True)
+    options = Options(abilities=ABILITIES["blocks"], disabled=disabled, pricing=Pricing("blocks", layout))
+    loss = LossSpec("classification", OUT, 5.0)
+    planned = compile_plan(*dropping(name), loss, sample(1).graph.statistics, options)
+    for steps in planned.plan.passes:
+        assert all(step.seconds >= 0 for step in planned.cost(steps).steps)
 
 
 @pytest.mark.parametrize("seed", range(24))

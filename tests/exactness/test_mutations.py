@@ -22,6 +22,7 @@ from lotan.tracing import trace
 from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps
 from planner.batch import compile_batch
 from planner.edge_nodes import Extreme
+from planner.edge_values import EdgeValues
 from planner.errors import PlanError
 from planner.nodes import Collect, Elementwise, Node, Scatter, tensor_arguments
 from planner.physical import PropagateStep, ScaledPropagateStep, Stage, of_model, reads
@@ -260,12 +261,17 @@ MUTATIONS = {
         compiler, "differentiate", reversed_too_seldom(ScaledPropagateStep), 10
     ),
     "a contribution to a gradient is left out": Mutation(differentiate, "_adding", adding_too_few, 0, check=check_hops),
+    "scores are read where edges begin alone": Mutation(
+        EdgeValues, "_translated",
+        lambda values, node: ("source", node.x) if isinstance(node, Scatter) else TRANSLATED(values, node), 10
+    ),
     "scores have the gradient of others": Mutation(
         edge_adjoints, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
     ),
 }  # fmt: skip
 
 COPIED, WEIGHTED = push_down.copied_source, drop_unit_weight.weighted
+TRANSLATED = EdgeValues._translated
 READ, DOT = drop_dead_gradients._gradients_read, edge_adjoints.EdgeDotStep
 
 

@@ -354,7 +354,6 @@ class BlocksEngine(Engine):
         self._release_hoisted()
         loaded, self._loaded = self._loaded, None
         commits, self._commits = self._commits, None
-        self._pass = None
         if loaded is not None:
             loaded.close()
             del loaded

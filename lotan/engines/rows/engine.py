@@ -335,7 +335,7 @@ class RowsEngine(Engine):
         if self._held is not None:
             self._held.tables.close()
             self._held.commits.close()
-            self._held = self._under_way = None
+            self._held = None
             free_java_objects()
 
     def close(self) -> None:

@@ -14,8 +14,12 @@ from planner.degrees import Degrees
 from planner.footprint import Layout
 from planner.physical import (
     CollectStep,
+    Column,
     EdgeDotStep,
+    EdgeExpressionStep,
     EdgeSumStep,
+    ExtremeGradientStep,
+    ExtremeStep,
     GatherStep,
     PipeStep,
     Plan,
@@ -41,7 +45,7 @@ def sent(steps: Sequence[Step], plan: Plan, statistics: Statistics = ALIKE, layo
     return list(shuffled_bytes(steps, plan, statistics, layout))
 
 
-def test_inside_one_jvm_nothing_is_shuffled():
+def test_inside_one_jvm_sums_move_nothing():
     plan = planned(gcn()).plan
     alone, spread = (epoch_seconds(plan, ALIKE, Pricing("blocks", replace(LAYOUT, shuffled=s))) for s in (False, True))
     assert alone.moved("shuffled") == 0 < spread.moved("shuffled")
@@ -82,17 +86,49 @@ def test_sums_for_sources_move_and_those_for_destinations_do_not():
     assert found["source"] == pytest.approx(100 * OTHERS * 4 * sums[0].output.width)
 
 
-def test_each_pipe_brings_what_is_collected_and_all_that_comes_back_is_sent():
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_each_pipe_brings_what_is_collected_and_all_that_comes_back_is_sent(shuffled):
+    """Also where all partitions lie in one JVM."""
     plan = planned(attention(), options=Options(disabled=("prune_vertices",))).plan
-    costs = dict(zip(plan.train, sent(plan.train, plan), strict=True))
-    collected = [cost for step, cost in costs.items() if isinstance(step, PipeStep) and step.collections]
-    assert collected
-    assert all(cost > 0 for cost in collected)
-    for step, cost in costs.items():
-        if isinstance(step, CollectStep):
-            assert cost == 0
-        if isinstance(step, GatherStep):
+    layout = replace(LAYOUT, shuffled=shuffled)
+    (collect,) = (step for step in plan.train if isinstance(step, CollectStep))
+    width = sum(plan.columns[name].width for name in collect.columns)
+    kinds = set()
+    for step, cost in zip(plan.train, sent(plan.train, plan, layout=layout), strict=True):
+        kinds.add(type(step))
+        if isinstance(step, PipeStep):
+            assert cost == pytest.approx(100 * OTHERS * 4 * width * bool(step.collections))
+        elif isinstance(step, GatherStep):
             assert cost == pytest.approx(100 * (OTHERS + 1) * 4 * step.output.width)
+        else:
+            assert cost == 0
+    assert kinds == {PipeStep, CollectStep, GatherStep}
+
+
+def test_a_pipe_is_priced_without_the_step_that_collects_for_it():
+    """As where a plan is compared with one that has some steps less."""
+    plan = planned(attention(), options=Options(disabled=("prune_vertices",))).plan
+    pipes = [step for step in plan.train if isinstance(step, PipeStep) and step.collections]
+    assert sum(sent(pipes, plan)) > 0
+
+
+def test_a_greatest_row_moves_rows_there_and_shares_back():
+    x, out = Column("features", (8,), static=True), Column("made", (8,))
+    plan = planned(gcn()).plan
+    assert plan.columns["features"].width == x.width
+    steps = [
+        ExtremeStep(out, "graph", "features", "max"),
+        ExtremeGradientStep(out, "graph", "features", "max", "made", "gradient"),
+    ]
+    assert sent(steps, plan) == pytest.approx([100 * 32 * OTHERS, 100 * 32 * (OTHERS + 1)])
+    assert sent(steps[1:], plan) == pytest.approx([100 * 32 * (2 * OTHERS + 1)])
+
+
+def test_an_expression_has_its_sources_brought():
+    plan, scores = planned(gcn()).plan, Column("score", (8,), edges="graph")
+    both = EdgeExpressionStep(scores, "graph", ("add", ("source", "features"), ("destination", "features")))
+    one = EdgeExpressionStep(scores, "graph", ("neg", ("destination", "features")))
+    assert sent([both, one], plan) == pytest.approx([100 * 32 * OTHERS, 0])
 
 
 def test_pruned_sums_shuffle_the_rows_that_they_read():
