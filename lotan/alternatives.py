@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Literal
@@ -124,12 +124,12 @@ def _differences(plan: Plan, chosen: Plan) -> str:
     both, ours = (one.epoch(evaluates=True) for one in (plan, chosen))
     if len(both) != len(ours):
         return f"evaluation in {'a pass of its own' if len(both) > len(ours) else 'the same pass'}"
-    if more := _kinds_more(tuple(chain.from_iterable(both)), tuple(chain.from_iterable(ours))):
+    if more := _kinds_more(chain.from_iterable(both), chain.from_iterable(ours)):
         return f"{more}, with evaluation"
     return "" if replace(plan, fired=chosen.fired) == chosen else "same steps, other columns or stages"
 
 
-def _kinds_more(steps: Sequence[Step], others: Sequence[Step]) -> str:
+def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
     """Of each kind, how many more, or less."""
     ours, theirs = (Counter(type(step).__name__.removesuffix("Step") for step in each) for each in (steps, others))
     return ", ".join(f"{ours[k] - theirs[k]:+} {k}" for k in sorted(ours | theirs) if ours[k] != theirs[k])

@@ -109,12 +109,12 @@ class JavaFolder:
 
     @classmethod
     def options(cls) -> str:
-        """Have the JVM use it, and end when it has no memory left, beside what spark-defaults.conf asks for."""
+        """Have the JVM use it, beside what spark-defaults.conf asks for."""
         if cls.path is None:
             folder = LocalFolder()
             atexit.register(_remove_after_java, folder)
             cls.path = folder.path
-        return f'{DYING_JAVA} {spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'
+        return f'{spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'.strip()
 
 
 def _remove_after_java(folder: LocalFolder) -> None:
@@ -229,7 +229,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if SparkContext._gateway is None:
-        options["spark.driver.defaultJavaOptions"] = JavaFolder.options()
+        options["spark.driver.defaultJavaOptions"] = f"{DYING_JAVA} {JavaFolder.options()}"
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:

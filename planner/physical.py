@@ -17,7 +17,7 @@ from functools import cached_property
 from math import prod
 from typing import ClassVar, Literal
 
-from planner.expressions import Expression, columns
+from planner.expressions import Expression, columns, leaves
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
@@ -266,11 +266,17 @@ class EdgeStep:
     within: int | None = field(default=None, kw_only=True)  # the level up to which edges end that it is about
 
     READS: ClassVar[tuple[str, ...]] = ("input",)  # the fields that name columns
+    AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # of these, the fields of columns that are read where edges begin
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return tuple(getattr(self, name) for name in self.READS)
+
+    @property
+    def at_sources(self) -> tuple[str, ...]:
+        """Of the columns it reads, those that it reads where its edges begin."""
+        return tuple(getattr(self, name) for name in self.AT_SOURCES)
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
@@ -293,6 +299,11 @@ class EdgeExpressionStep(EdgeStep):
     def columns(self) -> tuple[str, ...]:
         """The columns it reads."""
         return columns(self.expression)
+
+    @property
+    def at_sources(self) -> tuple[str, ...]:
+        """Of these, those that it reads where its edges begin."""
+        return tuple(leaf[1] for leaf in leaves(self.expression) if leaf[0] == "source")
 
 
 @dataclass(frozen=True)
@@ -344,6 +355,11 @@ class ScaledPropagateStep(EdgeStep):
 
     READS = ("input", "scales")
 
+    @property
+    def at_sources(self) -> tuple[str, ...]:
+        """Of these, those that it reads where its edges begin."""
+        return () if self.reverse else (self.input,)
+
 
 @dataclass(frozen=True)
 class EdgeDotStep(EdgeStep):
@@ -353,6 +369,7 @@ class EdgeDotStep(EdgeStep):
     destination: str
 
     READS = ("source", "destination")
+    AT_SOURCES = ("source",)
 
 
 @dataclass(frozen=True)
@@ -361,6 +378,8 @@ class ExtremeStep(EdgeStep):
 
     input: str
     kind: str
+
+    AT_SOURCES = ("input",)
 
 
 @dataclass(frozen=True)
@@ -373,6 +392,7 @@ class ExtremeGradientStep(EdgeStep):
     gradient: str
 
     READS = ("input", "extreme", "gradient")
+    AT_SOURCES = ("input",)
 
 
 Step = PipeStep | PropagateStep | CollectStep | GatherStep | EdgeStep

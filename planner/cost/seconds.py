@@ -102,7 +102,8 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     works[0] += Work(passes=1)
     if pricing.engine == "blocks":
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
-        works = [work + Work(shuffled_bytes=count) for work, count in zip(works, sent, strict=True)]
+        for work, count in zip(works, sent, strict=True):
+            work.shuffled_bytes = count
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
     whole = _seconds(total(works), rates)
     share = _shares(whole, pricing)

@@ -9,16 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.estimate import row_bytes
-from planner.expressions import leaves
+from planner.estimate import BYTES, row_bytes
 from planner.footprint import Layout
 from planner.physical import (
-    EdgeDotStep,
-    EdgeExpressionStep,
     EdgeStep,
     EdgeSumStep,
     ExtremeGradientStep,
-    ExtremeStep,
     GatherStep,
     PipeStep,
     Plan,
@@ -27,8 +23,6 @@ from planner.physical import (
     Step,
 )
 from planner.statistics import Statistics
-
-FLOAT = 4  # bytes of a number
 
 
 def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, layout: Layout) -> Iterator[float]:
@@ -59,7 +53,7 @@ def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, la
             case PropagateStep() if layout.shuffled:
                 row = row_bytes(step.output) * others
             case EdgeStep() if layout.shuffled:
-                new = {(name, step.within) for name in _at_sources(step)} - brought
+                new = {(name, step.within) for name in step.at_sources} - brought
                 brought |= new  # once, however many steps of the pass read it there
                 row = sum(row_bytes(plan.columns[name]) for name, _ in new) * others + _returned_bytes(step, others)
         yield row and row * statistics.sources_within(step.within)
@@ -69,20 +63,8 @@ def _collected_bytes(step: PipeStep, plan: Plan) -> int:
     """Of the columns that a stage reads at a source: every pipe has them brought anew."""
     if not step.collections:
         return 0
-    read = {(one.edges, one.column): one.width for one in plan.stage(step.stage).inputs if one.role == "source"}
-    return FLOAT * sum(read.values())
-
-
-def _at_sources(step: EdgeStep) -> tuple[str, ...]:
-    """The columns that a step reads where its edges begin."""
-    match step:
-        case EdgeExpressionStep():
-            return tuple(leaf[1] for leaf in leaves(step.expression) if leaf[0] == "source")
-        case ScaledPropagateStep(reverse=False) | ExtremeStep() | ExtremeGradientStep():
-            return (step.input,)
-        case EdgeDotStep():
-            return (step.source,)
-    return ()
+    inputs = (one for one in plan.stage(step.stage).inputs if one.role == "source")
+    return sum({(one.edges, one.column): one.width * BYTES[one.dtype] for one in inputs}.values())
 
 
 def _returned_bytes(step: EdgeStep, others: float) -> float:

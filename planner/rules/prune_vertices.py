@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from planner.expressions import leaves
 from planner.physical import (
     CollectStep,
-    EdgeExpressionStep,
-    ExtremeStep,
+    EdgeStep,
     PipeStep,
     PropagateStep,
-    ScaledPropagateStep,
     Step,
     makes,
     reads,
@@ -86,12 +83,12 @@ def _hops(step: Step) -> dict[str, int]:
     """What a step reads, with how much farther off the rows may be than those that it makes."""
     far: set[str] = set()
     match step:
-        case PropagateStep() | ExtremeStep() | ScaledPropagateStep():
+        case PropagateStep():
             far = {step.input}
         case CollectStep():
             far = set(step.columns)
-        case EdgeExpressionStep():
-            far = {leaf[1] for leaf in leaves(step.expression) if leaf[0] == "source"}
+        case EdgeStep():
+            far = set(step.at_sources)
     return {name: int(name in far) for name in reads(step)}
 
 

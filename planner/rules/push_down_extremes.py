@@ -31,5 +31,5 @@ def declined(node: Node) -> str | None:
         return None
     return (
         f"the {node.kind} of layer {node.layer or '?'} is not over plain rows of sources; write the message as a function of x_j "
-        "alone, for now its neighbourhoods are collected"
+        "alone; for now its neighbourhoods are collected"
     )
