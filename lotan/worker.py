@@ -26,7 +26,7 @@ from lotan.errors import StageError
 from lotan.randomness import Randomness
 from lotan.saved_runs import SavedRuns
 from lotan.spill_file import SpillFile
-from lotan.stages import Chunk, EdgeBlock, Program, StageGradients, decode_stage, encode_stage, make_program
+from lotan.stages import Chunk, EdgeBlock, Memory, Program, StageGradients, decode_stage, encode_stage, make_program
 from lotan.stages.chunk import Places
 from lotan.stages.pieces import Pieces
 from messenger.errors import MessengerError
@@ -51,6 +51,7 @@ class _Run:
 
     programs: dict[str, Program] = field(default_factory=dict)
     pieces: dict[str, Pieces] = field(default_factory=dict)  # of stages that may be cut
+    memory: Memory = field(default_factory=Memory)  # for what forward runs keep
     epoch: int = -1
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
@@ -92,7 +93,7 @@ class StageHandler:
         if rows is not None and not (type(rows) is int and rows > 0):
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
-        of_run.programs[name] = make_program(decode_stage(program.get("stage")), per_edge)
+        of_run.programs[name] = make_program(decode_stage(program.get("stage")), per_edge, of_run.memory)
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 

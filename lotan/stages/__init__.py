@@ -8,10 +8,12 @@ from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients, Terms
 from lotan.stages.codec import decode_stage, encode_stage
 from lotan.stages.program import StageProgram
 from lotan.stages.programs import Program, make_program
+from lotan.stages.saved_values import Memory
 
 __all__ = [
     "Chunk",
     "EdgeBlock",
+    "Memory",
     "Program",
     "Saved",
     "StageGradients",

@@ -5,6 +5,7 @@ A chunk of some hundred rows stays in the processor's cache from the first kerne
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from threading import local
 
@@ -26,14 +27,14 @@ _NOTHING = torch.empty(0)
 
 
 class _Scratch(local):
-    """Buffers of one thread, by use and width, as high as the highest chunk so far."""
+    """Buffers of one thread, by width, as high as the highest chunk so far."""
 
     def __init__(self) -> None:
-        self._buffers: dict[tuple[str, int, int], Tensor] = {}
+        self._buffers: dict[tuple[int, int], Tensor] = {}
 
-    def get(self, use: str, number: int, rows: int, width: int) -> Tensor:
-        """Memory [rows, width] that the next caller with this use, number and width gets too."""
-        key = use, number, width
+    def get(self, number: int, rows: int, width: int) -> Tensor:
+        """Memory [rows, width] that the next caller with this number and width gets too."""
+        key = number, width
         buffer = self._buffers.get(key)
         if buffer is None or buffer.shape[0] < rows:
             buffer = self._buffers[key] = torch.empty(rows, width)
@@ -48,12 +49,13 @@ class FlatStage:
 
     Args:
         stage: the stage.
+        memory: for what is kept for backward; None: of its own.
 
     Raises:
         Unknown: the stage has a call that is not.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, memory: Memory | None = None) -> None:
         translated = Translation(stage)
         slot = translated.slot
         self.name = stage.name
@@ -78,7 +80,7 @@ class FlatStage:
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
         self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
-        self._memory = Memory({region: self.widths[slot] for region, slot in self.kept.items()})
+        self._memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
         """Of which slots backward needs the gradient."""
@@ -120,7 +122,7 @@ class FlatStage:
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[Rows, SavedValues]:
         """The outputs, and what `vjp` reads of this run."""
-        values = {region: self._memory.take(region, chunk.rows) for region in self.kept}
+        values = {region: self._memory.take(chunk.rows, self.widths[slot]) for region, slot in self.kept.items()}
         saved = SavedValues(chunk.rows, self._memory, values)
         with torch.no_grad():
             return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
@@ -179,7 +181,7 @@ class _Run:
         self._into: Places = NOWHERE
         self._gradients: dict[int, tuple[Tensor, bool]] = {}
         self._sums: Mapping[int, Tensor] = {}
-        self._taken = 0  # pieces of scratch memory
+        self._taken: Counter[int] = Counter()  # pieces of scratch memory, by width
         self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
         self.sparse: dict[int, SparseRows] = {}
         for number, name, _ in stage.parameters:
@@ -246,7 +248,7 @@ class _Run:
         if memory is None:
             name = stage.put_out.get(region)
             if name is None:
-                memory = _scratch.get("forward", region, self._rows, width)
+                memory = self.scratch(width)
             elif name in self._into:
                 memory = self._into[name].view(self._rows, width)
             else:
@@ -273,9 +275,9 @@ class _Run:
             self._gradients[slot] = torch.add(before[0], gradient, out=to), True
 
     def scratch(self, width: int) -> Tensor:
-        """Memory for a gradient, [rows, width]."""
-        self._taken += 1
-        return _scratch.get("backward", self._taken, self._rows, width)
+        """Memory for a value or a gradient, [rows, width]."""
+        self._taken[width] += 1
+        return _scratch.get(self._taken[width], self._rows, width)
 
     def wants(self, slot: int) -> bool:
         """Whether the gradient of a slot is asked for."""

@@ -15,6 +15,7 @@ from lotan.stages.autograd import AutogradStage
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
+from lotan.stages.saved_values import Memory
 from planner.physical import Stage
 from planner.spec import LossSpec
 
@@ -33,16 +34,21 @@ class StageProgram:
         stage: the stage.
         source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
         flat: False has autograd run also what is known.
+        memory: for what a forward run keeps, which other stages may take over; None: of its own.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.
     """
 
     def __init__(
-        self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", flat: bool = True
+        self,
+        stage: Stage,
+        source_gradients: Literal["summed", "per_edge"] = "summed",
+        flat: bool = True,
+        memory: Memory | None = None,
     ) -> None:
         self.stage = stage
-        known = _known(stage) if flat else None
+        known = _known(stage, memory) if flat else None
         self._body: FlatStage | AutogradStage = known or AutogradStage(stage, source_gradients)
 
     @property
@@ -130,8 +136,8 @@ class StageProgram:
         return chunk.label, chunk.split, self.stage.loss
 
 
-def _known(stage: Stage) -> FlatStage | None:
+def _known(stage: Stage, memory: Memory | None) -> FlatStage | None:
     try:
-        return FlatStage(stage)
+        return FlatStage(stage, memory)
     except Unknown:
         return None

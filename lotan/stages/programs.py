@@ -5,20 +5,26 @@ from __future__ import annotations
 from typing import Literal
 
 from lotan.stages.program import StageProgram
+from lotan.stages.saved_values import Memory
 from lotan.stages.side_by_side import SideBySide
 from planner.physical import Stage
 
 Program = StageProgram | SideBySide
 
 
-def make_program(stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed") -> Program:
+def make_program(
+    stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", memory: Memory | None = None
+) -> Program:
     """A program for a stage of one model, or of a batch.
 
     Args:
         stage: the stage.
         source_gradients: see `StageProgram`.
+        memory: see there.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.
     """
-    return SideBySide(stage, source_gradients) if stage.parts else StageProgram(stage, source_gradients)
+    if stage.parts:
+        return SideBySide(stage, source_gradients, memory)
+    return StageProgram(stage, source_gradients, memory=memory)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -13,28 +12,26 @@ from lotan.stages.chunk import Saved
 
 
 class Memory:
-    """Memory for values that are kept, by region: that of runs that are done with, where there is some."""
+    """Memory for values that are kept, by width: that of runs that are done with, where there is some, of whichever stage."""
 
-    def __init__(self, widths: Mapping[int, int]) -> None:
-        self._widths = widths
-        self._free: dict[int, list[Tensor]] = {region: [] for region in widths}
+    def __init__(self) -> None:
+        self._free: dict[int, list[Tensor]] = {}
 
-    def take(self, region: int, rows: int) -> Tensor:
-        """[rows or more, width of the region]."""
-        free = self._free[region]
+    def take(self, rows: int, width: int) -> Tensor:
+        """[rows or more, width]."""
         try:
-            found = free.pop()
-        except IndexError:
+            found = self._free[width].pop()  # threads ask at once
+        except (KeyError, IndexError):
             found = None
         if found is None or found.shape[0] < rows:
-            found = torch.empty(rows, self._widths[region])
+            found = torch.empty(rows, width)
         return found
 
     def give(self, values: dict[int, Tensor]) -> None:
         """Take back what nobody reads any more."""
         while values:
-            region, memory = values.popitem()
-            self._free[region].append(memory)
+            _, memory = values.popitem()
+            self._free.setdefault(memory.shape[1], []).append(memory)
 
 
 @dataclass(eq=False)
@@ -44,7 +41,9 @@ class SavedValues(Saved):
     rows: int
     memory: Memory
     values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
-    places: dict[int, Extent] = field(default_factory=dict)  # of those that are in the file instead
+    places: dict[int, tuple[Extent, int]] = field(
+        default_factory=dict
+    )  # of those in the file instead, and their widths
 
     @property
     def bytes(self) -> int:
@@ -56,18 +55,18 @@ class SavedValues(Saved):
         places = file.write([value[: self.rows] for value in self.values.values()])
         if places is None:
             return False
-        self.places = dict(zip(self.values, places, strict=True))
+        self.places = {r: (place, self.values[r].shape[1]) for r, place in zip(self.values, places, strict=True)}
         self.memory.give(self.values)
         return True
 
     def fetch(self, file: SpillFile) -> None:
         """Bring them back, into memory as aligned as it was: the same bits come of it."""
-        for region, place in self.places.items():
-            self.values[region] = self.memory.take(region, self.rows)
+        for region, (place, width) in self.places.items():
+            self.values[region] = self.memory.take(self.rows, width)
             file.read(place, self.values[region][: self.rows])
         self.drop(file)
 
     def drop(self, file: SpillFile) -> None:
         """Free their room in the file."""
-        file.free(list(self.places.values()))
+        file.free([place for place, _ in self.places.values()])
         self.places = {}

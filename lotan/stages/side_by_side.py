@@ -21,6 +21,7 @@ from torch import Tensor
 from lotan.randomness import Randomness
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, SavedTogether, StageGradients, Terms
 from lotan.stages.program import StageProgram
+from lotan.stages.saved_values import Memory
 from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 
@@ -75,14 +76,20 @@ class SideBySide:
     Args:
         stage: the stage.
         source_gradients: see `StageProgram`.
+        memory: see there.
     """
 
-    def __init__(self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed") -> None:
+    def __init__(
+        self,
+        stage: Stage,
+        source_gradients: Literal["summed", "per_edge"] = "summed",
+        memory: Memory | None = None,
+    ) -> None:
         self.stage = stage
         programs: dict[Stage, StageProgram] = {}
         for part in stage.parts:
             if part.stage not in programs:
-                programs[part.stage] = StageProgram(part.stage, source_gradients)
+                programs[part.stage] = StageProgram(part.stage, source_gradients, memory=memory)
         self._parts = [
             _Own(part, programs[part.stage], inputs, outputs)
             for part, inputs, outputs in zip(stage.parts, _inputs(stage), _outputs(stage), strict=True)

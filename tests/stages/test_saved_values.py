@@ -14,7 +14,7 @@ import torch
 from lotan import nn
 from lotan.saved_runs import SavedRuns
 from lotan.spill_file import PAGE, SpillFile
-from lotan.stages import StageProgram, Terms
+from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
 from messenger.jobs import ChunkKey
@@ -60,6 +60,33 @@ def test_the_same_bits_with_no_budget_a_tiny_one_and_an_ample_one(name: str, tmp
         for budget, file in ((0, None), (0, SpillFile(str(tmp_path))), (3000, SpillFile(str(tmp_path)))):
             found = gradients(program, budget, file)
             assert all(torch.equal(found[key], ample[key]) for key in ample)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_stage_takes_over_the_memory_that_another_is_done_with(name: str) -> None:
+    for own in with_values(name):
+        memory, places = Memory(), []
+        for program in (StageProgram(own.stage, memory=memory), StageProgram(own.stage, memory=memory)):
+            chunk, parameters, given = drawn(own.stage, ROWS)
+            saved = program.forward(chunk, parameters, DRAWS, keep=True)[1]
+            places.append(sorted(value.data_ptr() for value in saved.values.values()))
+            program.backward(chunk, parameters, DRAWS, given, saved)
+        assert places[0] == places[1]
+
+
+def test_threads_use_memory_again_whatever_stage_they_run(monkeypatch) -> None:
+    for name in MODELS:
+        monkeypatch.setattr(flat, "_scratch", flat._Scratch())
+        alone: set[tuple[int, int]] = set()
+        for program in with_values(name):
+            flat._scratch._buffers.clear()
+            gradients(program, 0, None)
+            alone |= flat._scratch._buffers.keys()
+        for program in with_values(name):
+            gradients(program, 0, None)
+        assert {width: number for number, width in sorted(alone)} == {
+            width: sum(of == width for _, of in flat._scratch._buffers) for _, width in alone
+        }  # of each width, as many as the stage that needs most
 
 
 def test_most_models_keep_something() -> None:

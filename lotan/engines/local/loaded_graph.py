@@ -15,7 +15,7 @@ from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
-from lotan.stages import EdgeBlock, make_program
+from lotan.stages import EdgeBlock, Memory, make_program
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
 from planner.physical import Column, Plan, PropagateStep, Stage
@@ -84,7 +84,8 @@ class LoadedGraph:
 
     def compile(self, plan: Plan) -> None:
         """Have the plan's stages as programs, in place of any others."""
-        self.programs = {stage.name: make_program(stage, plan.source_gradients) for stage in plan.stages}
+        memory = Memory()
+        self.programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
 
     def chunks_within(self, level: int | None) -> Chunks:
         """The rows up to a level; None: all."""
