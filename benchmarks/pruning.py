@@ -48,19 +48,12 @@ RULE = "prune_vertices"
 
 def write_graph(name: str, folder: str) -> None:
     """The graph, with as many training vertices as it is to have."""
-    import numpy as np
-
     import lotan
+    from lotan.calibration import trained_on
 
     graph = lotan.datasets.generate(*GRAPHS[name]["sizes"], seed=0)
     training = GRAPHS[name]["training"]
-    if training is not None:
-        arrays, chosen = graph.arrays(), np.random.default_rng(0)
-        split = np.where(arrays.split == 0, -1, arrays.split)
-        split[chosen.choice(len(split), training, replace=False)] = 0
-        given = arrays.features, arrays.src, arrays.dst, arrays.label
-        graph = lotan.Graph.from_arrays(*given, split, ids=arrays.ids)
-    graph.save(folder)
+    (graph if training is None else trained_on(graph, training)).save(folder)
 
 
 def measure(name: str, engine: str, pruned: bool, folder: str) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from planner.optimizer import Firing
 from planner.physical import CollectStep, GatherStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
+from planner.rules.hoist_invariant import declined as stops_hoisting
+from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 
@@ -92,6 +94,8 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
     declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
+    if enabled and not fired and name == hoist_invariant.__name__:
+        declined = stops_hoisting(planned.rewritten.root)
     return {
         "name": name,
         "enabled": enabled,

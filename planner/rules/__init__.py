@@ -102,7 +102,7 @@ IDLE = {
     "push_down_edges": "no message computes anything from both ends of an edge or from its weight",
     "push_down_extremes": "the model takes no max or min over edges",
     "commute_linear": "no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
-    "hoist_invariant": "every sum over edges depends on parameters or random numbers",
+    "hoist_invariant": "no sum over edges is the same in every epoch",
     "reuse_evaluation": "training and evaluation compute nothing alike",
     "fuse_apply": "no two operators of the DL Engine are neighbours",
     "prune_vertices": "the model's output is needed on too many vertices",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
-from planner.labels import Alike
+from planner.labels import Alike, layer_of
 from planner.linear_maps import mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
 
@@ -55,6 +55,29 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
     order = topological(exposed)
     found = {node: columns.get(alike(node)) for node in order if facts.can_be_hoisted(node)}
     return substituted(order, {node: column for node, column in found.items() if column is not None})
+
+
+def declined(root: Node) -> list[str]:
+    """What the first sums along edges depend on, a reason for each layer that has some of them.
+
+    Args:
+        root: of a graph in which nothing could be hoisted.
+    """
+    facts, found = _Facts(), {}
+    for node in topological(root):
+        facts.learn(node)
+        if facts.is_first_sum(node) and not facts.is_invariant(node):
+            found.setdefault(layer_of(node), _depends_on(node))
+    return [f"layer {layer or '?'}: what it sums over edges {reason}" for layer, reason in found.items()]
+
+
+def _depends_on(node: Node) -> str:
+    """What makes a node differ from epoch to epoch."""
+    below = topological(node)
+    if any(isinstance(one, (Dropout, EdgeDropout)) for one in below):
+        return "comes after a dropout, which draws anew in every epoch"
+    names = (one.name for one in below if isinstance(one, Parameter) and one.trainable)
+    return f"depends on {next(names, 'parameters')}, which every epoch changes"
 
 
 def substituted(order: Sequence[Node], columns: Mapping[Node, StaticColumn]) -> Node:
@@ -119,6 +142,10 @@ class _Facts:
         if not self._invariant[node] or not self._sums[node]:
             return False
         return node.output.rows == "vertex" and node.output.dtype == "float32"
+
+    def is_first_sum(self, node: Node) -> bool:
+        """Whether it is the first operator, on the way from the inputs, in which neighbours take part."""
+        return self._sums[node] and not any(self._sums[child] for child in node.children)
 
     def is_invariant(self, node: Node) -> bool:
         """Whether it is the same in every epoch."""

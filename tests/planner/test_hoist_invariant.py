@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from planner.explain.rules import rule_facts
 from planner.physical import PropagateStep
 from tests.planner.specs import FEATURES, SpecWriter, gcn, hops, planned
 
@@ -67,3 +68,32 @@ def test_hoist_invariant_does_not_widen_a_sum_that_epochs_would_not_repay():
     assert [step.output.width for step in plan.train if isinstance(step, PropagateStep)] == [64, 64]
     plan = planned(hops(1, width=6400, outputs=64), outputs=64).plan
     assert [column.width for column in plan.hoisted] == [6400]
+
+
+def test_hoist_invariant_says_what_the_first_sums_depend_on():
+    def reasons(x, *inputs, evaluation=None):
+        found = planned(x, evaluation or x, *inputs)
+        (fact,) = [fact for fact in rule_facts(found) if fact["name"] == "hoist_invariant"]
+        assert fact["enabled"]
+        assert not fact["fired"]
+        return fact["declined"]
+
+    def two_layers(training):
+        w = SpecWriter()
+        w.layer = "convs.0"
+        x = w.vertex("dropout.default", FEATURES, 0.5, True, width=8) if training else FEATURES
+        h = w.vertex("relu.default", w.aggregate(w.scatter(x, "source", 8), 8), width=8)
+        w.layer = "convs.1"
+        return w.spec(w.linear(w.aggregate(w.scatter(h, "source", 8), 8), "lin", 8, 3))
+
+    assert reasons(two_layers(True), evaluation=two_layers(False)) == [
+        "layer convs.0: what it sums over edges comes after a dropout, which draws anew in every epoch"
+    ]
+    w = SpecWriter()
+    w.layer = "convs.0"
+    mapped = w.vertex("relu.default", w.linear(FEATURES, "lin", 8, 3), width=3)
+    assert reasons(w.spec(w.aggregate(w.scatter(mapped, "source", 3), 3))) == [
+        "layer convs.0: what it sums over edges depends on lin, which every epoch changes"
+    ]
+    w = SpecWriter()
+    assert reasons(w.spec(w.linear(FEATURES, "lin", 8, 3))) == ["no sum over edges is the same in every epoch"]
