@@ -50,7 +50,9 @@ AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forwa
 def graph(folder: Path, vertices: int, edges: int, trained: float | None = None) -> Path:
     place = folder / f"graph-{vertices}"
     if trained is not None:
-        return thinned(graph(folder, vertices, edges), place.with_name(f"{place.name}-{trained}"), round(trained * vertices))
+        return thinned(
+            graph(folder, vertices, edges), place.with_name(f"{place.name}-{trained}"), round(trained * vertices)
+        )
     if place.exists():
         return place
     words = ["--vertices", vertices, "--edges", edges, "--features", 128, "--classes", 40, "--seed", 0]

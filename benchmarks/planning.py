@@ -1,4 +1,4 @@
-"""Milliseconds to plan a model: compile_plan alone, and with explain's text, for stock models of several depths.
+"""Milliseconds to plan a model: for one engine, for all to choose one, and with explain's text; stock models of several depths.
 
     python benchmarks/planning.py [--rounds 7]     writes benchmarks/results/planning.md
 
@@ -20,8 +20,11 @@ from pathlib import Path
 
 from epoch import machine
 
+import lotan
 from lotan import nn
 from lotan.engines.choice import ABILITIES
+from lotan.job import plan_for
+from lotan.settings import TrainerConfig
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.explain import explain
@@ -60,9 +63,11 @@ def row(kind: str, layers: int, rounds: int) -> str:
     options = Options(abilities=ABILITIES["local"])
     plan, _ = milliseconds(lambda: compile_plan(*specs, LOSS, GRAPH, options), rounds)
     said, _ = milliseconds(lambda: explain(compile_plan(*specs, LOSS, GRAPH, options)), max(1, rounds // 3))
+    small, config = lotan.datasets.generate(100, 300, WIDTH, CLASSES), TrainerConfig()
+    chosen, _ = milliseconds(lambda: plan_for(*specs, LOSS, small, config, GRAPH), rounds)
     planned = compile_plan(*specs, LOSS, GRAPH, options)
     steps = sum(map(len, planned.plan.passes[:-1]))
-    return f"| {kind} | {layers} | {len(specs[0].calls)} | {steps} | {plan:.1f} | {said:.0f} |"
+    return f"| {kind} | {layers} | {len(specs[0].calls)} | {steps} | {plan:.1f} | {chosen:.0f} | {said:.0f} |"
 
 
 def deep_row(kind: str, dropout: float, rounds: int) -> str:
@@ -84,11 +89,12 @@ def main() -> None:
     text = f"""# Planning
 
 `python benchmarks/planning.py` on {machine()}
-Processor time, medians of {arguments.rounds}. `plan` is compile_plan; `explain`, that and the text, which plans again without
-each rule fired.
+Processor time, medians of {arguments.rounds}. `plan` is compile_plan, for one engine; `choice`, that for each of the
+engines, which have in common what does not depend on them, with the memory and the seconds that decide between them: what
+`auto` takes; `explain`, the plan and its text, which plans again without each rule fired.
 
-| model | layers | calls | steps | plan, ms | explain, ms |
-|---|---|---|---|---|---|
+| model | layers | calls | steps | plan, ms | choice, ms | explain, ms |
+|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
 ## Pruned

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from planner.edge_nodes import EdgeDropout
 from planner.labels import Alike, layer_of
 from planner.linear_maps import mapped, pulled
-from planner.nodes import Aggregate, Dropout, GraphOperator, Node, Parameter, StaticColumn, topological, transform
+from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
 
 REPAID = 100
 """Times as wide as what it spares may a column be that is summed once: 50 epochs in which both passes are spared a sum."""
@@ -28,15 +28,15 @@ def hoist_invariant(root: Node) -> Hoisted:
 
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
     """
-    exposed, facts = _exposed(root, lambda _: True)
+    order, facts = topological(root), _Facts()
+    products = _exposed(order, facts, lambda _: True)
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
     alike = Alike()
-    order = topological(exposed)
-    for node in _outermost(order, facts):
+    for node in _outermost(order, products, facts):
         column = StaticColumn(f"hoisted_{len(held) + 1}", node.output)
         columns[node] = held.setdefault(alike(node), column)
-    return Hoisted(substituted(order, columns), columns, held)
+    return Hoisted(_substituted(order, products, columns), columns, held)
 
 
 def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
@@ -48,13 +48,11 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
     """
     if not held:
         return root
-    alike, common = Alike(), topological(*held)
-    first = {alike(node) for node in common}
-    exposed, facts = _exposed(root, lambda summed: alike(summed) in first)
+    order, facts, alike = topological(root), _Facts(), Alike()
     columns = {alike(node): column for node, column in held.items()}
-    order = topological(exposed)
-    found = {node: columns.get(alike(node)) for node in order if facts.can_be_hoisted(node)}
-    return substituted(order, {node: column for node, column in found.items() if column is not None})
+    products = _exposed(order, facts, lambda summed: alike(summed) in columns)
+    wanted = [node for node in (*order, *map(_summed, products.values())) if facts.can_be_hoisted(node)]
+    return _substituted(order, products, {node: columns[alike(node)] for node in wanted if alike(node) in columns})
 
 
 def declined(root: Node) -> list[str]:
@@ -63,7 +61,8 @@ def declined(root: Node) -> list[str]:
     Args:
         root: of a graph in which nothing could be hoisted.
     """
-    facts, found = _Facts(), {}
+    facts = _Facts()
+    found: dict[str, str] = {}
     for node in topological(root):
         facts.learn(node)
         if facts.is_first_sum(node) and not facts.is_invariant(node):
@@ -80,39 +79,41 @@ def _depends_on(node: Node) -> str:
     return f"depends on {next(names, 'parameters')}, which every epoch changes"
 
 
-def substituted(order: Sequence[Node], columns: Mapping[Node, StaticColumn]) -> Node:
-    """The graph of these nodes, children first, with columns in place of what they hold."""
+def _substituted(order: Sequence[Node], products: Mapping[Node, MatMul], columns: Mapping[Node, StaticColumn]) -> Node:
+    """The graph of these nodes, children first, with products in place of sums, and columns in place of what they hold."""
     if not columns:
         return order[-1]
-    new: dict[Node, Node] = {}
+    new: dict[Node, Node] = dict(columns)  # of sums that products read, too, which are not among these nodes
     for node in order:
-        new[node] = columns.get(node) or node.with_children(new)
+        if node not in columns:
+            new[node] = products.get(node, node).with_children(new)
     return new[order[-1]]
 
 
-def _exposed(root: Node, wanted: Callable[[Node], bool]) -> tuple[Node, _Facts]:
-    """The graph with linear maps after sums, where that leaves a sum that is wanted and can be hoisted; its facts, too."""
-    facts, order = _Facts(), topological(root)
+def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node], bool]) -> dict[Node, MatMul]:
+    """The products (A x) W that stand for A (x W) where that leaves a sum A x that is wanted and can be hoisted."""
+    products: dict[Node, MatMul] = {}
     for node in order:
-        facts.learn(node)
-    if not any(facts.is_invariant(x) for x in map(mapped, order) if x is not None):
-        return root, facts  # a change would begin at one of these
-
-    def change(node: Node) -> Node | None:
         facts.learn(node)
         x = mapped(node)
         if x is None or not facts.is_invariant(x):  # what no sum of it can make good
-            return None
+            continue
         product = pulled(node)
         assert product is not None  # something is mapped
-        summed = product.arguments[0]
+        summed = _summed(product)
         pays = summed.output.width <= REPAID * node.output.width
-        return product if pays and facts.can_be_hoisted(summed) and wanted(summed) else None
+        if pays and facts.can_be_hoisted(summed) and wanted(summed):
+            products[node] = product
+    return products
 
-    return transform(root, change, order), facts
+
+def _summed(product: MatMul) -> Node:
+    """The A x of (A x) W."""
+    x: Node = product.arguments[0]
+    return x
 
 
-def _outermost(order: Sequence[Node], facts: _Facts) -> list[Node]:
+def _outermost(order: Sequence[Node], products: Mapping[Node, MatMul], facts: _Facts) -> list[Node]:
     """What can be hoisted and is no part of anything that can, children first."""
     found: set[Node] = set()
     seen: set[Node] = set()
@@ -125,8 +126,9 @@ def _outermost(order: Sequence[Node], facts: _Facts) -> list[Node]:
         if facts.can_be_hoisted(node):
             found.add(node)
         else:
-            stack.extend(node.children)
-    return [node for node in order if node in found]
+            stack.extend(products.get(node, node).children)
+    sums = (_summed(products[node]) if node in products else node for node in order)
+    return [node for node in dict.fromkeys(sums) if node in found]
 
 
 class _Facts:
