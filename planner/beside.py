@@ -167,9 +167,10 @@ class _Inside:
 
         Any other is made again in less time than it takes to write it and to read it.
         """
-        rows = [call for call in stage.calls if call.type.rows == "vertex"]
-        led_to = stage.computed_from(call.output for call in rows if is_product(call))
-        for call in rows:
+        if not any(values.values()):
+            return
+        led_to = stage.computed_from(call.output for call in stage.on_vertices if is_product(call))
+        for call in stage.on_vertices:
             token = values[call.output]
             if token is not None and call.output in led_to and operator_name(call.op) not in CHEAP:
                 column = f"{BESIDE}.{stage.name}.{call.output}"  # evaluation may have another value of that name

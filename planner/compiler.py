@@ -284,8 +284,7 @@ def _kept(epoch: Epoch, statistics: Statistics) -> Epoch:
 
 def _operators_joined(forward: Forward) -> int:
     """Operators on vertices that share a stage with one before them."""
-    on_vertices = [sum(call.type.rows == "vertex" for call in stage.calls) for stage in forward.stages]
-    return sum(max(0, count - 1) for count in on_vertices)
+    return sum(max(0, len(stage.on_vertices) - 1) for stage in forward.stages)
 
 
 def _disabled(options: Options) -> frozenset[str]:

@@ -31,7 +31,7 @@ def is_product(call: Call) -> bool:
 
 def computing(stage: Stage) -> list[Call]:
     """A stage's calls on rows of vertices, but for those that compute nothing."""
-    return [call for call in stage.calls if call.type.rows == "vertex" and operator_name(call.op) not in VIEWS]
+    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS]
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
@@ -100,7 +100,7 @@ def saved_row_bytes(stage: Stage) -> int:
 
 def _saved_row_bytes(stage: Stage) -> int:
     kept = _kept(stage)
-    return sum(4 * call.type.width for call in _on_vertices(stage) if stage.edge_sets or call.output in kept)
+    return sum(4 * call.type.width for call in stage.on_vertices if stage.edge_sets or call.output in kept)
 
 
 def kept_bytes(stage: Stage, statistics: Statistics) -> float:
@@ -122,12 +122,12 @@ def multiplied(stage: Stage) -> set[str]:
 
 def run_by_autograd(stage: Stage) -> bool:
     """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
-    return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in _on_vertices(stage))
+    return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in stage.on_vertices)
 
 
 def _kept(stage: Stage) -> set[str]:
     """Those that backward reads, of what is computed; parameters are named too."""
-    calls = _on_vertices(stage)
+    calls = stage.on_vertices
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}
     if run_by_autograd(stage):
@@ -137,7 +137,3 @@ def _kept(stage: Stage) -> set[str]:
         if operator_name(call.op) == "dropout" and (over := relus & set(call.reads)):
             outputs = outputs - over | {call.output}
     return outputs | multiplied(stage)
-
-
-def _on_vertices(stage: Stage) -> list[Call]:
-    return [call for call in stage.calls if call.type.rows == "vertex"]

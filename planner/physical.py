@@ -111,6 +111,11 @@ class Stage:
         """Those that it runs side by side, or itself."""
         return tuple(part.stage for part in self.parts) or (self,)
 
+    @cached_property
+    def on_vertices(self) -> tuple[Call, ...]:
+        """Its calls on rows of vertices."""
+        return tuple(call for call in self.calls if call.type.rows == "vertex")
+
     def computed_from(self, names: Iterable[str]) -> set[str]:
         """Those values and parameters, and all that its calls compute from any of them."""
         found = set(names)

@@ -37,7 +37,7 @@ def listed(places: Sequence[str]) -> str:
 def fused(planned: Planned) -> list[str]:
     """The stages of training that hold more than one operator on vertices."""
     stages = _stages(planned.plan, _forward(planned.plan))
-    return [stage.name for stage in stages if sum(call.type.rows == "vertex" for call in stage.calls) > 1]
+    return [stage.name for stage in stages if len(stage.on_vertices) > 1]
 
 
 def pruned(planned: Planned) -> list[str]:
