@@ -39,12 +39,12 @@ def test_chunks_that_were_asked_for_are_what_is_in_hand() -> None:
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "residual", "MLP"])
 def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At least what there is memory for that is used again; sums over edges, and what a loss makes, come and go beside it."""
-    taken: dict[tuple[str, int, int], int] = {}
+    taken: dict[tuple[int, int], int] = {}
     get = flat._Scratch.get
 
-    def noted(self: flat._Scratch, use: str, number: int, rows: int, width: int) -> Tensor:
-        taken[use, number, width] = width
-        return get(self, use, number, rows, width)
+    def noted(self: flat._Scratch, number: int, rows: int, width: int) -> Tensor:
+        taken[number, width] = width
+        return get(self, number, rows, width)
 
     monkeypatch.setattr(flat._Scratch, "get", noted)
     drawn = sample(3, weighted=EVERY[name].weights)
