@@ -52,4 +52,4 @@ def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pyte
     with closing(LocalEngine()) as engine:
         train(engine, planned, models(name, seed=3)[0], drawn)
     again, loss = sum(taken.values()), (LOSS_COPIES + 1) * OUT
-    assert again <= numbers_in_hand(planned.plan) <= 2 * again + loss
+    assert again <= numbers_in_hand(planned.plan) <= 3 * again + loss
