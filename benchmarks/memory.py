@@ -50,7 +50,7 @@ AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forwa
 def graph(folder: Path, vertices: int, edges: int, trained: float | None = None) -> Path:
     place = folder / f"graph-{vertices}"
     if trained is not None:
-        return thinned(
+        return with_few(
             graph(folder, vertices, edges), place.with_name(f"{place.name}-{trained}"), round(trained * vertices)
         )
     if place.exists():
@@ -64,8 +64,8 @@ def graph(folder: Path, vertices: int, edges: int, trained: float | None = None)
     return place
 
 
-def thinned(place: Path, few: Path, training: int) -> Path:
-    """The graph with so many vertices to train on, and as many others in no split."""
+def with_few(place: Path, few: Path, training: int) -> Path:
+    """The graph with so many vertices to train on."""
     import lotan
     from lotan.calibration import trained_on
 
