@@ -59,21 +59,28 @@ def evaluated_beside(plan: Plan, shares: bool = True, exports: bool = False) -> 
         shares: False: evaluation computes all that it needs itself.
         exports: whether stages of training also put out what evaluation needs of their insides.
     """
-    known: dict[Hashable, str] = {}
-    training, inside = _Walk(plan, lambda *what: known.setdefault(what, f"={len(known)}")), _Inside({})
-    for step in takewhile(lambda step: getattr(step, "mode", "") != "turn", plan.train if shares else ()):
-        values = training.take(step)
-        if exports and isinstance(step, PipeStep):
-            inside.offer(plan.stage(step.stage), values)
-    held = {token: name for name, token in training.columns.items() if token is not None}
-    rest = _Rest(plan, _Walk(plan, lambda *what: known.get(what)), held, inside)
+    return _joined(plan, _Trained(plan, shares), exports)
+
+
+def each_beside(plan: Plan) -> tuple[Beside, ...]:
+    """The passes there are that train and evaluate: where some stage could put out more in one, also that without."""
+    trained = _Trained(plan)
+    found = _joined(plan, trained, exports=True)
+    return (found, _joined(plan, trained, exports=False)) if found.exports else (found,)
+
+
+def _joined(plan: Plan, trained: _Trained, exports: bool) -> Beside:
+    inside = _Inside({})
+    for stage, values in trained.inside if exports else ():
+        inside.offer(stage, values)
+    rest = _Rest(plan, _Walk(plan, lambda *what: trained.known.get(what)), trained.held, inside)
     for step in plan.evaluate:
         rest.take(step)
     variants = {name: _exporting(plan.stage(name), outputs) for name, outputs in inside.exported.items()}
-    trained = [_by_variant(step, variants, inside.exported) for step in plan.train]
-    steps = tuple(_merged(trained, rest.steps, set(training.static)))
+    training = [_by_variant(step, variants, inside.exported) for step in plan.train]
+    steps = tuple(_merged(training, rest.steps, set(trained.static)))
     found = replace(plan, train_and_evaluate=steps, stages=(*plan.stages, *variants.values(), *rest.stages))
-    others = [(was, step) for was, step in zip(plan.train, trained, strict=True) if step is not was]
+    others = [(was, step) for was, step in zip(plan.train, training, strict=True) if step is not was]
     spared = (*rest.spared, *(was for was, _ in others))
     return Beside(found, spared, (*rest.instead, *(step for _, step in others)), bool(others))
 
@@ -150,6 +157,26 @@ def _by_token(arguments: tuple[Any, ...], values: Tokens) -> tuple[Any, ...]:
         values[one.name] if type(one) is Ref else _by_token(one, values) if type(one) is tuple and one else one
         for one in arguments
     )
+
+
+class _Trained:
+    """What training computes before its turn.
+
+    Args:
+        plan: that it is of.
+        shares: False: it is as if that were nothing.
+    """
+
+    def __init__(self, plan: Plan, shares: bool = True) -> None:
+        self.known: dict[Hashable, str] = {}  # tokens
+        self.inside: list[tuple[Stage, Tokens]] = []  # of the values inside stages
+        walk = _Walk(plan, lambda *what: self.known.setdefault(what, f"={len(self.known)}"))
+        for step in takewhile(lambda step: getattr(step, "mode", "") != "turn", plan.train if shares else ()):
+            values = walk.take(step)
+            if isinstance(step, PipeStep):
+                self.inside.append((plan.stage(step.stage), values))
+        self.static = walk.static
+        self.held = {token: name for name, token in walk.columns.items() if token is not None}  # and collections
 
 
 # --- what evaluation takes of training ------------------------------------------------------------------------------
@@ -249,18 +276,20 @@ class _Rest:
         if not stage.edge_sets and any(values.values()):
             stage, taken = self._cut(stage, values)
         rest = rename_stage(stage, self._name, lambda name: f"{name}.{BESIDE}")
-        collected = {
-            edges: self._collected.get(name, {}) for edges, name in zip(stage.edge_sets, step.collections, strict=True)
-        }
-        inputs = [
-            new if old.edges is None else changed(new, column=collected[old.edges].get(old.column, new.column))
-            for old, new in zip(stage.inputs, rest.inputs, strict=True)
-        ]
-        rest = changed(rest, inputs=(*inputs, *taken))
+        if taken or step.collections:
+            collected = {
+                edges: self._collected.get(name, {})
+                for edges, name in zip(stage.edge_sets, step.collections, strict=True)
+            }
+            inputs = [
+                new if old.edges is None else changed(new, column=collected[old.edges].get(old.column, new.column))
+                for old, new in zip(stage.inputs, rest.inputs, strict=True)
+            ]
+            rest = changed(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
-        renamed = rename_step(changed(step, outputs=outputs), self._name, lambda _: rest.name)
+        renamed = rename_step(changed(step, inputs=(), outputs=outputs), self._name, lambda _: rest.name)
         assert isinstance(renamed, PipeStep)
         renamed = changed(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)

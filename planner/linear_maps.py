@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeGuard
 
 from planner.nodes import Elementwise, MatMul, Node, Propagate, altered
 
@@ -17,17 +18,16 @@ Chain = Sequence[tuple[Node, Linear]]
 
 def pulled(node: Node) -> MatMul | None:
     """(A x) W for A(x W), through a chain of aggregates and of scalings row by row; None for anything else."""
-    if mapped(node) is None:
-        return None
     product, chain = _chain(node)
-    assert isinstance(product, MatMul)
+    if not chain or not _is_plain_map(product):
+        return None
     return altered(product, arguments=(_over(chain, product.arguments[0]), *product.arguments[1:]))
 
 
 def mapped(node: Node) -> Node | None:
     """The x of A(x W), as in `pulled`."""
     product, chain = _chain(node)
-    if not chain or not isinstance(product, MatMul) or not _is_map(product) or bias(product) is not None:
+    if not chain or not _is_plain_map(product):
         return None
     x: Node = product.arguments[0]
     return x
@@ -53,6 +53,10 @@ def passed(node: MatMul) -> list[Node]:
 def bias(product: MatMul) -> Node | None:
     """What a linear map adds to every row."""
     return product.arguments[2] if len(product.arguments) > 2 else None
+
+
+def _is_plain_map(node: Node) -> TypeGuard[MatMul]:
+    return isinstance(node, MatMul) and _is_map(node) and bias(node) is None
 
 
 def _is_map(node: MatMul) -> bool:

@@ -38,7 +38,6 @@ from planner.physical import (
     Step,
     collection_name,
 )
-from planner.records import changed
 from planner.rules.fuse_apply import fuse_apply
 from planner.schedule import in_turn
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
@@ -98,25 +97,6 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
               for index, draft in cut.drafts.items()}  # fmt: skip
     return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
-
-
-def rename_stages(forward: Forward, old: str, new: str) -> Forward:
-    """The same pass, the names of whose stages begin with `new` instead of `old`."""
-    names = {stage.name: new + stage.name.removeprefix(old) for stage in forward.stages}
-    collections = {
-        collection_name(edges, stage.name): collection_name(edges, names[stage.name])
-        for stage in forward.stages
-        for edges in stage.edge_sets
-    }
-
-    def renamed(step: Step) -> Step:
-        if isinstance(step, PipeStep):
-            read = tuple(collections[name] for name in step.collections)
-            return changed(step, stage=names[step.stage], collections=read)
-        return changed(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
-
-    stages = tuple(changed(stage, name=names[stage.name]) for stage in forward.stages)
-    return Forward(stages, tuple(map(renamed, forward.steps)))
 
 
 def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forward:

@@ -14,13 +14,14 @@ from typing import Any, TypeVar
 from planner.build import build
 from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
-from planner.lower import Forward, insert_collects, lower, lower_columns, rename_stages
+from planner.inference import rename_stages, without_draws
+from planner.lower import Forward, insert_collects, lower, lower_columns
 from planner.nodes import Dropout, Node, StaticColumn, topological, transform
 from planner.optimizer import Firing, Rewritten, optimize
 from planner.rules import FORWARD_RULES
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
 from planner.rules.share_subplans import share_subplans
-from planner.spec import Ability, Argument, LossSpec, Ref, Spec
+from planner.spec import Ability, Argument, LossSpec, Ref, Spec, instead
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 TRAIN, EVALUATE = "train", "evaluate"  # in the names of stages
@@ -67,7 +68,7 @@ class Phases:
         logical, inferred = graphs
         given = disabled & ON_NODES, frozenset(abilities) & NEEDED
         rewritten = self._once(_optimized, logical, *given, True)
-        start = without_dropout(rewritten.root) if inferred is None else inferred
+        start = self._once(without_dropout, rewritten.root) if inferred is None else inferred
         if start is rewritten.root:
             return rewritten, rewritten
         return rewritten, self._once(_optimized, start, *given, False)
@@ -80,11 +81,16 @@ class Phases:
         return hoisted, replace(evaluate, root=inferred), tuple(found.held.items())
 
     def lowered(self, train: Node, evaluate: Node, fuse: bool) -> tuple[Forward, Forward]:
-        """Both graphs in stages and steps; where they are the same, so are those but for the names of stages."""
+        """Both graphs in stages and steps; where they are the same, or but for dropout, so are those."""
         forward = self._once(_lowered, train, self.loss, TRAIN, fuse)
-        if evaluate is train:
-            return forward, rename_stages(forward, TRAIN, EVALUATE)
-        return forward, self._once(_lowered, evaluate, self.loss, EVALUATE, fuse)
+        return forward, self._once(self._inference, train, evaluate, fuse)
+
+    def _inference(self, train: Node, evaluate: Node, fuse: bool) -> Forward:
+        found: Forward | None = None
+        if evaluate is train or self._once(without_dropout, train) is evaluate:
+            forward = self._once(_lowered, train, self.loss, TRAIN, fuse)
+            found = forward if evaluate is train else without_draws(forward)
+        return _lowered(evaluate, self.loss, EVALUATE, fuse) if found is None else rename_stages(found, TRAIN, EVALUATE)
 
     def lowered_columns(self, held: Held, fuse: bool) -> Forward:
         """What makes the columns that are computed once, in stages and steps."""
@@ -113,7 +119,7 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
             return False
         given, meant = (call.arguments, call.keywords), (other.arguments, other.keywords)
         # Where they are equal, none is a dropout's output: evaluation has no value of that name.
-        if given != meant and _instead(given, read) != meant:
+        if given != meant and instead(given, read) != meant:
             return False
     output = read.get(train.output, Ref(train.output))
     same = output == Ref(evaluate.output) and train.parameters == evaluate.parameters
@@ -121,12 +127,6 @@ def drops_alone(train: Spec, evaluate: Spec) -> bool:
 
 
 _but_arguments = attrgetter("output", "op", "type", "layer", "where")
-
-
-def _instead(argument: Any, read: Mapping[str, Argument]) -> Any:
-    if isinstance(argument, tuple):
-        return tuple(_instead(item, read) for item in argument)
-    return read.get(argument.name, argument) if isinstance(argument, Ref) else argument
 
 
 def without_dropout(root: Node) -> Node:

@@ -18,10 +18,10 @@ A dtype among a call's arguments is a string, "torch.float32".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Rows = Literal["vertex", "edge", "none"]
 """What the first dimension of a value counts; "none" for values computed from parameters and constants alone."""
@@ -92,6 +92,17 @@ def _names(arguments: tuple[Argument, ...]) -> Iterator[str]:
             yield argument.name
         elif isinstance(argument, tuple):
             yield from _names(argument)
+
+
+def instead(argument: Any, read: Mapping[str, Argument]) -> Any:
+    """An argument, or several, with others in place of those values that are named in `read`.
+
+    >>> instead((Ref("x"), 2, (Ref("y"),)), {"y": Ref("z")})
+    (Ref(name='x'), 2, (Ref(name='z'),))
+    """
+    if isinstance(argument, tuple):
+        return tuple(instead(item, read) for item in argument)
+    return read.get(argument.name, argument) if isinstance(argument, Ref) else argument
 
 
 @dataclass(frozen=True)

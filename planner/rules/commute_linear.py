@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.linear_maps import bias, passed, pulled, pushed
+from planner.linear_maps import bias, mapped, passed, pulled, pushed
 from planner.nodes import MatMul, Node, Propagate
 
 
@@ -20,9 +20,11 @@ def commute_linear(node: Node) -> Node | None:
     >>> commute_linear(Propagate(wide, "graph")).arguments[0] is Propagate(x, "graph")
     True
     """
-    before = pulled(node)
-    if before is not None and moved(before.arguments[0]) < moved(node):
-        return before
+    x = mapped(node)
+    if x is not None and moved(x) < moved(node):  # what is summed of it moves no less
+        before = pulled(node)
+        if before is not None and moved(before.arguments[0]) < moved(node):
+            return before
     if isinstance(node, MatMul) and moved(node) < moved(node.arguments[0]):
         return pushed(node)
     return None

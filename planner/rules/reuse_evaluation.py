@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from planner.beside import Beside, evaluated_beside
+from planner.beside import Beside, each_beside
 from planner.nodes import Node
 from planner.physical import Plan, Stage, Step
 
@@ -63,7 +63,5 @@ def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float]
     def spares(found: Beside) -> float:
         return seconds(plan, found.spared) - seconds(found.plan, found.instead)
 
-    found = evaluated_beside(plan, exports=True)
-    if found.exports:
-        found = max(found, evaluated_beside(plan), key=spares)
+    found = max(each_beside(plan), key=spares)
     return found.plan if spares(found) + job > 0 else None

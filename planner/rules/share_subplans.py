@@ -48,6 +48,7 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
     new: dict[Node, Node] = {}
     for node, first in zip(order, firsts, strict=True):
         if first not in kept:
-            kept[first] = labelled(node.with_children(new), joined(map(layer_of, groups[first])))
+            moved, group = node.with_children(new), groups[first]
+            kept[first] = labelled(moved, joined(map(layer_of, group))) if len(group) > 1 else moved
         new[node] = kept[first]
     return Shared(new[root], {twin: kept[first] for first, group in groups.items() for twin in group[1:]})

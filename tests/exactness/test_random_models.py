@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from functools import lru_cache
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from hypothesis import given, note, settings
 from hypothesis import strategies as st
 from torch.nn import functional
 
+import planner.phases
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.nn import EdgeIndex
@@ -134,6 +136,16 @@ def check_against_autograd(seed: int, graph: int, off: set[str], general: bool) 
 def test_any_rules_off_draw_the_same_random_numbers(seed: int) -> None:
     for graph, off, _ in cases(seed):
         check_random_numbers(seed, graph, off)
+
+
+@DRAWN
+@given(seed=SEEDS)
+def test_evaluation_taken_from_training_is_evaluation_planned_by_itself(seed: int) -> None:
+    for graph, off, general in cases(seed):
+        drawn = graph_of(graph)
+        found = plan_of(seed, True, drawn, off, general)
+        with patch.object(planner.phases, "without_draws", lambda forward: None):
+            assert plan_of(seed, True, drawn, off, general).plan == found.plan
 
 
 def test_a_gradient_that_autograd_hands_on_as_it_was_given() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
+import planner.phases
 from planner.build import build
-from planner.lower import insert_collects, lower, rename_stages
-from planner.phases import drops_alone
+from planner.inference import rename_stages, without_draws
+from planner.lower import Forward, insert_collects, lower
+from planner.phases import Phases, drops_alone
+from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, Ref, Spec, ValueType
 from tests.planner.specs import attention, gcn
 
@@ -65,3 +70,47 @@ def test_renamed_stages_are_those_of_evaluation(model):
     root, loss = insert_collects(build(model)), LossSpec("classification", 3, 10.0)
     training, evaluation = (lower(root, loss, prefix, fuse=True) for prefix in ("train", "evaluate"))
     assert training != evaluation == rename_stages(training, "train", "evaluate")
+
+
+@pytest.mark.parametrize("model", [gcn, lambda training: attention(dropout=training)], ids=["of sums", "on edges"])
+@pytest.mark.parametrize("fuse", [True, False])
+def test_evaluation_is_taken_from_the_stages_of_training(model, fuse, monkeypatch):
+    """Also where rules have come between: as it is lowered by itself."""
+    specs, loss = (model(training=True), model(training=False)), LossSpec("classification", 3, 10.0)
+    phases, abilities = Phases(*specs, loss), ("edge_columns",)
+    roots = [graph.root for graph in phases.rewritten(phases.logical(weighted=True), frozenset(), abilities)]
+    by_itself = lower(insert_collects(roots[1]), loss, "evaluate", fuse)
+    monkeypatch.setattr(planner.phases, "without_draws", taken := Mock(side_effect=without_draws))
+
+    training, evaluation = phases.lowered(*roots, fuse)
+
+    assert evaluation == by_itself
+    assert (taken.call_count, "dropout" in str(training), "dropout" in str(evaluation)) == (1, True, False)
+
+
+ROW_OF_3 = ValueType("vertex", (3,))
+DROPS = Call("dropout_1", "lotan.dropout", (Ref("h"), 0.5, 0), ROW_OF_3)
+MAKES_H = Call("h", "aten.relu.default", (Ref("x"),), ROW_OF_3)
+
+
+def stage(calls: Sequence[Call], output: str, static: bool = False) -> Forward:
+    given = StageInput("x", "x", (3,), static=static)
+    return Forward((Stage("train.0", (given,), (), tuple(calls), (StageOutput(output, output, (3,)),)),), ())
+
+
+@pytest.mark.parametrize(
+    ("why", "forward"),
+    [
+        ("nothing is left", stage([replace(DROPS, arguments=(Ref("x"), 0.5, 0))], "dropout_1")),
+        ("made of static columns", stage([MAKES_H, DROPS], "dropout_1", static=True)),
+        ("h is read beside it", stage([MAKES_H, DROPS, call("y", "add.Tensor", Ref("dropout_1"), Ref("h"))], "y")),
+        ("h is put out beside it", stage([MAKES_H, DROPS, call("y", "neg.default", Ref("dropout_1"))], "h")),
+    ],
+)
+def test_stages_that_would_be_cut_elsewhere_are_not_taken(why, forward):
+    assert without_draws(forward) is None, why
+
+
+def test_a_column_is_named_after_what_it_then_holds():
+    found = without_draws(stage([MAKES_H, DROPS], "dropout_1"))
+    assert found == stage([MAKES_H], "h")

@@ -1,0 +1,107 @@
+"""The forward pass of evaluation, taken from that of training instead of lowered anew: where one is the other without dropout."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from planner.lower import Forward
+from planner.physical import CollectStep, EdgeDropoutStep, PipeStep, Stage, Step, collection_name
+from planner.records import changed
+from planner.renaming import rename_step
+from planner.spec import Call, Ref, instead
+
+DROPOUT = "lotan.dropout"
+
+
+def rename_stages(forward: Forward, old: str, new: str) -> Forward:
+    """The same pass, the names of whose stages begin with `new` instead of `old`."""
+    names = {stage.name: new + stage.name.removeprefix(old) for stage in forward.stages}
+    collections = {
+        collection_name(edges, stage.name): collection_name(edges, names[stage.name])
+        for stage in forward.stages
+        for edges in stage.edge_sets
+    }
+
+    def renamed(step: Step) -> Step:
+        if isinstance(step, PipeStep):
+            read = tuple(collections[name] for name in step.collections)
+            return changed(step, stage=names[step.stage], collections=read)
+        return changed(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
+
+    stages = tuple(changed(stage, name=names[stage.name]) for stage in forward.stages)
+    return Forward(stages, tuple(map(renamed, forward.steps)))
+
+
+def without_draws(forward: Forward) -> Forward | None:
+    """The pass that its graph without dropout is lowered to; None where stages might be cut elsewhere there.
+
+    That is where nothing is left of a stage, or what is dropped from is read beside it, or made of static columns alone.
+    """
+    dropped: dict[str, Mapping[str, str]] = {}
+    columns: dict[str, str] = {}  # what is read in place of one
+    for stage in forward.stages:
+        found = _dropped(stage)
+        if found is None:
+            return None
+        dropped[stage.name] = found
+        columns |= {o.column: found[o.value] for o in stage.outputs if o.value in found and stage.loss is None}
+    for step in forward.steps:
+        if isinstance(step, EdgeDropoutStep):
+            columns[step.output.name] = columns.get(step.input, step.input)
+    stages = tuple(_stage(stage, dropped[stage.name], columns) for stage in forward.stages)
+    steps = [step for step in forward.steps if not isinstance(step, EdgeDropoutStep)]
+    return Forward(stages, tuple(_step(step, columns) for step in steps))
+
+
+def _dropped(stage: Stage) -> dict[str, str] | None:
+    """What a stage reads in place of each dropout's output; None where it does not end there."""
+    if not any(call.op == DROPOUT for call in stage.calls):
+        return {}
+    read = Counter(name for call in stage.calls for name in call.reads)
+    given, exported = {i.value for i in stage.inputs}, {o.value for o in stage.outputs}
+    static = {i.value for i in stage.inputs if i.static and i.role == "vertex"}  # and what is made of it alone
+    found: dict[str, str] = {}
+    for call in stage.calls:
+        if call.op == DROPOUT:
+            (x,) = call.reads
+            found[call.output] = found.get(x, x)
+            nothing_left = call.output in exported and found[call.output] in given
+            if nothing_left or x in static or x in exported or read[x] > 1:
+                return None
+        elif call.reads and static.issuperset(call.reads) and not call.op.startswith("lotan."):
+            static.add(call.output)
+    return found
+
+
+def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str]) -> Stage:
+    """A stage without its dropouts, over columns that others make without theirs."""
+    given = {i.value: columns[i.column] for i in stage.inputs if i.role == "vertex" and i.column in columns}
+    if not dropped and columns.keys().isdisjoint(i.column for i in stage.inputs):
+        return stage
+    names = given | {output: given.get(x, x) for output, x in dropped.items()}
+    refs = {name: Ref(x) for name, x in names.items()}
+    return changed(
+        stage,
+        inputs=tuple(
+            changed(i, value=names.get(i.value, i.value), column=columns[i.column]) if i.column in columns else i
+            for i in stage.inputs
+        ),
+        calls=tuple(_call(call, refs) for call in stage.calls if call.op != DROPOUT),
+        outputs=tuple(
+            changed(o, value=names[o.value], column=columns.get(o.column, o.column)) if o.value in names else o
+            for o in stage.outputs
+        ),
+    )
+
+
+def _call(call: Call, refs: Mapping[str, Ref]) -> Call:
+    if refs.keys().isdisjoint(call.reads):
+        return call
+    return changed(call, arguments=instead(call.arguments, refs), keywords=instead(call.keywords, refs))
+
+
+def _step(step: Step, columns: Mapping[str, str]) -> Step:
+    if columns.keys().isdisjoint((*step.reads, *step.makes)):
+        return step
+    return rename_step(step, lambda name: columns.get(name, name))
