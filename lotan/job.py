@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 
@@ -27,6 +29,8 @@ from planner.phases import Phases
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec
 from planner.statistics import Statistics
+
+Found = TypeVar("Found")
 
 GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
 
@@ -100,7 +104,7 @@ def plan_for(
     config: TrainerConfig,
     statistics: Statistics | None = None,
 ) -> tuple[EngineChoice, Planned, Footprint]:
-    """Choose the engine, plan for it and say what memory that needs. The choice rests on estimates for a plan of each engine.
+    """Choose the engine, plan for it and say what memory that needs. The choice rests on estimates for those in question.
 
     Args:
         train: the model in training mode.
@@ -119,15 +123,18 @@ def plan_for(
     statistics = statistics or _statistics(graph, prices["blocks"])
     options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every)
     phases = Phases(train, evaluate, loss)
-    plans = {}
-    for name, abilities in ABILITIES.items():
-        priced_so = replace(options, engine=name, abilities=abilities, pricing=prices[name])
-        plans[name] = compile_plan(train, evaluate, loss, statistics, priced_so, phases)
     limit = MemoryLimit.of(config)
-    needs = {name: limit.needs(name, found.plan, statistics, config.partitions) for name, found in plans.items()}
-    seconds = {name: found.seconds for name, found in plans.items()}
+
+    def plan(engine: str) -> Planned:
+        priced_so = replace(options, engine=engine, abilities=ABILITIES[engine], pricing=prices[engine])
+        return compile_plan(train, evaluate, loss, statistics, priced_so, phases)
+
+    plans = _OnDemand(plan)
+    needs = _OnDemand(lambda engine: limit.needs(engine, plans[engine].plan, statistics, config.partitions))
+    seconds = _OnDemand(lambda engine: plans[engine].seconds)
     engine = choose_engine(config, graph, needs, seconds)
-    check_fits(limit, engine.name, needs)
+    if limit.bytes is not None:
+        check_fits(limit, engine.name, {name: needs[name] for name in ABILITIES})
     found, needed = plans[engine.name], needs[engine.name]
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
     planned = replace(
@@ -136,6 +143,18 @@ def plan_for(
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned, needed
+
+
+class _OnDemand(dict[str, Found]):
+    """What there is of each engine, found once somebody asks: a plan for each would take most of the time, for nothing."""
+
+    def __init__(self, find: Callable[[str], Found]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, engine: str) -> Found:
+        self[engine] = self._find(engine)
+        return self[engine]
 
 
 def _master(graph: Graph, config: TrainerConfig) -> str | None:

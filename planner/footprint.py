@@ -6,7 +6,7 @@ workers keep between forward and backward) goes to the disk where memory is shor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
@@ -180,35 +180,43 @@ class _Hands:
     """What the tasks of a pass have in hand."""
 
     def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
-        self._plan, self._steps, self._sizes, self._layout = plan, steps, sizes, layout
-        self._made_by = {name: step for step in steps for name in makes(step)}
+        self._steps, self._sizes, self._layout = steps, sizes, layout
+        self._made_at = {name: place for place, step in enumerate(steps) for name in makes(step)}
+        self._needed = [_needed(plan, step) for step in steps]
+        self._whole = [self._read_whole(step, needed) for step, needed in zip(steps, self._needed, strict=True)]
+        self._rows = [self._read_as_rows(needed) for needed in self._needed]
 
     @property
     def most(self) -> int:
         """Bytes, of the step that needs the most: with that of its inputs which is computed for it meanwhile."""
         return max(
-            self._of(step) + max((self._of(source, self._whole(step)) for source in self._sources(step)), default=0)
-            for step in self._steps
+            self._of(place) + max((self._of(source, whole) for source in self._sources(place)), default=0)
+            for place, whole in enumerate(self._whole)
         )
 
-    def _of(self, step: Step, besides: frozenset[str] = frozenset()) -> int:
-        whole = self._whole(step)
-        parts = self._rows_read(step) | {column.name for column in columns_made(step)}
-        if isinstance(step, PropagateStep):  # made as a pipe comes to it
-            parts = frozenset()
+    def _of(self, place: int, besides: frozenset[str] = frozenset()) -> int:
+        """Of the step there."""
+        whole, step = self._whole[place], self._steps[place]
+        parts: Collection[str] = ()
+        if not isinstance(step, PropagateStep):  # which is made as a pipe comes to it
+            parts = (self._rows[place] | {column.name for column in columns_made(step)}) - whole - besides
         everywhere = sum(self._sizes[name] for name in whole - besides)
-        return everywhere + int(self._layout.at_once * sum(self._sizes[name] for name in parts - whole - besides))
+        return everywhere + int(self._layout.at_once * sum(self._sizes[name] for name in parts))
 
-    def _sources(self, step: Step) -> list[Step]:
-        return [self._made_by[name] for name in self._rows_read(step) | self._whole(step) if name in self._made_by]
+    def _sources(self, place: int) -> set[int]:
+        """The places of the steps that make what the step there reads."""
+        return {self._made_at[name] for name in self._rows[place] | self._whole[place] if name in self._made_at}
 
-    def _rows_read(self, step: Step) -> frozenset[str]:
+    def _maker(self, name: str) -> Step | None:
+        place = self._made_at.get(name)
+        return None if place is None else self._steps[place]
+
+    def _read_as_rows(self, needed: frozenset[str]) -> frozenset[str]:
         """The columns that lie in the task's partition as rows."""
-        names = _needed(self._plan, step)
-        sums = {name for name in names if isinstance(self._made_by.get(name), PropagateStep | CollectStep)}
-        return frozenset(name for name in names - sums if name in self._sizes)
+        made = (name for name in needed if name in self._sizes)
+        return frozenset(name for name in made if not isinstance(self._maker(name), PropagateStep | CollectStep))
 
-    def _whole(self, step: Step) -> frozenset[str]:
+    def _read_whole(self, step: Step, needed: frozenset[str]) -> frozenset[str]:
         """The columns of which every task reads all partitions: through sums that are made as a pipe comes to them, too."""
         match step:
             case PropagateStep():
@@ -220,7 +228,7 @@ class _Hands:
             case EdgeSumStep(end="source"):
                 return frozenset([step.input])
             case PipeStep():
-                made = [self._made_by[name] for name in _needed(self._plan, step) if name in self._made_by]
+                made = [*map(self._maker, needed)]
                 sums = {source.input for source in made if isinstance(source, PropagateStep)}
                 return frozenset(sums.union(*(source.columns for source in made if isinstance(source, CollectStep))))
         return frozenset()

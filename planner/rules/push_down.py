@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter, topological
+from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree
 
 
@@ -40,7 +40,7 @@ def declined(node: Node) -> str | None:
 
 
 def _reason(message: Node) -> str:
-    on_edges = [node for node in topological(message) if node.output.rows == "edge"]
+    on_edges = _on_edges(message)
     parameters = [child.name for node in on_edges for child in node.children if isinstance(child, Parameter)]
     if parameters:
         return f"uses parameter {parameters[0]} on edges; write what it is for as functions of x_j and x_i apart"
@@ -51,3 +51,11 @@ def _reason(message: Node) -> str:
     if any(isinstance(node, Scatter) and node.end == "destination" for node in on_edges):
         return "reads the destination"
     return "is more than the source's row times the edge's weight"
+
+
+def _on_edges(message: Node) -> list[Node]:
+    """The nodes of a message that have edge rows, itself first; what lies below vertex rows is of other layers."""
+    found = [message]
+    for node in found:
+        found += [child for child in dict.fromkeys(node.children) if child.output.rows == "edge" and child not in found]
+    return found

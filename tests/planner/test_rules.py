@@ -91,6 +91,15 @@ def test_push_down_says_what_stopped_it(write, reason):
     assert "conv" in declined
 
 
+def test_push_down_says_what_stopped_it_in_that_layer_alone():
+    w, rows = SpecWriter(width=3, layer="conv"), FEATURES
+    for name in ("theta", "phi"):
+        both = w.edge("add.Tensor", w.scatter(rows, "source", 3), w.scatter(rows, "destination", 3), width=3)
+        rows = w.aggregate(w.edge("linear.default", both, w.parameter(name, 3, 3), width=3), 3)
+    reasons = [entry.reason for entry in optimize(build(w.spec(rows))).declined if entry.rule == "push_down"]
+    assert [name in reason for name, reason in zip(("theta", "phi"), reasons, strict=True)] == [True, True]
+
+
 def test_push_down_leaves_max_alone():
     w = SpecWriter(width=3, layer="conv")
     rewritten = optimize(build(w.spec(w.aggregate(w.scatter(FEATURES, "source", 3), 3, "max"))))
