@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 from contextlib import suppress
@@ -13,6 +14,7 @@ from pathlib import Path
 PREFIX = "lotan-spark-"
 ATTEMPTS, PAUSE = 20, 0.1  # seconds between attempts to remove a folder
 OWNER = "owner"  # the file in it that its process holds a lock on, for as long as it lives
+_open: set[Path] = set()  # the folders of this process
 
 
 class LocalFolder:
@@ -25,13 +27,21 @@ class LocalFolder:
         self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.path = made.rename(directory / made.name.removeprefix("new-"))  # nobody sees it without its owner
+        _open.add(self.path)
 
     def close(self) -> None:
         """Remove it. May be called twice."""
         _remove(self.path)
+        _open.discard(self.path)
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+
+
+def leave_removal() -> None:
+    """For a process that has no time left: a process of its own removes what folders it has, which may be gigabytes."""
+    if left := [str(folder) for folder in _open if folder.exists()]:
+        subprocess.Popen(["rm", "-rf", *left], stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def remove_stale(directory: Path) -> None:

@@ -96,8 +96,10 @@ def _is_no_torn_call(record: logging.LogRecord) -> bool:
 
 
 def _end_now(status: int) -> None:
-    """Kill what this process started, give its exit handlers (temporary folders) a moment, and end it."""
+    """Kill what this process started, give its exit handlers a moment, and end it; temporary folders need not be removed by then."""
     import psutil
+
+    from lotan.local_folder import leave_removal
 
     with suppress(OSError):  # a reader that is gone, or does not read on, must not keep the process
         if select.select([], [2], [], 0)[1]:
@@ -109,4 +111,6 @@ def _end_now(status: int) -> None:
     handlers = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
     handlers.start()
     handlers.join(EXIT_HANDLERS)
+    with suppress(OSError):  # the next start removes what stays
+        leave_removal()
     os._exit(status)

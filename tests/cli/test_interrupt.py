@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -25,6 +26,20 @@ with exit_soon_after_interrupt(130, grace=0.5):
         signal.signal(number, lambda *_: None)
     child = subprocess.Popen([sys.executable, "-c", "import threading; threading.Event().wait(60)"])
     print(child.pid, flush=True)
+    threading.Event().wait()
+"""
+# An exit handler that takes longer than there is time: those before it, which would remove the folders, do not run.
+SLOW_TO_EXIT = """
+import atexit, signal, threading
+from lotan.cli.interrupt import exit_soon_after_interrupt
+from lotan.local_folder import LocalFolder
+folders = [LocalFolder() for _ in range(2)]
+for folder in folders:
+    atexit.register(folder.close)
+atexit.register(threading.Event().wait, 60)
+with exit_soon_after_interrupt(130, grace=0.2):
+    signal.signal(signal.SIGINT, lambda *_: None)
+    print(*(folder.path for folder in folders), flush=True)
     threading.Event().wait()
 """
 ORDERLY = """
@@ -90,6 +105,18 @@ def test_stubborn_command_and_its_children_are_ended(received):
         command.send_signal(received)
         assert command.wait(timeout=10) == 130
         assert psutil.wait_procs([child], timeout=5)[1] == []
+
+
+def test_temporary_folders_are_removed_also_where_there_is_no_time_for_it():
+    with subprocess.Popen([sys.executable, "-c", SLOW_TO_EXIT], stdout=subprocess.PIPE, text=True) as command:
+        folders = [Path(word) for word in command.stdout.readline().split()]
+        assert [folder.is_dir() for folder in folders] == [True, True]
+        command.send_signal(signal.SIGINT)
+        assert command.wait(timeout=10) == 130
+    deadline = time.monotonic() + 10.0
+    while any(folder.exists() for folder in folders):
+        assert time.monotonic() < deadline, folders
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("received", [signal.SIGINT, signal.SIGTERM])
