@@ -11,13 +11,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter, is_
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 from planner.spec import EdgeSet, ValueType
 
-_pool: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+_pool: dict[tuple[Any, ...], weakref.ref[Node]] = {}
+_kinds: set[type] = set()  # of operators
 _lock = threading.Lock()  # two trainers may plan at once
 _trained = attrgetter("trained")
 
@@ -34,7 +35,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
         kind = type(value)
         if kind is str or kind is ValueType:
             keys.append(value)
-        elif isinstance(value, Node):
+        elif kind in _kinds:
             keys.append(value)
             nodes.append(value)
         elif kind is tuple:
@@ -56,6 +57,7 @@ def operator(kind: type[AnyNode]) -> type[AnyNode]:
     made._read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
     made._write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
     made._bind = made.__init__
+    _kinds.add(made)
     del made.__init__
     return made
 
@@ -93,14 +95,14 @@ class Node:
         children: list[Node] = []
         key = (cls, *_keys(args, children))
         with _lock:
-            found = _pool.get(key)
-            if found is not None:
+            known = _pool.get(key)
+            if known is not None and (found := known()) is not None:
                 return cast(Self, found)
             made = object.__new__(cls)
             for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
                 write(made, value)
             _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-            _pool[key] = made
+            _pool[key] = weakref.ref(made, partial(_pool.pop, key))
             return made
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -131,10 +133,11 @@ def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
     """Values of fields, also in tuples of theirs, with some nodes in place of others."""
     found: list[Any] = []
     for value in values:
-        if isinstance(value, Node):
+        kind = type(value)
+        if kind in _kinds:
             found.append(new.get(value, value))
         else:
-            found.append((*replaced(value, new),) if value and type(value) is tuple else value)
+            found.append((*replaced(value, new),) if kind is tuple and value else value)
     return found
 
 

@@ -96,7 +96,7 @@ def _is_no_torn_call(record: logging.LogRecord) -> bool:
 
 
 def _end_now(status: int) -> None:
-    """Kill what this process started, give its exit handlers a moment, and end it; temporary folders need not be removed by then."""
+    """Kill what this process started, give its exit handlers a moment, and end it. Folders may be removed later."""
     import psutil
 
     from lotan.local_folder import leave_removal
