@@ -11,14 +11,14 @@ from typing import Any, Literal
 
 from lotan import cost_cache
 from lotan.engines.choice import ABILITIES
-from lotan.job import Job
+from lotan.job import Job, session_master
 from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
 from lotan.plan_names import plan_name
 from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
-from planner.explain.rules import epoch_bytes
+from planner.explain.rules import moved_bytes
 from planner.physical import Plan, Step
 from planner.printer import WIDTH
 
@@ -33,7 +33,7 @@ class Alternative:
     options: str  # of the command line, beside those given
     chosen: bool  # whether it is what would run
     seconds: float  # of an epoch, with its evaluation where each has one, estimated
-    steps: int  # of one
+    steps: int  # of one, with its evaluation where each has one
     bytes: int  # that they hand on
     differs: str  # in words: what an epoch has more or less than the chosen plan's, if anything
     peak_bytes: int  # of all processes on this host, estimated
@@ -86,7 +86,7 @@ def variants(
         engine: by name.
         known: of costs; None: what is known on this machine.
     """
-    pricing = priced(engine, config, known or cost_cache.load())
+    pricing = priced(engine, config, known or cost_cache.load(), session_master(job.graph, config))
     options = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine, pricing=pricing)
     first = job.planned.with_options(options)
     yield first, f"--engine {engine}"
@@ -101,15 +101,17 @@ def variants(
 def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str) -> Alternative:
     plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
-    pricing = spread_over(priced(engine, config, known), needs)
+    pricing = spread_over(priced(engine, config, known, session_master(job.graph, config)), needs)
+    passes = plan.epoch(config.eval_every == 1)
+    chosen = engine == job.engine.name and words == f"--engine {engine}"
     return Alternative(
         name=plan_name(engine, planned.options.disabled, planned.options.plan),
         options=words,
-        chosen=engine == job.engine.name and words == f"--engine {engine}",
+        chosen=chosen,
         seconds=planned.seconds_at(pricing),
-        steps=len(plan.train),
-        bytes=epoch_bytes(planned),
-        differs=_differences(plan, job.plan),
+        steps=sum(map(len, passes)),
+        bytes=sum(moved_bytes(planned, steps) for steps in passes),
+        differs="" if chosen else _differences(plan, job.plan),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,
     )
@@ -126,7 +128,8 @@ def _differences(plan: Plan, chosen: Plan) -> str:
         return f"evaluation in {'a pass of its own' if len(both) > len(ours) else 'the same pass'}"
     if more := _kinds_more(chain.from_iterable(both), chain.from_iterable(ours)):
         return f"{more}, with evaluation"
-    return "" if replace(plan, fired=chosen.fired) == chosen else "same steps, other columns or stages"
+    same = replace(plan, fired=chosen.fired) == chosen
+    return "the same" if same else "same steps, other columns or stages"
 
 
 def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
@@ -145,8 +148,8 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
         lines += textwrap.wrap(line, WIDTH, subsequent_indent=71 * " ", drop_whitespace=True)
     return [
         *lines,
-        "  The first word of a line is what --plan takes. > is what runs: on its engine, all rules that fire.",
-        "  One with a rule less may be estimated to take less: --analyze measures whether it does.",
+        "  The first word of a line is what --plan takes. > is what runs. Seconds are estimated, and err by a",
+        "  tenth or so: --analyze measures a plan. What is weighed by them: docs/planner.md, Costs.",
     ]
 
 

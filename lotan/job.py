@@ -118,12 +118,12 @@ def plan_for(
         PlanError: a model that cannot be planned, or an unknown rule.
         ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
-    known, master = cost_cache.load(), _master(graph, config)
+    known, master = cost_cache.load(), session_master(graph, config)
     prices = {name: priced(name, config, known, master) for name in ABILITIES}
     statistics = statistics or _statistics(graph, prices["blocks"])
-    options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every)
-    phases = Phases(train, evaluate, loss)
     limit = MemoryLimit.of(config)
+    options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
+    phases = Phases(train, evaluate, loss)
 
     def plan(engine: str) -> Planned:
         priced_so = replace(options, engine=engine, abilities=ABILITIES[engine], pricing=prices[engine])
@@ -157,7 +157,7 @@ class _OnDemand(dict[str, Found]):
         return self[engine]
 
 
-def _master(graph: Graph, config: TrainerConfig) -> str | None:
+def session_master(graph: Graph, config: TrainerConfig) -> str | None:
     """Where Spark runs what it has of a graph; nobody asks where the graph is collected, which any Spark session can do."""
     if graph.origin != "spark" or config.engine == "local":
         return None
@@ -242,6 +242,7 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "engine": job.engine.name,
         "plan": config.plan,
         "disable": ", ".join(sorted(config.disable)),
+        "chosen by cost": ", ".join(job.planned.choices),
         "order of vertices": f"{job.plan.levels} levels from {job.plan.targets}",  # which sums follow
         "task": job.loss.task,
         # Not as given: a tensor prints rounded, and a list is no tuple.

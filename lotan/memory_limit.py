@@ -18,6 +18,7 @@ from messenger.settings import Settings
 from planner.explain import size
 from planner.footprint import Footprint, Layout, footprint
 from planner.physical import Plan
+from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
 from planner.statistics import Statistics
 
@@ -64,13 +65,13 @@ class MemoryLimit:
         usual = footprint(engine, plan, statistics, layout)
         if self.bytes is None or usual.least <= self.bytes or partitions is not None or engine != "blocks":
             return usual
-        others = []
-        for partitions in (times * layout.crew.tasks for times in MORE_PARTITIONS):
-            spread = replace(layout, partitions=partitions)
-            others.append(replace(footprint(engine, plan, statistics, spread), partitions=partitions))
-            if others[-1].least <= self.bytes:
-                return others[-1]
-        return min(usual, *others, key=lambda one: one.least)
+        candidates = [Candidate(usual, cost=1.0, fits=False)]
+        for times in MORE_PARTITIONS:  # and as many waves of tasks
+            count = times * layout.crew.tasks
+            found = footprint(engine, plan, statistics, replace(layout, partitions=count))
+            candidates.append(Candidate(replace(found, partitions=count), times, found.least <= self.bytes))
+        chosen = choose_physical(candidates)
+        return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
 
     def layout(self, engine: str, partitions: int | None) -> Layout:
         """How an engine would spread a job."""

@@ -8,20 +8,22 @@ from __future__ import annotations
 import difflib
 import gc
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from planner.cost import DEFAULT_RATES, PassCost, Pricing, pass_seconds
-from planner.differentiate import Epoch, differentiate, mark_gradients
+from planner.differentiate import Epoch
 from planner.errors import PlanError
+from planner.footprint import footprint
 from planner.lower import OUTPUT, Forward, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Declined, Rewritten
-from planner.phases import Held, Phases
-from planner.physical import Column, PipeStep, Plan, Stage, Step, makes
+from planner.phases import Held, Phases, pruning_spoils
+from planner.physical import Column, PipeStep, Plan, Step
 from planner.rules import GENERAL_PLAN_WITHOUT, LACKING, RULES
+from planner.rules.choose_physical import LEAST_GAIN, Candidate, choose_physical, doubtful, why_without
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hoist_invariant import hoist_invariant
@@ -35,10 +37,8 @@ from planner.spec import Ability, LossSpec, Spec
 from planner.statistics import Statistics
 from planner.validate import validate
 
-EVALUATES_AS_WELL = (
-    "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
-    "reuse_evaluation to prune it"
-)
+EVALUATES_APART = "evaluation in a pass of its own, for training to be pruned"
+ALL_KEPT = "on local, what backward reads stays in memory"
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,7 @@ class Options:
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
     memory: str = ""  # what it is estimated to take, in words
+    memory_limit: int | None = None  # bytes that all processes may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # of seconds
 
 
@@ -66,6 +67,7 @@ class Planned:
     statistics: Statistics
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
+    choices: tuple[str, ...]  # where choose_physical took another way than the usual one
     phases: Phases = field(
         repr=False, compare=False
     )  # of the model, which other plans of it have in common with this one
@@ -103,13 +105,19 @@ class Planned:
 
 @contextmanager
 def _collecting_later() -> Iterator[None]:
-    """Planning makes thousands of objects and no cycles; a walk of the garbage collector over all others takes as long."""
+    """Planning makes thousands of objects and no cycles; a walk of the garbage collector over all others takes as long.
+
+    Freezing and thawing puts what was made among the old objects, without a walk over it: else one followed at once.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
         if collects:
+            if not gc.get_freeze_count():  # what somebody has frozen stays so
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
 
 
@@ -136,32 +144,66 @@ def compile_plan(
         PlanError: an unknown rule, or a model that cannot be planned.
     """
     options, phases = options or Options(), phases or Phases(train, evaluate, loss)
-    found = _compiled(phases, statistics, options)
-    if Declined(prune_vertices.__name__, EVALUATES_AS_WELL) in found.rewritten.declined:
-        found = min(found, _compiled(phases, statistics, options, apart=True), key=_seconds_anywhere)
+    found = _chosen(phases, statistics, options)
     validate(found.plan)
     return found
 
 
-def _seconds_anywhere(planned: Planned) -> float:
-    """Of an epoch, as on any machine and in any run, however work is spread there: last digits depend on what is chosen."""
-    return planned.seconds_at(_anywhere(planned.options.pricing))
+def _chosen(phases: Phases, statistics: Statistics, options: Options) -> Planned:
+    """The plan with all rules that fire, or the one without a doubtful rule, if that is estimated to take less."""
+    usual = _candidate(_in_passes(phases, statistics, options))
+    if choose_physical.__name__ in options.disabled:
+        return usual.what
+    rules = [*doubtful(usual.what.plan, statistics, options.abilities, usual.fits)]
+    others = {rule: _candidate(_in_passes(phases, statistics, options, rule)) for rule in rules}
+    found = choose_physical([usual, *others.values()], LEAST_GAIN * usual.cost)
+    planned = found.what
+    for rule in (rule for rule, other in others.items() if other is found):
+        reason = why_without(usual, found)
+        planned = replace(planned, rewritten=_declining(planned.rewritten, rule, reason))
+    return planned
+
+
+def _in_passes(phases: Phases, statistics: Statistics, options: Options, without: str = "") -> Planned:
+    """The plan whose training evaluates as well, or the one where it is pruned: whichever is estimated to take less."""
+    found = _compiled(phases, statistics, options, without)
+    evaluates_whole = found.plan.reuses_evaluation and not found.plan.train_and_evaluate and pruning_spoils(statistics)
+    if not evaluates_whole or {prune_vertices.__name__, choose_physical.__name__} & _disabled(options):
+        return found
+    both = [found, _compiled(phases, statistics, options, without, apart=True)]
+    return choose_physical([*map(_candidate, both)]).what
+
+
+def _candidate(planned: Planned) -> Candidate[Planned]:
+    """A plan with its cost and whether it fits.
+
+    The cost is that of an epoch as on any machine and in any run, however work is spread there: last digits depend on what is
+    chosen. Where a limit is too small on Spark, columns go to the disk, and partitions are more.
+    """
+    options, priced_so = planned.options, planned.options.pricing
+    fits = True
+    if options.memory_limit is not None and options.engine == "local":
+        fits = footprint("local", planned.plan, planned.statistics, priced_so.layout).least <= options.memory_limit
+    return Candidate(planned, planned.seconds_at(_anywhere(priced_so)), fits)
 
 
 def _anywhere(pricing: Pricing) -> Pricing:
     return Pricing(pricing.engine, rates=DEFAULT_RATES[pricing.engine])
 
 
-def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: bool = False) -> Planned:
+def _compiled(
+    phases: Phases, statistics: Statistics, options: Options, without: str = "", apart: bool = False
+) -> Planned:
     """One of the plans there are.
 
     Args:
         phases: see `compile_plan`.
         statistics: see there.
         options: see there.
+        without: a rule that is left out by choice.
         apart: whether training leaves evaluation alone also where both are the same graph.
     """
-    disabled = _disabled(options)
+    disabled = _disabled(options) | {without}
     graphs = phases.logical(statistics.weighted)
     rewritten, evaluation = phases.rewritten(graphs, disabled, options.abilities)
     held: Held = ()
@@ -170,20 +212,22 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
     fuse = fuse_apply.__name__ not in disabled
     once = phases.lowered_columns(held, fuse)
     forward, inference = phases.lowered(rewritten.root, evaluation.root, fuse)
-    reused = None if apart or reuse_evaluation.__name__ in disabled else _reused(forward, rewritten, evaluation)
-    forward = reused or forward
+    reuses = not apart and reuse_evaluation.__name__ not in disabled
+    drops = drop_dead_gradients.__name__ not in disabled
     prunes = prune_vertices.__name__ not in disabled
-    if prunes:
-        forward, rewritten = _pruned(forward, rewritten, statistics, reused is not None)
-    naive = differentiate(forward, options.rgb)
-    steps = naive.steps if drop_dead_gradients.__name__ in disabled else drop_dead_gradients(naive.steps, naive.stages)
+    trained = phases.trained(forward, rewritten.root, evaluation.root, statistics, options.rgb, reuses, prunes, drops)
+    reused, epoch = trained.reused, trained.epoch
+    if prunes and trained.unpruned is not None:
+        rewritten = _declining(rewritten, prune_vertices.__name__, trained.unpruned)
     counts = Counter(firing.rule for firing in rewritten.firings)
-    counts[fuse_apply.__name__] = _operators_joined(forward) if fuse else 0
-    counts[prune_vertices.__name__] = sum(step.within is not None for step in forward.steps)
-    counts[drop_dead_gradients.__name__] = _columns_made(naive.steps) - _columns_made(steps)
-    epoch = _marked(naive.stages, steps)
+    counts[fuse_apply.__name__] = _operators_joined(trained.forward) if fuse else 0
+    counts[prune_vertices.__name__] = sum(step.within is not None for step in trained.forward.steps)
+    counts[drop_dead_gradients.__name__] = trained.dead
     if keep_or_recompute.__name__ not in disabled:
-        epoch = _kept(epoch, statistics)
+        if options.engine == "local":
+            rewritten = _declining(rewritten, keep_or_recompute.__name__, ALL_KEPT)
+        else:
+            epoch = _kept(epoch, statistics)
     counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
     plan = _plan(epoch, inference, (rewritten, evaluation), options)
     if prunes and statistics.targets == "split" and declined(statistics) is None:
@@ -192,38 +236,24 @@ def _compiled(phases: Phases, statistics: Statistics, options: Options, apart: b
         plan, rewritten = _sparse(plan, rewritten, statistics, options)
     counts[hold_sparse.__name__] = inputs_held(plan)
     plan = _with_columns(plan, once, dict(held))
-    if reused is None and reuse_evaluation.__name__ not in disabled:
+    if not reused and reuse_evaluation.__name__ not in disabled:
         # What is compared with another plan is the same anywhere, too.
         pricing, reason = (_anywhere(options.pricing), PRUNED_APART) if apart else (options.pricing, DECLINED)
         plan, rewritten = _beside(plan, rewritten, statistics, pricing, reason)
     counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
+    choices = (*[f"without {without}"] * bool(without), *[EVALUATES_APART] * apart)
+    counts[choose_physical.__name__] = len(choices)
     firings = {name: counts[name] for name in RULES}
     fired = tuple(name for name, count in firings.items() if count)
     # The same for every model that is planned so, whether its own plan prunes or not.
     levels = deepest_level(statistics) if prunes else None
     plan = replace(plan, levels=levels, targets=statistics.targets, fired=fired)
-    return Planned(plan, graphs[0], rewritten, statistics, options, firings, phases)
+    return Planned(plan, graphs[0], rewritten, statistics, options, firings, choices, phases)
 
 
 def without(planned: Planned, rule: str) -> Planned:
     """The plan of the same model with one rule less."""
     return planned.with_options(replace(planned.options, disabled=(*planned.options.disabled, rule)))
-
-
-def _reused(forward: Forward, train: Rewritten, evaluate: Rewritten) -> Forward | None:
-    """The forward pass that evaluates too, if one pass does for both."""
-    stages = reuse_evaluation(train.root, evaluate.root, forward.stages)
-    return None if stages is None else replace(forward, stages=stages)
-
-
-def _pruned(
-    forward: Forward, rewritten: Rewritten, statistics: Statistics, evaluates: bool
-) -> tuple[Forward, Rewritten]:
-    """Forward with steps on some vertices alone, or as it was, and what stopped it."""
-    reason = declined(statistics)
-    if reason is None and not (evaluates and statistics.targets == "train"):
-        return replace(forward, steps=prune_vertices(forward.steps, statistics)), rewritten
-    return forward, _declining(rewritten, prune_vertices, EVALUATES_AS_WELL if reason is None else reason)
 
 
 def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
@@ -234,12 +264,12 @@ def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: O
         if sparse == plan or "sparse_rows" in options.abilities:
             return sparse, rewritten
         reason = LACKING["sparse_rows"]
-    return plan, _declining(rewritten, hold_sparse, reason)
+    return plan, _declining(rewritten, hold_sparse.__name__, reason)
 
 
-def _declining(rewritten: Rewritten, rule: Callable[..., object], reason: str) -> Rewritten:
+def _declining(rewritten: Rewritten, rule: str, reason: str) -> Rewritten:
     """With one more place where a rule did not fire."""
-    return replace(rewritten, declined=(*rewritten.declined, Declined(rule.__name__, reason)))
+    return replace(rewritten, declined=(*rewritten.declined, Declined(rule, reason)))
 
 
 def _beside(
@@ -252,7 +282,7 @@ def _beside(
         return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
 
     found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
-    return (plan, _declining(rewritten, reuse_evaluation, reason)) if found is None else (found, rewritten)
+    return (plan, _declining(rewritten, reuse_evaluation.__name__, reason)) if found is None else (found, rewritten)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:
@@ -267,12 +297,6 @@ def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) 
         prepare=once.steps,
         hoisted=hoisted,
     )
-
-
-def _marked(stages: tuple[Stage, ...], steps: tuple[Step, ...]) -> Epoch:
-    """The stages that the steps run, with what has a gradient there."""
-    run = {step.stage for step in steps if isinstance(step, PipeStep)}
-    return Epoch(mark_gradients([stage for stage in stages if stage.name in run], steps), steps)
 
 
 def _kept(epoch: Epoch, statistics: Statistics) -> Epoch:
@@ -296,10 +320,6 @@ def _disabled(options: Options) -> frozenset[str]:
     if options.plan not in ("auto", "general"):
         raise PlanError(f"there is no plan {options.plan!r}; expected 'auto' or 'general'")
     return frozenset(options.disabled) | frozenset(GENERAL_PLAN_WITHOUT if options.plan == "general" else ())
-
-
-def _columns_made(steps: tuple[Step, ...]) -> int:
-    return sum(len(makes(step)) for step in steps)
 
 
 def _plan(

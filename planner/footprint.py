@@ -6,6 +6,7 @@ workers keep between forward and backward) goes to the disk where memory is shor
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -114,16 +115,15 @@ def local_columns(plan: Plan, statistics: Statistics) -> int:
     Only a column of the same size takes it over; memory that no pass needs any more is not given back.
     """
     sizes = _sizes(plan, statistics)
-    lasting = {column.name for column in (*plan.static_columns, *plan.hoisted)}
-    by_size: dict[int, dict[str, int]] = {}
-    for name in sizes.keys() - lasting:
-        by_size.setdefault(sizes[name], {})[name] = sizes[name]
-    lent = sum(max(_alive(steps, alike, _read_on_local) for steps in plan.passes) for alike in by_size.values())
-    return lent + sum(sizes[name] for name in lasting)
-
-
-def _read_on_local(step: Step) -> frozenset[str]:
-    return frozenset(reads(step))
+    lasting = sum(sizes.pop(name) for name in {column.name for column in (*plan.static_columns, *plan.hoisted)})
+    lent: dict[int, int] = {}  # bytes, by size of a column
+    for steps in plan.passes:
+        alive: Counter[int] = Counter()
+        for _, change in _changes(steps, sizes, reads):
+            size = abs(change)
+            alive[size] += change
+            lent[size] = max(lent.get(size, 0), alive[size])
+    return lasting + sum(lent.values())
 
 
 def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
@@ -182,41 +182,48 @@ class _Hands:
     def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
         self._steps, self._sizes, self._layout = steps, sizes, layout
         self._made_at = {name: place for place, step in enumerate(steps) for name in makes(step)}
-        self._needed = [_needed(plan, step) for step in steps]
-        self._whole = [self._read_whole(step, needed) for step, needed in zip(steps, self._needed, strict=True)]
-        self._rows = [self._read_as_rows(needed) for needed in self._needed]
+        needed = [_needed(plan, step) for step in steps]
+        rows = [*map(self._read_as_rows, needed)]
+        self._whole = [*map(self._read_whole, steps, needed)]
+        self._parts = [*map(self._in_parts, steps, rows, self._whole)]
+        self._sources = [*map(self._made_before, rows, self._whole)]
 
     @property
     def most(self) -> int:
         """Bytes, of the step that needs the most: with that of its inputs which is computed for it meanwhile."""
         return max(
-            self._of(place) + max((self._of(source, whole) for source in self._sources(place)), default=0)
+            self._of(place) + max((self._of(source, whole) for source in self._sources[place]), default=0)
             for place, whole in enumerate(self._whole)
         )
 
-    def _of(self, place: int, besides: frozenset[str] = frozenset()) -> int:
+    def _of(self, place: int, besides: Collection[str] = ()) -> int:
         """Of the step there."""
-        whole, step = self._whole[place], self._steps[place]
-        parts: Collection[str] = ()
-        if not isinstance(step, PropagateStep):  # which is made as a pipe comes to it
-            parts = (self._rows[place] | {column.name for column in columns_made(step)}) - whole - besides
-        everywhere = sum(self._sizes[name] for name in whole - besides)
-        return everywhere + int(self._layout.at_once * sum(self._sizes[name] for name in parts))
+        sizes = self._sizes
+        everywhere = sum([sizes[name] for name in self._whole[place] if name not in besides])
+        parts = sum([sizes[name] for name in self._parts[place] if name not in besides])
+        return everywhere + int(self._layout.at_once * parts)
 
-    def _sources(self, place: int) -> set[int]:
-        """The places of the steps that make what the step there reads."""
-        return {self._made_at[name] for name in self._rows[place] | self._whole[place] if name in self._made_at}
+    def _made_before(self, rows: Collection[str], whole: Collection[str]) -> set[int]:
+        """The places of the steps that make what a step reads."""
+        return {self._made_at[name] for name in (*rows, *whole) if name in self._made_at}
 
     def _maker(self, name: str) -> Step | None:
         place = self._made_at.get(name)
         return None if place is None else self._steps[place]
 
-    def _read_as_rows(self, needed: frozenset[str]) -> frozenset[str]:
+    def _in_parts(self, step: Step, rows: Collection[str], whole: Collection[str]) -> list[str]:
+        """The columns of which a task has the rows of its own partition alone."""
+        if isinstance(step, PropagateStep):  # which is made as a pipe comes to it
+            return []
+        made = [column.name for column in columns_made(step)]
+        return [name for name in dict.fromkeys([*rows, *made]) if name not in whole]
+
+    def _read_as_rows(self, needed: Collection[str]) -> list[str]:
         """The columns that lie in the task's partition as rows."""
         made = (name for name in needed if name in self._sizes)
-        return frozenset(name for name in made if not isinstance(self._maker(name), PropagateStep | CollectStep))
+        return [name for name in made if not isinstance(self._maker(name), PropagateStep | CollectStep)]
 
-    def _read_whole(self, step: Step, needed: frozenset[str]) -> frozenset[str]:
+    def _read_whole(self, step: Step, needed: Collection[str]) -> frozenset[str]:
         """The columns of which every task reads all partitions: through sums that are made as a pipe comes to them, too."""
         match step:
             case PropagateStep():
@@ -234,15 +241,15 @@ class _Hands:
         return frozenset()
 
 
-def _needed(plan: Plan, step: Step) -> frozenset[str]:
+def _needed(plan: Plan, step: Step) -> Collection[str]:
     """What a step reads; a backward does without the inputs that it reads only where its forward run was not kept."""
     if not isinstance(step, PipeStep) or step.mode != "backward":
-        return frozenset(reads(step))
+        return reads(step)
     stage = plan.stage(step.stage)
     read = multiplied_inputs(stage)
     again = {i.column for i in stage.inputs if i.column in read or stage.edge_sets}
     gradients = {name for gradient in step.gradients for name in gradient.columns}
-    return frozenset({name for name in step.inputs if name in again} | gradients | {*step.collections})
+    return {name for name in step.inputs if name in again} | gradients | {*step.collections}
 
 
 # --- blocks: held -----------------------------------------------------------------------------------------------------
@@ -252,7 +259,7 @@ def held(plan: Plan, statistics: Statistics) -> int:
     """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent."""
     sizes = _sizes(plan, statistics)
 
-    def found(step: Step) -> frozenset[str]:
+    def found(step: Step) -> Collection[str]:
         return _needed(plan, step)
 
     loaded = sum(sizes[column.name] for column in plan.static_columns)
@@ -263,21 +270,31 @@ def held(plan: Plan, statistics: Statistics) -> int:
     return max(once, lasting + max(_alive(steps, sizes, found) for steps in plan.passes[1:]))
 
 
-def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], frozenset[str]]) -> int:
-    """The most at any step. Sums that a pipe reads are made as it comes to them, so what they are sums of is read by it."""
+def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]) -> int:
+    """The most at any step."""
+    return max(accumulate((change for _, change in _changes(steps, sizes, read)), initial=0))
+
+
+def _changes(
+    steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]
+) -> list[tuple[int, int]]:
+    """At which step columns come and go, and how many bytes more or less there are then; what goes stands before what comes.
+
+    Sums that a pipe reads are made as it comes to them, so what they are sums of is read by it.
+    """
     sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
     last: dict[str, int] = {}
     for place, step in enumerate(steps):
         spends = isinstance(step, PipeStep | PropagateStep)  # what others read stays to the end
         for name in read(step):
             last[sums.get(name, name)] = place if spends else len(steps)
-    born = {column.name: place for place, step in enumerate(steps) for column in columns_made(step)}
-    changes = [0] * (len(steps) + 2)  # of the bytes alive, at each step
+    born = {name: place for place, step in enumerate(steps) for name in makes(step)}  # collections have no size
+    found: list[tuple[int, int]] = []
     for name, first in born.items():
-        if name not in sums and last.get(name, first) >= first:
-            changes[first] += sizes.get(name, 0)
-            changes[last.get(name, first) + 1] -= sizes.get(name, 0)
-    return max(accumulate(changes))
+        size, gone = sizes.get(name), last.get(name, first)
+        if size and name not in sums and gone >= first:
+            found += (first, size), (gone + 1, -size)
+    return sorted(found)
 
 
 def _workers_hold(plan: Plan, statistics: Statistics) -> int:
@@ -291,5 +308,6 @@ def _workers_hold(plan: Plan, statistics: Statistics) -> int:
 
 def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:
     """Bytes of every column over all vertices or edges."""
-    every = [column for steps in plan.passes for step in steps for column in columns_made(step)]
-    return {column.name: column_bytes(column, statistics) for column in (*plan.static_columns, *every)}
+    every = {column.name: column for steps in plan.passes for step in steps for column in columns_made(step)}
+    static = {column.name: column for column in plan.static_columns}
+    return {name: column_bytes(column, statistics) for name, column in (static | every).items()}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from planner.physical import Stage
+from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
 
@@ -29,6 +30,7 @@ def is_product(call: Call) -> bool:
     return operator_name(call.op) in PRODUCTS
 
 
+@remembered
 def computing(stage: Stage) -> list[Call]:
     """A stage's calls on rows of vertices, but for those that compute nothing."""
     return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS]
@@ -36,7 +38,7 @@ def computing(stage: Stage) -> list[Call]:
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
     """What backward pays for a vertex of which nothing was kept: its inputs once more, and what leads to what it reads."""
-    read = _kept(stage)
+    read = set(_kept(stage))
     sent = [i for i in stage.inputs if i.role == "source" or (i.needs_gradient and i.value not in read)]
     again: list[Call] = []
     for call in reversed(stage.calls):
@@ -88,6 +90,7 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
     return 4 * resent / SENT_BYTES + computed / VALUES + factors / MULTIPLICATIONS
 
 
+@remembered
 def saved_row_bytes(stage: Stage) -> int:
     """Bytes of a row that is kept between forward and backward.
 
@@ -110,22 +113,26 @@ def kept_bytes(stage: Stage, statistics: Statistics) -> float:
     return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
 
 
-def multiplied_inputs(stage: Stage) -> set[str]:
+@remembered
+def multiplied_inputs(stage: Stage) -> Set[str]:
     """The columns that a matrix is multiplied with."""
     return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
 
 
-def multiplied(stage: Stage) -> set[str]:
+@remembered
+def multiplied(stage: Stage) -> Set[str]:
     """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
     return {name for call in stage.calls if is_product(call) for name in call.reads}
 
 
+@remembered
 def run_by_autograd(stage: Stage) -> bool:
     """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
     return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in stage.on_vertices)
 
 
-def _kept(stage: Stage) -> set[str]:
+@remembered
+def _kept(stage: Stage) -> Set[str]:
     """Those that backward reads, of what is computed; parameters are named too."""
     calls = stage.on_vertices
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}

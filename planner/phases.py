@@ -1,35 +1,56 @@
-"""The phases of planning up to stages, each remembered by what it depends on.
+"""The phases of planning up to the steps of an epoch, each remembered by what it depends on.
 
-Plans of one model for other engines, or with other rules left out, have most of them in common; what is left (pruning,
-backward, what to keep) is compiled anew in `planner.compiler`.
+Plans of one model for other engines, or with other rules left out, have most of them in common; what is left (what to keep,
+evaluation beside training) is compiled anew in `planner.compiler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, TypeVar
 
 from planner.build import build
+from planner.differentiate import Epoch, differentiate, mark_gradients
 from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
 from planner.inference import rename_stages, without_draws
 from planner.lower import Forward, insert_collects, lower, lower_columns
 from planner.nodes import Dropout, Node, StaticColumn, topological, transform
 from planner.optimizer import Firing, Rewritten, optimize
+from planner.physical import PipeStep, Step, makes
 from planner.rules import FORWARD_RULES
+from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
+from planner.rules.prune_vertices import declined, prune_vertices
+from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability, Argument, LossSpec, Ref, Spec, instead
+from planner.statistics import Statistics
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 TRAIN, EVALUATE = "train", "evaluate"  # in the names of stages
+EVALUATES_AS_WELL = (
+    "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
+    "reuse_evaluation to prune it"
+)
 NEEDED = frozenset(rule.needs for rule in FORWARD_RULES)
 
 Found = TypeVar("Found")
 Held = tuple[tuple[Node, StaticColumn], ...]
 """What is computed once, and the column that holds it."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What an epoch of training runs, before it is chosen what is kept for backward."""
+
+    forward: Forward
+    epoch: Epoch
+    reused: bool  # whether it evaluates as well
+    unpruned: str | None  # why it runs on all vertices; None where it does not
+    dead: int  # columns of gradients that were dropped
 
 
 class Phases:
@@ -44,6 +65,7 @@ class Phases:
     def __init__(self, train: Spec, evaluate: Spec, loss: LossSpec) -> None:
         self.train, self.evaluate, self.loss = train, evaluate, loss
         self._known: dict[tuple[Any, ...], Any] = {}
+        self._epochs: dict[tuple[Any, ...], list[Any]] = {}
 
     def logical(self, weighted: bool) -> tuple[Node, Node | None]:
         """The graphs of training and evaluation as they were written; None: training's, without its dropout.
@@ -95,6 +117,15 @@ class Phases:
     def lowered_columns(self, held: Held, fuse: bool) -> Forward:
         """What makes the columns that are computed once, in stages and steps."""
         return self._once(_lowered_columns, held, fuse)
+
+    def trained(self, forward: Forward, train: Node, evaluate: Node, statistics: Statistics, *rules: bool) -> Trained:
+        """The epoch of a forward pass on a graph; `rules` as of `_trained`."""
+        # Neither is hashed, for that takes longer than to find by a number; who remembers these two keeps them alive.
+        known = self._epochs.setdefault((id(forward), id(statistics), train is evaluate, *rules), [])
+        if not known:
+            known += _trained(forward, train, evaluate, statistics, *rules), forward, statistics
+        found: Trained = known[0]
+        return found
 
     def _once(self, phase: Callable[..., Found], *given: Any) -> Found:
         """What a phase makes of this, and of nothing else."""
@@ -148,6 +179,49 @@ def _hoisted(train: Node, evaluate: Node) -> tuple[Hoisted, Node]:
 
 def _lowered(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
     return lower(insert_collects(root), loss, prefix, fuse)
+
+
+def _trained(
+    forward: Forward,
+    train: Node,
+    evaluate: Node,
+    statistics: Statistics,
+    rgb: bool,
+    reuses: bool,
+    prunes: bool,
+    drops: bool,
+) -> Trained:
+    """Forward with evaluation in it where that is the same, pruned, and with its backward.
+
+    Args:
+        forward: stages and steps.
+        train: the graph that these are of.
+        evaluate: that of evaluation.
+        statistics: of the graph.
+        rgb: see `differentiate`.
+        reuses: whether `reuse_evaluation` is on.
+        prunes: whether `prune_vertices` is.
+        drops: whether `drop_dead_gradients` is.
+    """
+    stages = reuse_evaluation(train, evaluate, forward.stages) if reuses else None
+    forward = forward if stages is None else replace(forward, stages=stages)
+    unpruned = EVALUATES_AS_WELL if stages is not None and pruning_spoils(statistics) else declined(statistics)
+    if prunes and unpruned is None:
+        forward = replace(forward, steps=prune_vertices(forward.steps, statistics))
+    naive = differentiate(forward, rgb)
+    steps = drop_dead_gradients(naive.steps, naive.stages) if drops else naive.steps
+    run = {step.stage for step in steps if isinstance(step, PipeStep)}
+    epoch = Epoch(mark_gradients([stage for stage in naive.stages if stage.name in run], steps), steps)
+    return Trained(forward, epoch, stages is not None, unpruned, _columns_made(naive.steps) - _columns_made(steps))
+
+
+def pruning_spoils(statistics: Statistics) -> bool:
+    """Whether a pass that evaluates as well cannot be pruned, where one that trains alone would be."""
+    return statistics.targets == "train" and declined(statistics) is None
+
+
+def _columns_made(steps: Sequence[Step]) -> int:
+    return sum(len(makes(step)) for step in steps)
 
 
 def _lowered_columns(held: Held, fuse: bool) -> Forward:

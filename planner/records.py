@@ -1,12 +1,14 @@
-"""Frozen dataclasses with some fields changed, of which a deep model's plan has thousands."""
+"""Frozen dataclasses, of which a deep model's plan has thousands: with some fields changed, and with what is known of them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
+from functools import cache, wraps
 from typing import Any, TypeVar
 
 Record = TypeVar("Record")
+Fact = TypeVar("Fact")
 
 
 def changed(record: Record, **changes: Any) -> Record:
@@ -35,6 +37,21 @@ def changed(record: Record, **changes: Any) -> Record:
         for name in values.keys() - names:
             del values[name]
     return made
+
+
+def remembered(fact: Callable[[Record], Fact]) -> Callable[[Record], Fact]:
+    """A function of a record that works once for each, as a `cached_property` does; nobody may change what it returns."""
+    key = f"{fact.__module__}.{fact.__qualname__}"
+
+    @wraps(fact)
+    def found(record: Record) -> Fact:
+        known = vars(record)
+        if key not in known:
+            known[key] = fact(record)
+        value: Fact = known[key]
+        return value
+
+    return found
 
 
 @cache

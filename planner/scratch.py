@@ -43,11 +43,13 @@ def rows_in_hand(vertices: int, cores: int, chunk_rows: int | None = None) -> in
 def numbers_in_hand(plan: Plan) -> int:
     """Numbers of a row of a chunk that there is memory for: of each width as many as the run of some stage needs at once."""
     most: Counter[int] = Counter()
+    seen: set[int] = set()  # passes have steps in common
     for steps in plan.passes:
         sums = {step.output.name for step in steps if isinstance(step, PropagateStep)}
         for step in steps:
-            if isinstance(step, PipeStep) and not plan.stage(step.stage).edge_sets:
+            if isinstance(step, PipeStep) and id(step) not in seen and not plan.stage(step.stage).edge_sets:
                 most |= _widths(step, plan.stage(step.stage), sums)
+                seen.add(id(step))
     return sum(width * count for width, count in most.items())
 
 

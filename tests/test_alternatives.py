@@ -39,11 +39,13 @@ def test_the_options_ask_for_the_plan(words):
     given |= {"disable": [given["disable"]]} if "disable" in given else {}
     for options in (given, {"plan": listed["name"]}):
         asked = json.loads(trainer(**options).explain("json"))
-        assert len(asked["epoch"]) == listed["steps"]
         training, evaluation, both = (
             asked[f"estimated_{name}_seconds"] for name in ("epoch", "evaluation", "epoch_and_evaluation")
         )
         reused = any(rule["name"] == "reuse_evaluation" and rule["fired"] for rule in asked["rules"])
+        walked = asked["epoch_and_evaluation"] or asked["epoch"] + asked["evaluation"] * (not reused)
+        assert listed["steps"] == len(walked)
+        assert listed["bytes"] == sum(step["bytes"] for step in walked)
         assert listed["seconds"] == pytest.approx(both or training + evaluation * (not reused), rel=0.01)
 
 
@@ -87,7 +89,10 @@ def test_every_other_plan_says_what_differs():
     listed = {one["options"]: one["differs"] for one in found()}
     assert listed["--engine local"] == ""
     assert listed["--engine local --disable reuse_evaluation"] == "evaluation in a pass of its own"
-    assert listed["--engine local --disable keep_or_recompute"] == "same steps, other columns or stages"
+    assert listed["--engine blocks"] == "same steps, other columns or stages", (
+        "stages there may put what they keep in files"
+    )
+    assert "--engine local --disable keep_or_recompute" not in listed, "all is kept there"
     assert all(listed[options] for options in listed if "--disable" in options)
 
 

@@ -10,6 +10,7 @@ from lotan.free_memory import free_memory
 from lotan.memory_limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
+from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import DRIVER_BYTES
 from planner.spec import Ability
 from planner.statistics import Statistics
@@ -104,8 +105,11 @@ def choose_engine(
     comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
     if needed > MEMORY_SHARE * free:
         return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, seconds)
-    faster = config.epochs * (seconds["local"] - seconds["blocks"]) > SPARK_SECONDS
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
+    candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
+    faster = (
+        choose_physical.__name__ not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
+    )
     if faster and _obstacle(config, None, needs) is None:
         return EngineChoice("blocks", f"on local, {estimates}")
     return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}; {estimates}")

@@ -67,7 +67,7 @@ class PassCost:
     """Of a walk over steps."""
 
     works: tuple[Work, ...]  # of its steps, in order
-    groups: dict[str, float]  # seconds before corrections, by group, as if each ran by itself
+    groups: dict[str, float]  # their part of the seconds that it would take without corrections
     seconds: float
     prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk
 
@@ -106,9 +106,11 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
             work.shuffled_bytes = count
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
     whole = _seconds(total(works), rates)
-    share = _shares(whole, pricing)
+    share = _shares(whole, pricing, pricing.corrections)
     prices = {name: tuple(share[name] * rate for rate in rates[name]) for name in GROUPS}
-    return PassCost(tuple(works), _alone(whole, pricing), sum(share[name] * whole[name] for name in GROUPS), prices)
+    plain = _shares(whole, pricing, Corrections())
+    groups = {name: plain[name] * whole[name] for name in GROUPS}
+    return PassCost(tuple(works), groups, sum(share[name] * whole[name] for name in GROUPS), prices)
 
 
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -125,19 +127,14 @@ def hands(pricing: Pricing) -> dict[str, float]:
     return {"fixed": 1.0, "graph": max(1, min(tasks, layout.cores)), "neural": max(1, min(workers, layout.cores))}
 
 
-def _alone(whole: dict[str, float], pricing: Pricing) -> dict[str, float]:
-    """Of each group, divided among all processors."""
-    return {name: value / (1 if name == "fixed" else pricing.layout.cores) for name, value in whole.items()}
-
-
-def _shares(whole: dict[str, float], pricing: Pricing) -> dict[str, float]:
+def _shares(whole: dict[str, float], pricing: Pricing, corrections: Corrections) -> dict[str, float]:
     """Seconds of the pass for each processor second of a group.
 
     Tasks and workers run side by side: what lasts longest counts, the tasks, the workers, or all work on all processors.
     """
-    corrected = {name: value * getattr(pricing.corrections, name) for name, value in whole.items()}
+    corrected = {name: value * getattr(corrections, name) for name, value in whole.items()}
     both = corrected["graph"] + corrected["neural"]
     busy = hands(pricing)
     longest = max(both / pricing.layout.cores, corrected["graph"] / busy["graph"], corrected["neural"] / busy["neural"])
     share = longest / both if both else 0.0
-    return {name: getattr(pricing.corrections, name) * (1.0 if name == "fixed" else share) for name in whole}
+    return {name: getattr(corrections, name) * (1.0 if name == "fixed" else share) for name in whole}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import reduce
 from math import ceil, prod
 from operator import add
@@ -12,6 +13,7 @@ from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
 from planner.keeping import VIEWS, computing, is_product, saved_row_bytes
 from planner.physical import PipeStep, Plan, Stage
+from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
 
@@ -115,7 +117,8 @@ def _backward(stage: Stage, density: float) -> Work:
     return found
 
 
-def _wanted(stage: Stage) -> set[str]:
+@remembered
+def _wanted(stage: Stage) -> Set[str]:
     """The values whose gradients backward computes, and the parameters that are trained."""
     inputs = {i.value for i in stage.inputs if i.needs_gradient}
     return stage.computed_from(inputs | {parameter.name for parameter in stage.parameters if parameter.trainable})

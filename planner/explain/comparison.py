@@ -14,7 +14,7 @@ from planner.compiler import Planned
 from planner.explain.diagram import Box, Diagram, diagrams
 from planner.explain.mermaid import mermaid
 from planner.explain.page import Picture, View, document
-from planner.explain.rules import epoch_bytes, rule_state
+from planner.explain.rules import moved_bytes, rule_state
 from planner.explain.sizes import duration, size
 from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
 from planner.footprint import local_bytes
@@ -112,7 +112,7 @@ def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
     """Name and both values of what sums the plans up, then of every rule whose part differs."""
     measures: list[tuple[str, Callable[[Planned], str]]] = [
         ("steps of training", lambda planned: str(len(planned.plan.train))),
-        ("bytes they hand on", lambda planned: size(epoch_bytes(planned))),
+        ("bytes they hand on", lambda planned: size(moved_bytes(planned, planned.plan.train))),
         ("an epoch, evaluated", lambda planned: duration(planned.seconds)),
         ("memory, local engine", lambda planned: size(_on_local(planned))),
         ("engine", lambda planned: planned.options.engine),

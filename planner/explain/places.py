@@ -11,6 +11,7 @@ from planner.compiler import Planned
 from planner.differentiate import CONSTANTS
 from planner.phases import TRAIN
 from planner.physical import PipeStep, Plan, Stage, Step, makes, reads
+from planner.rules.choose_physical import choose_physical
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
 from planner.rules.hold_sparse import hold_sparse
@@ -113,6 +114,11 @@ def _is_of_training(step: Step, plan: Plan) -> bool:
     return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in plan.train
 
 
+def chosen(planned: Planned) -> list[str]:
+    """What is not as usual."""
+    return list(planned.choices)
+
+
 PLACES: Mapping[str, Callable[[Planned], list[str]]] = {
     reuse_evaluation.__name__: reused,
     fuse_apply.__name__: fused,
@@ -120,6 +126,7 @@ PLACES: Mapping[str, Callable[[Planned], list[str]]] = {
     drop_dead_gradients.__name__: without_gradient,
     keep_or_recompute.__name__: kept,
     hold_sparse.__name__: sparse,
+    choose_physical.__name__: chosen,
 }
 """Where such a rule fired, if it did."""
 

@@ -17,11 +17,13 @@ from planner.optimizer import Firing
 from planner.physical import CollectStep, GatherStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
+from planner.rules.choose_physical import choose_physical
 from planner.rules.hoist_invariant import declined as stops_hoisting
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 
+OF_EVALUATION = (reuse_evaluation.__name__, choose_physical.__name__)
 COLLECTED = "are collected"  # how a reason ends that leaves neighbourhoods to the DL Engine
 
 
@@ -58,7 +60,7 @@ def _wrapped(mark: str, reason: str) -> list[str]:
 
 
 def gain_words(gain: Mapping[str, Any], rule: str = "") -> str:
-    """An epoch with and without a rule, in a sentence; of the one that spares evaluations a pass, with its evaluation."""
+    """An epoch with and without a rule, in a sentence; with its evaluation, where the rule is about both."""
     evaluated = " with its evaluation" if gain["evaluated"] else ""
     with_it, taken = (
         f"{duration(gain[f'seconds{suffix}'])}, {size(gain[f'bytes{suffix}'])} in {gain[f'steps{suffix}']}"
@@ -67,7 +69,10 @@ def gain_words(gain: Mapping[str, Any], rule: str = "") -> str:
     if with_it == taken:
         beyond = "; it matters beyond a worker's memory" if rule == keep_or_recompute.__name__ else ""
         return f"an epoch{evaluated}: {with_it} steps, without it too{beyond}"
-    return f"an epoch{evaluated}: {with_it} steps; without it, {taken}"
+    ours, others = gain["seconds"], gain["seconds_without"]
+    percent = 100 * (1 - ours / others) if others else 0.0
+    change = f" is {abs(percent):.0f}% {'shorter' if percent > 0 else 'longer'}" if abs(percent) >= 1 else ""
+    return f"an epoch{evaluated}{change}: {with_it} steps; without it, {taken}"
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
@@ -94,7 +99,7 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
     declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
-    if enabled and not fired and name == hoist_invariant.__name__:
+    if enabled and not (fired or declined) and name == hoist_invariant.__name__:
         declined = stops_hoisting(planned.rewritten.root)
     return {
         "name": name,
@@ -126,27 +131,22 @@ def _priced(planned: Planned, reasons: list[str]) -> list[str]:
 
 
 def _gain(planned: Planned, less: Planned, name: str) -> dict[str, float]:
-    """An epoch with and without a rule; with its evaluation, where it spares one pass of two. Seconds are estimated."""
-    evaluated = name == reuse_evaluation.__name__
-    ours = [planned.plan.training(True)] if evaluated else [planned.plan.train]
-    others = [less.plan.train, less.plan.evaluate] if evaluated else [less.plan.train]
+    """An epoch with and without a rule; with its evaluation, where the rule is about both. Seconds are estimated."""
+    evaluated = name in OF_EVALUATION
+    ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
     return {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
 
 
 def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
     return {
         f"steps{suffix}": sum(map(len, passes)),
-        f"bytes{suffix}": sum(_bytes(planned, steps) for steps in passes),
+        f"bytes{suffix}": sum(moved_bytes(planned, steps) for steps in passes),
         f"seconds{suffix}": sum(planned.cost(steps).seconds for steps in passes),
     }
 
 
-def epoch_bytes(planned: Planned) -> int:
-    """Bytes that all steps of an epoch hand on."""
-    return _bytes(planned, planned.plan.train)
-
-
-def _bytes(planned: Planned, steps: Sequence[Step]) -> int:
+def moved_bytes(planned: Planned, steps: Sequence[Step]) -> int:
+    """Bytes that all steps of a pass hand on."""
     return sum(step_bytes(step, planned.statistics, planned.plan) for step in steps)
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from planner.nodes import Aggregate, Apply, Dropout, Node, Propagate
 from planner.rules import (
+    choose_physical,
     commute_linear,
     drop_dead_gradients,
     drop_unit_weight,
@@ -90,6 +91,8 @@ RULES: tuple[str, ...] = (
     keep_or_recompute.keep_or_recompute.__name__,
     # On the finished plan: only then is it known what every stage reads.
     hold_sparse.hold_sparse.__name__,
+    # On finished plans, of which it takes one.
+    choose_physical.choose_physical.__name__,
     # On the finished plans of all models of a batch.
     share_models.share_models.__name__,
 )
@@ -109,6 +112,7 @@ IDLE = {
     "drop_dead_gradients": "every gradient leads to a parameter",
     "keep_or_recompute": "no stage keeps anything for its backward",
     "hold_sparse": "no stage reads the features for linear maps alone",
+    "choose_physical": "the usual plan is estimated to take no more than the others in question",
     "share_models": "there is one model; those of a batch share its steps",
 }
 """What it means that an enabled rule neither fired nor was stopped by anything."""

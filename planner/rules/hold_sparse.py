@@ -27,10 +27,14 @@ def declined(plan: Plan, statistics: Statistics) -> str | None:
         return None
     if statistics.profile is None:
         return "nobody has counted how many of the features are zero"
-    most = 1 / SPARSE_TIMES
-    if statistics.density <= most:
+    if pays_sparse(statistics):
         return None
-    return f"{statistics.density:.1%} of the features are not zero; it pays below {most:.1%}"
+    return f"{statistics.density:.1%} of the features are not zero; it pays below {1 / SPARSE_TIMES:.1%}"
+
+
+def pays_sparse(statistics: Statistics) -> bool:
+    """Whether so few of the features are not zero that products skip more than they lose by that."""
+    return statistics.density <= 1 / SPARSE_TIMES
 
 
 def held(plan: Plan) -> int:

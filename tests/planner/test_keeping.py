@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from planner import Options
+from planner.compiler import ALL_KEPT
 from planner.keeping import DISK_BYTES, MULTIPLICATIONS, SENT_BYTES, VALUES, kept_bytes, saved_row_bytes, seconds_again
 from planner.physical import Stage
 from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
@@ -21,7 +22,9 @@ def stage(name: str, *specs, **options) -> Stage:
 def hidden(**options) -> Stage:
     """Of a GCN 8-16-3, after its first sum: the rows of a sum times a scale, plus a bias, ReLU, dropout, a product."""
     specs = gcn(), gcn(training=False)
-    plan = planned(*specs, options=Options(disabled=("commute_linear", "hoist_invariant"), **options)).plan
+    plan = planned(
+        *specs, options=Options(disabled=("commute_linear", "hoist_invariant"), engine="blocks", **options)
+    ).plan
     backward = [step.stage for step in plan.train if getattr(step, "mode", None) == "backward"]
     return plan.stage(backward[0])
 
@@ -85,6 +88,13 @@ def test_without_the_rule_nothing_is_put_in_a_file():
     found = hidden().overflow, hidden().worth
     specs = gcn(), gcn(training=False)
     off = ("commute_linear", "hoist_invariant", "keep_or_recompute")
-    plan = planned(*specs, options=Options(disabled=off)).plan
+    plan = planned(*specs, options=Options(disabled=off, engine="blocks")).plan
     assert found != ("recompute", 0.0)
     assert all((one.overflow, one.worth) == ("recompute", 0.0) for one in plan.stages)
+
+
+def test_on_local_all_is_kept_and_the_rule_says_so():
+    found = planned(gcn(), gcn(training=False), options=Options(disabled=("commute_linear", "hoist_invariant")))
+    assert not found.firings["keep_or_recompute"]
+    assert [one.reason for one in found.rewritten.declined if one.rule == "keep_or_recompute"] == [ALL_KEPT]
+    assert {one.worth for one in found.plan.stages} == {0.0}

@@ -46,7 +46,7 @@ FIRED = [
     ("drop_dead_gradients", lambda: two_gcns(IN_ORDER), ["features"]),
     ("drop_dead_gradients", lambda: planned(hops(2), options=IN_ORDER), ["features", "propagate_1", "propagate_2"]),
     ("drop_dead_gradients", lambda: planned(jumping()), ["hoisted_1", "features"]),
-    ("keep_or_recompute", lambda: two_gcns(Options(), layers=3), ["train.0", "train.1"]),
+    ("keep_or_recompute", lambda: two_gcns(Options(engine="blocks"), layers=3), ["train.0", "train.1"]),
     ("hold_sparse", lambda: two_gcns(Options(disabled=IN_PLACE, abilities=("sparse_rows",)), SPARSE),
      ["train.0", "evaluate.0"]),
     ("reuse_evaluation", lambda: planned(jumping(), options=IN_ORDER),
@@ -93,4 +93,4 @@ def test_long_places_go_on_in_the_next_line():
 
 def test_what_is_kept_matters_to_workers_without_memory():
     """Its gain is none where all fits, which is not to say that it does nothing."""
-    assert "without it too; it matters beyond a worker's memory" in explain(two_gcns(Options()))
+    assert "without it too; it matters beyond a worker's memory" in explain(two_gcns(Options(engine="blocks")))
