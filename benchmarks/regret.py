@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from apart import run_apart, write_table
-from cost_model import cases
+from cost_model import cases as priced_cases
 from epoch import machine
 
 from lotan.alternatives import variants
@@ -50,6 +50,11 @@ CHOSEN = ""  # the words that ask for it
 EPOCHS = {"local": 8, "blocks": 4}  # measured in each round, after the warm-up
 RIVALS = 3  # plans that run against the chosen one
 SLOWER = 4  # times as long as the chosen plan's, in the first epoch that counts: what is not run again
+
+
+def cases(engine: str) -> list[Case]:
+    """Those that the Planner has a choice in."""
+    return [case for case in priced_cases(engine) if case.plan == "auto"]
 
 
 def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:

@@ -101,6 +101,9 @@ CASES = (
     Case("keep_or_recompute", "medium", "one linear map"),
     Case("hold_sparse", "coauthor_cs", "gcn of two layers", LOCAL),
     Case("hold_sparse", "medium", "gat"),
+    Case("choose_physical", "cora", "gcn of two layers", LOCAL, settings={"eval_every": 1}),
+    Case("choose_physical", "coauthor_cs", "gcn of 128", LOCAL, settings={"eval_every": 1}),
+    Case("choose_physical", "medium", "gcn"),
     Case("share_models", "medium", "gcn", BOTH, models=4),
     Case("share_models", "medium", "gcn"),
 )
@@ -113,7 +116,7 @@ CASES = (
 def read_graph(name: str, vertices: int, edges: int) -> lotan.Graph:
     """One of the graphs above, with so many vertices and edges if it is generated."""
     import lotan
-    from lotan.calibration import trained_on
+    from lotan.calibration import thinned, trained_on
 
     if name not in STAND_INS:
         graph = lotan.datasets.generate(vertices, edges, WIDTH, CLASSES, seed=0)
@@ -121,19 +124,8 @@ def read_graph(name: str, vertices: int, edges: int) -> lotan.Graph:
     try:
         return lotan.Graph.read(name)
     except lotan.GraphError:
-        graph = thinned(lotan.datasets.generate(*STAND_INS[name], seed=0))
+        graph = thinned(lotan.datasets.generate(*STAND_INS[name], seed=0), density=0.01)
         return trained_on(graph, CORA_TRAINING) if name == "cora" else graph
-
-
-def thinned(graph: lotan.Graph) -> lotan.Graph:
-    """The graph with one in a hundred of its features, as bags of words have."""
-    import numpy as np
-
-    import lotan
-
-    arrays = graph.arrays()
-    features = arrays.features * (np.random.default_rng(0).random(arrays.features.shape) < 0.01)
-    return lotan.Graph.from_arrays(features, arrays.src, arrays.dst, arrays.label, arrays.split, ids=arrays.ids)
 
 
 def make_model(name: str, width: int, classes: int) -> torch.nn.Module:
@@ -208,6 +200,7 @@ def models(width: int, classes: int) -> dict[str, Callable[[], torch.nn.Module]]
         "gcn": lambda: nn.GCN(width, 256, 3, classes, dropout=0.5),
         "gcn without dropout": lambda: nn.GCN(width, 256, 3, classes),
         "gcn of two layers": lambda: nn.GCN(width, 64, 2, classes, dropout=0.5),
+        "gcn of 128": lambda: nn.GCN(width, 128, 2, classes, dropout=0.5),
         "gcn behind dropout": Dropped,
         "sage": lambda: nn.GraphSAGE(width, 64, 2, classes, dropout=0.5),
         "wide sage": lambda: nn.GraphSAGE(width, 256, 2, classes, dropout=0.5),

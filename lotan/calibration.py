@@ -55,6 +55,8 @@ class Case:
     classes: int = 8
     training: float | None = None  # share of the vertices that are trained on; None: as drawn
     jump: str | None = None  # of JumpingKnowledge, "cat" or "max"; None: the last layer's rows are the output
+    density: float = 1.0  # share of the features that is not zero
+    plan: str = "auto"  # see `TrainerConfig`
 
     @property
     def words(self) -> str:
@@ -62,8 +64,13 @@ class Case:
 
         >>> Case(4, 4, 1, "gcn", 16, 2, jump="cat").words
         'gcn, 2 x 16, cat'
+        >>> Case(4, 4, 1, "gcn", 16, 2, density=0.01, plan="general").words
+        'gcn, 2 x 16, 1% of the features, general plan'
         """
-        return f"{self.kind}, {self.layers} x {self.hidden}" + (f", {self.jump}" if self.jump else "")
+        more = [self.jump] if self.jump else []
+        more += [f"{self.density:.0%} of the features"] if self.density < 1 else []
+        more += [f"{self.plan} plan"] if self.plan != "auto" else []
+        return ", ".join([self.kind, f"{self.layers} x {self.hidden}", *more])
 
     @property
     def share(self) -> str:
@@ -77,11 +84,23 @@ class Case:
     def graph(self) -> Graph:
         """The same whenever it is drawn."""
         graph = generate(self.vertices, self.edges, self.width, self.classes)
+        graph = thinned(graph, self.density) if self.density < 1 else graph
         return graph if self.training is None else trained_on(graph, round(self.training * self.vertices))
 
     def model(self) -> torch.nn.Module:
         """With new weights."""
         return MODELS[self.kind](self.width, self.hidden, self.layers, self.classes, dropout=0.5, jk=self.jump)
+
+
+def thinned(graph: Graph, density: float) -> Graph:
+    """The graph with that share of its features, drawn; the others are zero, as most are in bags of words.
+
+    >>> round(thinned(generate(100, 300), 0.1).profile.density, 1)
+    0.1
+    """
+    arrays = graph.arrays()
+    features = arrays.features * (np.random.default_rng(0).random(arrays.features.shape) < density)
+    return Graph.from_arrays(features, arrays.src, arrays.dst, arrays.label, arrays.split, ids=arrays.ids)
 
 
 def trained_on(graph: Graph, training: int) -> Graph:
@@ -164,7 +183,8 @@ def observe(
     with opened(engine, config) as running:
         for case in cases:
             with ExitStack() as stack:
-                job = prepare(case.model(), case.graph(), config, stack)
+                planned = replace(config, plan=case.plan)
+                job = prepare(case.model(), case.graph(), planned, stack)
                 seconds = epochs_of(running, job, case.model(), WARM_UP[engine] + epochs)[WARM_UP[engine] :]
             yield observation(job, typical(seconds))
 

@@ -151,16 +151,18 @@ def compile_plan(
 
 def _chosen(phases: Phases, statistics: Statistics, options: Options) -> Planned:
     """The plan with all rules that fire, or the one without a doubtful rule, if that is estimated to take less."""
-    usual = _candidate(_in_passes(phases, statistics, options))
+    planned = _in_passes(phases, statistics, options)
     if choose_physical.__name__ in options.disabled:
-        return usual.what
-    rules = [*doubtful(usual.what.plan, statistics, options.abilities, usual.fits)]
-    others = {rule: _candidate(_in_passes(phases, statistics, options, rule)) for rule in rules}
+        return planned
+    doubts = [*doubtful(planned.plan, statistics, options.abilities, _fits(planned))]
+    if not doubts:
+        return planned
+    usual = _candidate(planned)
+    others = {rule: _candidate(_in_passes(phases, statistics, options, rule)) for rule in doubts}
     found = choose_physical([usual, *others.values()], LEAST_GAIN * usual.cost)
     planned = found.what
     for rule in (rule for rule, other in others.items() if other is found):
-        reason = why_without(usual, found)
-        planned = replace(planned, rewritten=_declining(planned.rewritten, rule, reason))
+        planned = replace(planned, rewritten=_declining(planned.rewritten, rule, why_without(usual, found)))
     return planned
 
 
@@ -175,16 +177,19 @@ def _in_passes(phases: Phases, statistics: Statistics, options: Options, without
 
 
 def _candidate(planned: Planned) -> Candidate[Planned]:
-    """A plan with its cost and whether it fits.
+    """A plan with whether it fits, and what an epoch costs as on any machine and in any run, however work is spread there.
 
-    The cost is that of an epoch as on any machine and in any run, however work is spread there: last digits depend on what is
-    chosen. Where a limit is too small on Spark, columns go to the disk, and partitions are more.
+    For last digits depend on what is chosen.
     """
-    options, priced_so = planned.options, planned.options.pricing
-    fits = True
-    if options.memory_limit is not None and options.engine == "local":
-        fits = footprint("local", planned.plan, planned.statistics, priced_so.layout).least <= options.memory_limit
-    return Candidate(planned, planned.seconds_at(_anywhere(priced_so)), fits)
+    return Candidate(planned, planned.seconds_at(_anywhere(planned.options.pricing)), _fits(planned))
+
+
+def _fits(planned: Planned) -> bool:
+    """Whether memory has room for a plan. Where it has too little on Spark, columns go to the disk, and partitions are more."""
+    options = planned.options
+    if options.memory_limit is None or options.engine != "local":
+        return True
+    return footprint("local", planned.plan, planned.statistics, options.pricing.layout).least <= options.memory_limit
 
 
 def _anywhere(pricing: Pricing) -> Pricing:
