@@ -11,7 +11,7 @@ from lotan import nn
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, StageProgram
 from lotan.tracing import trace
-from planner import compile_plan
+from planner import Options, compile_plan
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
 from planner.statistics import Statistics
@@ -35,7 +35,8 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
 def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
-    return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH)).plan.stages
+    options = Options(engine="blocks")  # whose workers may have no memory for what is kept
+    return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages
 
 
 def drawn(stage: Stage, rows: int, seed: int = 0) -> tuple[Chunk, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
