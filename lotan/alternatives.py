@@ -13,13 +13,13 @@ from lotan import cost_cache
 from lotan.engines.choice import ABILITIES
 from lotan.job import Job, session_master
 from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
-from lotan.plan_names import plan_name
 from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
 from planner.physical import Plan, Step
+from planner.plan_names import plan_name
 from planner.printer import WIDTH
 
 SPREADING = ("--partitions", "--workers")  # options

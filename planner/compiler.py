@@ -53,6 +53,7 @@ class Options:
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
     memory: str = ""  # what it is estimated to take, in words
+    peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # of seconds
 
@@ -82,6 +83,14 @@ class Planned:
         """The graph of training as it was before `hoist_invariant`."""
         graphs = self.phases.logical(self.statistics.weighted)
         return self.phases.rewritten(graphs, _disabled(self.options), self.options.abilities)[0].root
+
+    @property
+    def peak_bytes(self) -> int:
+        """What all processes on this host are estimated to take together."""
+        options = self.options
+        if options.peak_bytes is not None:
+            return options.peak_bytes
+        return footprint(options.engine, self.plan, self.statistics, options.pricing.layout).peak
 
     def cost(self, steps: Sequence[Step]) -> PassCost:
         """What a walk over steps of the plan is estimated to take."""

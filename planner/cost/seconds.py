@@ -38,6 +38,8 @@ class Pricing:
     layout: Layout = field(default_factory=lambda: Layout(Crew(2, 2), 2, cores=2))
     rates: Rates = DEFAULT_RATES["local"]
     corrections: Corrections = Corrections()
+    measured: bool = False  # whether the rates are of this machine
+    runs: int = 0  # on which the corrections rest
 
 
 @dataclass(frozen=True)
