@@ -82,6 +82,11 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
     return "\n".join(sections)
 
 
+def head_text(planned: Planned) -> str:
+    """What a plan is for, and what it is estimated to take; without the plan."""
+    return _head(planned)
+
+
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
     """The walks over steps that explain shows, in order; see PASSES."""
     walks = plan.prepare, plan.train, plan.train_and_evaluate, plan.evaluate
@@ -137,9 +142,7 @@ def _rates(rates: Mapping[str, Any]) -> str:
     if not rates["runs"]:
         return f"{source}; {anew}"
     factors = ", ".join(f"{name} x{factor:.2g}" for name, factor in rates["corrections"].items())
-    return (
-        f"{source}, corrected by {counted(rates['runs'], 'run')} ({factors}); {anew}; LOTAN_COSTS=off leaves corrections out"
-    )
+    return f"{source}, corrected by {counted(rates['runs'], 'run')} ({factors}); {anew}; LOTAN_COSTS=off leaves corrections out"
 
 
 def _bytes(moved: Mapping[str, int]) -> str:
