@@ -13,15 +13,20 @@ from lotan import cost_cache
 from lotan.engines.choice import ABILITIES
 from lotan.job import Job, session_master
 from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
-from lotan.plan_names import plan_name
 from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
 from planner.physical import Plan, Step
+from planner.plan_names import plan_name
 from planner.printer import WIDTH
+from planner.rules.choose_physical import LEAST_GAIN
 
+LEGEND = (
+    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. Seconds are estimated, and '
+    "err by a tenth or so: --analyze measures a plan. What is weighed by them: docs/planner.md, Costs."
+)
 SPREADING = ("--partitions", "--workers")  # options
 
 
@@ -129,7 +134,7 @@ def _differences(plan: Plan, chosen: Plan) -> str:
     if more := _kinds_more(chain.from_iterable(both), chain.from_iterable(ours)):
         return f"{more}, with evaluation"
     same = replace(plan, fired=chosen.fired) == chosen
-    return "the same" if same else "same steps, other columns or stages"
+    return "the same" if same else "other columns or stages"
 
 
 def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
@@ -139,18 +144,59 @@ def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
 
 
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:
-    """A table; `>` stands before what would run."""
-    lines = ["== alternatives ==", f"  {'':<32}{'an epoch':>9}{'hands on':>10}{'steps':>6}{'peak':>10}  against >"]
-    for one in found:
-        figures = f"{duration(one.seconds):>9}{size(one.bytes):>10}{one.steps:>6}{size(one.peak_bytes):>10}"
+    """A table; `>` stands before what would run. Rules that make no difference to an engine's figures are in a line below."""
+    alike = _alike(found)
+    shown = [one for one in found if not any(one in others for others in alike.values())]
+    wide = max(len(_called(one)) for one in shown) + 1
+    head = f"  {'':<{wide}}{'an epoch':>9}{'hands on':>9}{'steps':>6}{'peak':>9}  against >"
+    lines = ["== alternatives ==", head]
+    for one in shown:
         said = ", ".join(filter(None, [one.differs, "" if one.fits else "over the limit"]))
-        line = f"{'>' if one.chosen else ' '} {_called(one):<32}{figures}  {said}".rstrip()
-        lines += textwrap.wrap(line, WIDTH, subsequent_indent=71 * " ", drop_whitespace=True)
+        line = f"{'>' if one.chosen else ' '} {_called(one):<{wide}}{_figures(one)}  {said}".rstrip()
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * head.index("against"), drop_whitespace=True)
+    for engine, others in alike.items():
+        rules = ", ".join(one.options.split()[-1] for one in others)
+        lines += _below(f"as {engine}: without {rules}")
     return [
         *lines,
-        "  The first word of a line is what --plan takes. > is what runs. Seconds are estimated, and err by a",
-        "  tenth or so: --analyze measures a plan. What is weighed by them: docs/planner.md, Costs.",
+        *_below(LEGEND),
+        *_below(_why_not_the_first(found)),
     ]
+
+
+def _below(said: str) -> list[str]:
+    return textwrap.wrap(said, WIDTH, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+
+
+def _figures(one: Alternative) -> str:
+    return f"{duration(one.seconds):>9}{size(one.bytes):>9}{one.steps:>6}{size(one.peak_bytes):>9}"
+
+
+def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
+    """Of each engine's plan, by its name, those with a rule less that have the same figures."""
+    firsts = {one.options: one for one in found if one.options == f"--engine {one.options.split()[1]}"}
+    alike: dict[str, list[Alternative]] = {first.name: [] for first in firsts.values()}
+    for one in found:
+        engine, _, less = one.options.partition(" --disable ")
+        first = firsts[engine] if less else None
+        if first is not None and (_figures(one), one.fits) == (_figures(first), first.fits):
+            alike[first.name].append(one)
+    return {name: others for name, others in alike.items() if others}
+
+
+def _why_not_the_first(found: Sequence[Alternative]) -> str:
+    """Why an engine's fastest plan is not the one that runs there; "" where it is."""
+    chosen = next(one for one in found if one.chosen)
+    first = next(one for one in found if one.options.split()[1] == chosen.options.split()[1])
+    if duration(first.seconds) == duration(chosen.seconds):
+        return ""
+    if not first.fits:
+        reason = "it takes more memory than the limit"
+    elif first.seconds > (1 - LEAST_GAIN) * chosen.seconds:
+        reason = f"it spares less than {LEAST_GAIN:.0%} of an epoch, and estimates err by as much"
+    else:
+        reason = "that is not weighed by estimates; --plan asks for it"
+    return f"{_called(first)} does not run in place of >: {reason}."
 
 
 def _called(one: Alternative) -> str:

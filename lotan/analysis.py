@@ -25,6 +25,8 @@ from planner.printer import WIDTH, aligned, wrapped
 EPOCHS = 3  # that count, unless others are asked for
 OFF = 2.0  # times, from which on an estimate is marked
 NOTED = 0.05  # of a pass, what a step has to be off by to be marked
+ONE_JOB = "a pass is one job of Spark, so that its steps have no seconds of their own"
+UNLISTED = "steps that are not listed stay inside Spark, where nobody counts what they make; "
 BESIDE = 43  # columns of a line that the measures of a step take
 TITLES = {"epoch": "training pass", "evaluation": "evaluation", "epoch_and_evaluation": "both in one"}
 """The passes that are run, by the name of their data."""
@@ -217,7 +219,7 @@ def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
             estimated = _said(one.unit, one.estimated or 0.0)
             lines += wrapped(f"     ! {one.unit}: {estimated} estimated, {one.times:.1f} times off", WIDTH)
     if job.engine.name != "local":
-        lines += wrapped("a pass is one job of Spark, so that its steps have no seconds of their own", WIDTH)
+        lines += wrapped(UNLISTED * (not all(ran.steps)) + ONE_JOB, WIDTH)
     return lines
 
 

@@ -137,9 +137,8 @@ def plan_for(
         check_fits(limit, engine.name, {name: needs[name] for name in ABILITIES})
     found, needed = plans[engine.name], needs[engine.name]
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
-    planned = replace(
-        found, options=replace(found.options, engine_reason=engine.reason, memory=memory, pricing=pricing)
-    )
+    said = {"engine_reason": engine.reason, "memory": memory, "peak_bytes": limit.peak(needed)}
+    planned = replace(found, options=replace(found.options, pricing=pricing, **said))
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned, needed

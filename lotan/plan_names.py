@@ -7,15 +7,14 @@ of a plan is the same for every model and graph, and asks for it as the settings
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
 from lotan.errors import ConfigurationError
+from planner.plan_names import GENERAL
 from planner.rules import RULES
 
 ENGINES = ("local", "rows", "blocks")
-GENERAL = "general"
 
 
 @dataclass(frozen=True)
@@ -25,15 +24,6 @@ class ForcedPlan:
     engine: str
     disable: tuple[str, ...] = ()
     plan: Literal["auto", "general"] = "auto"
-
-
-def plan_name(engine: str, disable: Collection[str], plan: str) -> str:
-    """The name of a plan.
-
-    >>> plan_name("blocks", ["hoist_invariant"], "auto"), plan_name("rows", (), "general")
-    ('blocks-hoist_invariant', 'rows-general')
-    """
-    return "-".join([engine, *[GENERAL] * (plan == GENERAL), *(rule for rule in RULES if rule in disable)])
 
 
 def named_plan(name: str) -> ForcedPlan:

@@ -30,7 +30,8 @@ def priced(engine: str, config: TrainerConfig, known: Known, master: str | None 
         saved=limit.saved if limit.shares is None else limit.shares.saved,
         shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
     )
-    return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine))
+    measured, runs = engine in known.rates, len(known.runs.get(engine, ()))
+    return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine), measured, runs)
 
 
 def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:

@@ -34,7 +34,7 @@ from lotan.progress import Progress
 from lotan.run import Run
 from lotan.settings import make_config
 from lotan.tracking import Tracker, open_tracker, start_of
-from planner.explain import Format, PlanStage, PlanView, check_form, explain
+from planner.explain import Format, PlanStage, PlanView, check_form, explain, head_text
 
 
 class Trainer:
@@ -65,13 +65,17 @@ class Trainer:
         return prepare(self.model, self.graph, self.config, self._opened)
 
     def explain(
-        self, format: Format = "text", stage: PlanStage = "all", analyze: bool | int = False, alternatives: bool = False
+        self,
+        format: Format = "text",
+        stage: PlanStage | None = None,
+        analyze: bool | int = False,
+        alternatives: bool = False,
     ) -> str:
         """What would run and why, see `planner.explain.explain`.
 
         Args:
             format: see there.
-            stage: see there.
+            stage: see there; None: "all", but beside a list of alternatives as text none of the plan.
             analyze: also run some epochs, which change no weight, and set what they cost beside the estimates: True for 3, or
                 how many. Not for Mermaid.
             alternatives: also list the plans that could have been, by their estimated seconds. For text and JSON.
@@ -82,7 +86,7 @@ class Trainer:
             EngineError: with `analyze`, for a failure while running.
         """
         with translated():
-            check_form(format, stage)
+            check_form(format, stage or "all")
         runs = analyze is not False
         if (runs and format == "mermaid") or (alternatives and format in ("mermaid", "html")):
             asked, forms = (
@@ -94,14 +98,17 @@ class Trainer:
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
-            return explain(self.job.planned, format, stage)
+            return explain(self.job.planned, format, stage or "all")
 
     @spark_translated()
-    def _with_more(self, format: Format, stage: PlanStage, epochs: int, compared: bool) -> str:
+    def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
         planned = self.job.planned
         others = alternatives(self.job, self.config) if compared else []
         found = self._analyzed(epochs) if epochs else None
-        shown = explain(planned, format, stage, analysis_data(found) if found else None)
+        if format == "text" and stage is None and compared:
+            shown = head_text(planned)
+        else:
+            shown = explain(planned, format, stage or "all", analysis_data(found) if found else None)
         if format == "json" and others:
             return json.dumps(json.loads(shown) | {"alternatives": alternative_data(others)}, indent=2)
         if format != "text":

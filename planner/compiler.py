@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import gc
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -32,7 +32,7 @@ from planner.rules.hold_sparse import held as inputs_held
 from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import declined, deepest_level, prune_vertices
-from planner.rules.reuse_evaluation import DECLINED, PRUNED_APART, beside_training, reuse_evaluation
+from planner.rules.reuse_evaluation import PRUNED_APART, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec
 from planner.statistics import Statistics
 from planner.validate import validate
@@ -53,6 +53,7 @@ class Options:
     engine: str = "local"  # for explain: what will run the plan
     engine_reason: str = ""  # why that engine
     memory: str = ""  # what it is estimated to take, in words
+    peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # of seconds
 
@@ -76,6 +77,20 @@ class Planned:
     def given(self) -> tuple[Spec, Spec, LossSpec]:
         """What was planned: the model in training and in evaluation, and its loss."""
         return self.phases.train, self.phases.evaluate, self.phases.loss
+
+    @property
+    def unhoisted(self) -> Node:
+        """The graph of training as it was before `hoist_invariant`."""
+        graphs = self.phases.logical(self.statistics.weighted)
+        return self.phases.rewritten(graphs, _disabled(self.options), self.options.abilities)[0].root
+
+    @property
+    def peak_bytes(self) -> int:
+        """What all processes on this host are estimated to take together."""
+        options = self.options
+        if options.peak_bytes is not None:
+            return options.peak_bytes
+        return footprint(options.engine, self.plan, self.statistics, options.pricing.layout).peak
 
     def cost(self, steps: Sequence[Step]) -> PassCost:
         """What a walk over steps of the plan is estimated to take."""
@@ -238,12 +253,12 @@ def _compiled(
     if prunes and statistics.targets == "split" and declined(statistics) is None:
         plan = replace(plan, evaluate=prune_vertices(plan.evaluate, statistics))
     if hold_sparse.__name__ not in disabled:
-        plan, rewritten = _sparse(plan, rewritten, statistics, options)
+        plan, rewritten = _sparse(plan, rewritten, statistics, options, [column.name for _, column in held])
     counts[hold_sparse.__name__] = inputs_held(plan)
     plan = _with_columns(plan, once, dict(held))
     if not reused and reuse_evaluation.__name__ not in disabled:
         # What is compared with another plan is the same anywhere, too.
-        pricing, reason = (_anywhere(options.pricing), PRUNED_APART) if apart else (options.pricing, DECLINED)
+        pricing, reason = (_anywhere(options.pricing), PRUNED_APART) if apart else (options.pricing, "")
         plan, rewritten = _beside(plan, rewritten, statistics, pricing, reason)
     counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
     choices = (*[f"without {without}"] * bool(without), *[EVALUATES_APART] * apart)
@@ -261,9 +276,11 @@ def without(planned: Planned, rule: str) -> Planned:
     return planned.with_options(replace(planned.options, disabled=(*planned.options.disabled, rule)))
 
 
-def _sparse(plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options) -> tuple[Plan, Rewritten]:
+def _sparse(
+    plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options, hoisted: Collection[str]
+) -> tuple[Plan, Rewritten]:
     """The plan with the features sparse where that pays, or as it was, and what stopped it."""
-    reason = not_sparse(plan, statistics)
+    reason = not_sparse(plan, statistics, hoisted)
     if reason is None:
         sparse = hold_sparse(plan)
         if sparse == plan or "sparse_rows" in options.abilities:
@@ -280,14 +297,16 @@ def _declining(rewritten: Rewritten, rule: str, reason: str) -> Rewritten:
 def _beside(
     plan: Plan, rewritten: Rewritten, statistics: Statistics, pricing: Pricing, reason: str
 ) -> tuple[Plan, Rewritten]:
-    """The plan with a pass that trains and evaluates where that pays, or as it was, and the reason that stopped it."""
+    """The plan with a pass that trains and evaluates where that pays, or as it was, and what stopped it: `reason`, if any."""
     own = pricing.rates.passes * pricing.corrections.fixed  # of a pass, whatever its steps
 
     def seconds(plan: Plan, steps: Sequence[Step]) -> float:
         return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
 
     found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
-    return (plan, _declining(rewritten, reuse_evaluation.__name__, reason)) if found is None else (found, rewritten)
+    if isinstance(found, Plan):
+        return found, rewritten
+    return plan, _declining(rewritten, reuse_evaluation.__name__, reason or found)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:

@@ -275,6 +275,25 @@ def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step
     return max(accumulate((change for _, change in _changes(steps, sizes, read)), initial=0))
 
 
+def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> list[int]:
+    """Bytes of the columns that are there while each step of a pass runs, static ones among them.
+
+    Args:
+        plan: see there.
+        steps: one of plan.passes.
+        statistics: of the graph.
+    """
+    sizes = _sizes(plan, statistics)
+    there = {column.name for column in plan.static_columns} if steps == plan.prepare else plan.lasting
+    stay = {column.name for column in plan.hoisted}  # from where `prepare` makes them
+    changes = Counter({0: sum(sizes[name] for name in there)})
+    for place, change in _changes(steps, {name: size for name, size in sizes.items() if name not in stay}, reads):
+        changes[place] += change
+    for place, step in enumerate(steps):
+        changes[place] += sum(sizes[name] for name in stay.intersection(makes(step)))
+    return list(accumulate(changes[place] for place in range(len(steps))))
+
+
 def _changes(
     steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]
 ) -> list[tuple[int, int]]:

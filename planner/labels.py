@@ -10,6 +10,7 @@ from planner.nodes import Node, altered, replaced
 
 NAMED = 3  # layers that the label of a shared node names
 MORE = "..."
+ITSELF = "the model itself"  # where what is called in its own `forward` has no name
 
 
 class Alike:
@@ -57,6 +58,19 @@ def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
 def layer_of(node: Node) -> str:
     """The layers a node comes from; "" for what has none, such as a column."""
     return getattr(node, "layer", "")
+
+
+def place(node: Node) -> str:
+    """The layers a node comes from, in words.
+
+    >>> from planner.nodes import Propagate, StaticColumn
+    >>> from planner.spec import ValueType
+    >>> x = StaticColumn("features", ValueType("vertex", (4,)))
+    >>> place(Propagate(x, "graph", layer="convs.0")), place(Propagate(x, "graph"))
+    ('layer convs.0', 'the model itself')
+    """
+    layer = layer_of(node)
+    return f"layer {layer}" if layer else ITSELF
 
 
 def labelled(node: Node, layer: str) -> Node:

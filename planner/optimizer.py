@@ -8,8 +8,8 @@ from functools import partial
 from itertools import groupby
 
 from planner.errors import PlanError
-from planner.labels import Alike
-from planner.nodes import Node, consumers, topological
+from planner.labels import Alike, place
+from planner.nodes import Aggregate, Node, consumers, topological
 from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
 from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability
@@ -37,6 +37,7 @@ class Declined:
 
     rule: str
     reason: str
+    collects: bool = False  # whether it leaves neighbourhoods to be collected
 
 
 @dataclass(frozen=True)
@@ -171,8 +172,10 @@ def _reasons(order: Order, enabled: Sequence[ForwardRule], able: Sequence[Forwar
     for rule in enabled:
         declined = rule.declined if rule in able else partial(_lacking, rule)
         kinds = {kind for kind in there if issubclass(kind, rule.on)}
-        reasons = (declined(node) for node in order if type(node) in kinds)
-        found |= {Declined(rule.name, reason): None for reason in reasons if reason is not None}
+        reasons = ((node, declined(node)) for node in order if type(node) in kinds)
+        found |= {
+            Declined(rule.name, why, isinstance(node, Aggregate)): None for node, why in reasons if why is not None
+        }
     return tuple(found)
 
 
@@ -180,4 +183,4 @@ def _lacking(rule: ForwardRule, node: Node) -> str | None:
     """What an engine cannot do, where a rule would have fired if it could."""
     if rule.needs is None or rule.apply(node) is None:
         return None
-    return f"{LACKING[rule.needs]}; the neighbourhoods of layer {getattr(node, 'layer', '') or '?'} are collected"
+    return f"{LACKING[rule.needs]}; the neighbourhoods of {place(node)} are collected"

@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 import lotan
+from lotan.alternatives import Alternative, alternative_lines
 from lotan.cli import main
 from lotan.errors import ConfigurationError
 
@@ -84,14 +85,54 @@ def test_text_and_command(capsys):
     assert "+2 Collect, +2 Gather" in collecting, "what differs from the plan that runs"
 
 
+def test_without_a_stage_the_head_and_the_list_stand_alone(capsys):
+    assert main(["explain", "--graph", "digits", "--alternatives"]) == 0
+    titles = [line for line in capsys.readouterr().out.splitlines() if line.startswith("==")]
+    assert titles == ["== alternatives =="]
+    shown = trainer().explain(alternatives=True, stage="all")
+    assert "== rules ==" in shown
+    assert "== rules ==" in trainer().explain()
+
+
+def plan(options: str, seconds: float = 0.02, **others) -> Alternative:
+    words = options.split()
+    name = "-".join([words[1], *words[3:4] * ("--disable" in words)])
+    told = {"chosen": False, "steps": 8, "bytes": 1000, "differs": "", "peak_bytes": 2000, "fits": True}
+    return Alternative(name=name, options=options, seconds=seconds, **{**told, **others})
+
+
+def test_rules_that_make_no_difference_are_in_one_line_of_their_engine():
+    first, other = plan("--engine local", chosen=True), plan("--engine blocks", 0.03)
+    less = [plan(f"--engine local --disable {rule}") for rule in ("share_subplans", "drop_unit_weight")]
+    spread = plan("--engine blocks --partitions 4", 0.03)
+    slower = plan("--engine local --disable push_down", 0.04)
+    lines = alternative_lines([first, *less, other, spread, slower])
+    named = [line[2:].split("  ")[0] for line in lines[2:6]]
+    assert named == ["local", "blocks", "blocks --partitions 4", "local-push_down"]
+    assert lines[6] == "  as local: without share_subplans, drop_unit_weight"
+    assert "does not run in place of" not in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("faster", "reason"),
+    [
+        (plan("--engine local --disable prune_vertices", 0.0185), "it spares less than 10% of an epoch"),
+        (plan("--engine local --disable push_down", 0.01), "that is not weighed by estimates; --plan asks for it"),
+        (plan("--engine local --disable push_down", 0.01, fits=False), "it takes more memory than the limit"),
+    ],
+)
+def test_why_the_fastest_plan_of_the_engine_does_not_run(faster, reason):
+    said = " ".join(" ".join(alternative_lines([faster, plan("--engine local", chosen=True)])).split())
+    assert f"{faster.name} does not run in place of >: {reason}" in said
+    assert all(len(line) <= 100 for line in alternative_lines([faster, plan("--engine local", chosen=True)]))
+
+
 def test_every_other_plan_says_what_differs():
     """Also one that trains with the same steps: it evaluates otherwise, or its stages keep other values."""
     listed = {one["options"]: one["differs"] for one in found()}
     assert listed["--engine local"] == ""
     assert listed["--engine local --disable reuse_evaluation"] == "evaluation in a pass of its own"
-    assert listed["--engine blocks"] == "same steps, other columns or stages", (
-        "stages there may put what they keep in files"
-    )
+    assert listed["--engine blocks"] == "other columns or stages", "stages there may put what they keep in files"
     assert "--engine local --disable keep_or_recompute" not in listed, "all is kept there"
     assert all(listed[options] for options in listed if "--disable" in options)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from math import inf
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from lotan import analysis
 from lotan.analysis import Measure, total_lines
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
+from planner.physical import PipeStep
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
@@ -104,6 +106,17 @@ def test_a_step_is_marked_where_it_matters_to_its_pass():
     long, short = Measure("seconds", "seconds", 0.1, 0.3), Measure("seconds", "seconds", 1e-6, 3e-5)
     rows = Measure("rows", "rows", 100, 300)
     assert analysis._off([rows, long, short], ran) == [rows, long]
+
+
+@pytest.mark.parametrize(("known", "said"), [(False, True), (True, False)])
+def test_steps_on_spark_of_which_nothing_is_known_are_accounted_for(known, said):
+    planned = trainer().job.plan
+    rows = (Measure("rows", "rows", 300, 300), Measure("piped_bytes", "bytes", 100, 100))
+    steps = tuple(rows if known or isinstance(step, PipeStep) else () for step in planned.train)
+    job = SimpleNamespace(engine=SimpleNamespace(name="blocks"))
+    shown = " ".join(analysis._step_lines(job, planned.train, analysis.Ran(1.0, steps)))
+    assert analysis.ONE_JOB in " ".join(shown.split())
+    assert ("steps that are not listed stay inside Spark" in shown) is said
 
 
 def test_what_cannot_be_shown_is_refused_before_anything_runs(monkeypatch):

@@ -7,8 +7,9 @@ import pytest
 from lotan.cli import main
 from lotan.engines.choice import ABILITIES
 from lotan.errors import ConfigurationError
-from lotan.plan_names import ENGINES, ForcedPlan, named_plan, plan_name
+from lotan.plan_names import ENGINES, ForcedPlan, named_plan
 from lotan.settings import make_config
+from planner.plan_names import plan_name
 from planner.rules import RULES
 
 

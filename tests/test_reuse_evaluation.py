@@ -177,7 +177,7 @@ def test_a_run_resumed_by_a_plan_that_evaluates_apart_makes_up_for_what_is_owed(
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(Progress, "epoch", interrupt)
         fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path)
-    monkeypatch.setattr("planner.compiler.beside_training", lambda *_: None)
+    monkeypatch.setattr("planner.compiler.beside_training", lambda *_: "not here")
     monkeypatch.setattr("planner.compiler.reuse_evaluation", lambda *_: None)
     assert_same(fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path, resume=True), straight)
 

@@ -131,6 +131,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     import argparse
 
     from lotan import __version__
+    from lotan.cli.help import Help
 
     parser = argparse.ArgumentParser(
         prog="lotan",
@@ -144,7 +145,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
             name,
             help=summary,
             description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=argparse.RawTextHelpFormatter,
+            formatter_class=Help,
         )
         if name in given:
             import_module(f"lotan.cli.{name}").add_options(command)

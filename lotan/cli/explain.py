@@ -41,7 +41,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="text; json: the same as data; mermaid: a flowchart, which GitHub and wikis draw;\n"
         "html: a page with pictures, that needs nothing else (default: text)",
     )
-    group.add_argument("--stage", choices=STAGES, default="all", help="of the plan, to show alone (default: all)")
+    group.add_argument(
+        "--stage", choices=STAGES, help="of the plan, to show alone (default: all; with --alternatives as text: none)"
+    )
     group.add_argument(
         "--out", metavar="FILE", help=f"to write it to (default: standard output; for html, {PAGE} here)"
     )
@@ -89,14 +91,20 @@ def run(options: argparse.Namespace) -> int:
             shown = trainer.explain(options.format, options.stage, options.analyze or False, options.alternatives)
         else:
             view = trainer.plan.diff(_trainer(other, stack).plan, ("as given", options.diff or "the same"))
-            shown = view.explain(options.format, options.stage)
+            shown = view.explain(options.format, options.stage or "all")
     if out is None:
         print(shown)
         return 0
-    Path(out).parent.mkdir(parents=True, exist_ok=True)
-    Path(out).write_text(shown + "\n", encoding="utf-8")
+    _write(Path(out), shown + "\n")
     print(f"the plan is in {out}")
     return 0
+
+
+def _write(place: Path, shown: str) -> None:
+    from lotan.checkpoint import write_atomically
+
+    place.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(place, lambda stream: stream.write(shown.encode()))
 
 
 def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:

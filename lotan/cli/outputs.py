@@ -6,10 +6,12 @@ import argparse
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from lotan.errors import ConfigurationError
 
+LONGEST = 255 - len(".unfinished")  # bytes of a name: files have that behind theirs while they are written
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
     "resume": None,
@@ -103,10 +105,14 @@ def check_directory(option: str, given: str | None) -> None:
 def _check_named(option: str, given: str) -> None:
     if not given.strip():
         raise ConfigurationError(f"{option} is empty; name a place, or leave the option out")
+    if any(len(os.fsencode(part)) > LONGEST for part in Path(given).parts):
+        raise ConfigurationError(
+            f"{option} {given[:40]}... has a name of more than {LONGEST} bytes; name another place"
+        )
 
 
 def _check_parent(option: str, given: str, directory: Path) -> None:
-    """The nearest that exists of `directory` and those above it must take new entries. Makes nothing."""
+    """The nearest that exists of `directory` and those above it must take new entries. Leaves nothing there."""
     nearest = next(place for place in (directory, *directory.absolute().parents) if os.path.lexists(place))
     if not nearest.is_dir():
         raise ConfigurationError(
@@ -114,3 +120,10 @@ def _check_parent(option: str, given: str, directory: Path) -> None:
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{option} {given} cannot be written: no permission in {nearest}; name another place")
+    try:  # the user root has every permission, and some file systems take no files all the same
+        with TemporaryFile(dir=nearest):
+            pass
+    except OSError as error:
+        raise ConfigurationError(
+            f"{option} {given} cannot be written: {nearest} takes no files ({error.strerror}); name another place"
+        ) from error

@@ -17,6 +17,7 @@ from planner.physical import Plan, Step
 from planner.shares import Crew
 from planner.statistics import Statistics
 
+GRADIENT_BYTES = 8  # of a number of a parameter's gradient as workers hand it in: sums over chunks are float64
 _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
 
 
@@ -37,6 +38,8 @@ class Pricing:
     layout: Layout = field(default_factory=lambda: Layout(Crew(2, 2), 2, cores=2))
     rates: Rates = DEFAULT_RATES["local"]
     corrections: Corrections = Corrections()
+    measured: bool = False  # whether the rates are of this machine
+    runs: int = 0  # on which the corrections rest
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ class StepCost:
 
     work: Work
     seconds: float
+    hands_in: bool = False  # whether parameters' gradients come from other processes
 
     @property
     def shuffled_bytes(self) -> float:
@@ -53,8 +57,8 @@ class StepCost:
 
     @property
     def piped_bytes(self) -> float:
-        """Of rows between Graph Engine and DL Engine, both ways."""
-        return self.work.piped_bytes
+        """Of rows between Graph Engine and DL Engine, both ways, and of parameters' gradients."""
+        return self.work.piped_bytes + self.hands_in * GRADIENT_BYTES * self.work.parameter_numbers
 
     @property
     def spilled_bytes(self) -> float:
@@ -70,15 +74,16 @@ class PassCost:
     groups: dict[str, float]  # their part of the seconds that it would take without corrections
     seconds: float
     prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk
+    hands_in: bool = False  # see `StepCost`
 
     @cached_property
     def steps(self) -> tuple[StepCost, ...]:
         """Of each step by itself."""
-        return tuple(StepCost(work, sum(_seconds(work, self.prices).values())) for work in self.works)
+        return tuple(StepCost(work, sum(_seconds(work, self.prices).values()), self.hands_in) for work in self.works)
 
     def moved(self, how: str) -> float:
         """Bytes of all steps together: "piped", "shuffled" or "spilled"."""
-        return float(sum(getattr(work, f"{how}_bytes") for work in self.works))
+        return float(sum(getattr(step, f"{how}_bytes") for step in self.steps))
 
 
 def epoch_seconds(plan: Plan, statistics: Statistics, pricing: Pricing) -> PassCost:
@@ -110,7 +115,8 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     prices = {name: tuple(share[name] * rate for rate in rates[name]) for name in GROUPS}
     plain = _shares(whole, pricing, Corrections())
     groups = {name: plain[name] * whole[name] for name in GROUPS}
-    return PassCost(tuple(works), groups, sum(share[name] * whole[name] for name in GROUPS), prices)
+    seconds = sum(share[name] * whole[name] for name in GROUPS)
+    return PassCost(tuple(works), groups, seconds, prices, hands_in=pricing.engine != "local")
 
 
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:

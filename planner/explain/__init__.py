@@ -6,7 +6,7 @@ writes down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` set
 
 from planner.explain.formats import FORMATS, STAGES, Format, check_form, compare, explain
 from planner.explain.sizes import duration, size
-from planner.explain.text import Measured, PlanStage, as_data, passes, step_label
+from planner.explain.text import Measured, PlanStage, as_data, head_text, passes, step_label
 from planner.explain.view import DiffView, PlanView
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "compare",
     "duration",
     "explain",
+    "head_text",
     "passes",
     "size",
     "step_label",

@@ -17,7 +17,6 @@ from planner.explain.page import Picture, View, document
 from planner.explain.rules import moved_bytes, rule_state
 from planner.explain.sizes import duration, size
 from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
-from planner.footprint import local_bytes
 from planner.printer import WIDTH
 
 SIDE = (WIDTH - 3) // 2  # columns of text for each plan; three between them
@@ -103,18 +102,13 @@ def _alike(left: Box | None, right: Box | None) -> bool:
     return (left.title, left.makes, left.bytes) == (right.title, right.makes, right.bytes)
 
 
-def _on_local(planned: Planned) -> int:
-    """Bytes."""
-    return local_bytes(planned.plan, planned.statistics, planned.options.pricing.layout)
-
-
 def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
     """Name and both values of what sums the plans up, then of every rule whose part differs."""
     measures: list[tuple[str, Callable[[Planned], str]]] = [
         ("steps of training", lambda planned: str(len(planned.plan.train))),
         ("bytes they hand on", lambda planned: size(moved_bytes(planned, planned.plan.train))),
         ("an epoch, evaluated", lambda planned: duration(planned.seconds)),
-        ("memory, local engine", lambda planned: size(_on_local(planned))),
+        ("memory, all processes", lambda planned: size(planned.peak_bytes)),
         ("engine", lambda planned: planned.options.engine),
     ]
     rows = [(name, measure(a.planned), measure(b.planned)) for name, measure in measures]
@@ -148,12 +142,18 @@ def _side_by_side(left: Diagram, right: Diagram) -> list[str]:
 
 
 def _cell(box: Box | None) -> list[str]:
-    """The lines of a box, its bytes at the right of the first."""
+    """The lines of a box, its bytes at the right of the first, and a step's seconds."""
     if box is None:
         return [""]
     words = f"{box.key:>2} {box.title}" + (f" -> {box.makes}" if box.makes else "")
-    first, *rest = textwrap.wrap(words, SIDE - 10, subsequent_indent="     ", break_on_hyphens=False)
-    return [f"{first:<{SIDE - 10}} {size(box.bytes):>9}", *rest]
+    seconds = dict(box.facts).get("seconds")  # of a step
+    figures = f" {size(box.bytes):>8}" + (f" {seconds:>7}" if seconds else "")
+    room = SIDE - len(figures)
+    first = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)[0]
+    indent = " " * 5
+    rest = words[len(first) :].lstrip()
+    further = textwrap.wrap(rest, SIDE, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
+    return [f"{first:<{room}}{figures}", *further]
 
 
 # --- page -----------------------------------------------------------------------------------------------------------

@@ -137,6 +137,7 @@ def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -
         "rows": f"{step['rows']:,}",
         "bytes": size(step["bytes"]),
         "seconds": duration(step["seconds"]),
+        "columns there": size(step["alive_bytes"]),
         "reads": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["reads"].items()),
         "makes": ", ".join(f"{name} ({size(bytes)})" for name, bytes in step["makes"].items()),
         "calls": "\n".join(calls),

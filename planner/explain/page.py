@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.explain.diagram import Diagram
 from planner.explain.places import listed
-from planner.explain.rules import gain_words
+from planner.explain.rules import LOSS, gain_mark, gain_words
 from planner.explain.sizes import size
 from planner.explain.svg import svg
 from planner.explain.text import head_words
@@ -167,12 +167,18 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
         f'<li class="rule{" fired" if fact["fired"] else ""}"><div class="state"><code>{name}</code>'
         f"<span>{state}</span>{switch if has_switch else ''}</div>",
         f'<p class="where">{escape(listed(fact["where"]))}</p>' if fact["where"] else "",
-        f'<p class="gain">{escape(gain_words(fact["gain"], fact["name"]))}</p>' if fact["gain"] else "",
+        _gain(fact["gain"], fact["name"]) if fact["gain"] else "",
         "".join(f'<p class="reason">{escape(reason)}</p>' for reason in fact["declined"]),
         _rewrites(fact["rewrites"]),
         "</li>",
     ]
     return "\n".join(part for part in parts if part)
+
+
+def _gain(gain: Mapping[str, Any], rule: str) -> str:
+    """What a rule gained, or lost."""
+    lost = f"{LOSS} " if gain_mark(gain) == LOSS else ""
+    return f'<p class="gain">{lost}{escape(gain_words(gain, rule))}</p>'
 
 
 def _rewrites(rewrites: Sequence[Mapping[str, Any]]) -> str:

@@ -1,4 +1,4 @@
-"""Where rules fired that work on stages and steps, found in the finished plan: rules on nodes have the nodes' layers.
+"""Where rules fired: those on nodes in the nodes' layers, those on stages and steps in what is found in the finished plan.
 
 A stage goes by its name, and a step on the graph by what it makes.
 """
@@ -9,16 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 
 from planner.compiler import Planned
 from planner.differentiate import CONSTANTS
+from planner.labels import ITSELF, layer_of
+from planner.nodes import Node, topological
 from planner.phases import TRAIN
 from planner.physical import PipeStep, Plan, Stage, Step, makes, reads
 from planner.rules.choose_physical import choose_physical
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
+from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import prune_vertices
 from planner.rules.reuse_evaluation import reuse_evaluation
 
+MOVED = " (its linear map moved behind the sum)"
 SHOWN = 8
 """Places that are named; of more, how many there are."""
 
@@ -33,6 +37,24 @@ def listed(places: Sequence[str]) -> str:
     """
     more = len(places) - SHOWN
     return ", ".join(places[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def layers(planned: Planned, rule: str) -> list[str]:
+    """The layers of the operators that a rule replaced; where none has a name, the model itself."""
+    found = (firing.before for firing in planned.rewritten.firings if firing.rule == rule)
+    named = dict.fromkeys(node.layer or ITSELF for node in found if hasattr(node, "layer"))
+    return list(named) or [ITSELF]
+
+
+def hoisted(planned: Planned) -> list[str]:
+    """The layers whose sums are held, and which of these are of what a linear map read."""
+    before = set(topological(planned.unhoisted))
+    firings = [firing for firing in planned.rewritten.firings if firing.rule == hoist_invariant.__name__]
+    return list(dict.fromkeys(_hoisted(firing.before, firing.before not in before) for firing in firings))
+
+
+def _hoisted(node: Node, moved: bool) -> str:
+    return (layer_of(node) or ITSELF) + MOVED * moved
 
 
 def fused(planned: Planned) -> list[str]:
@@ -120,6 +142,7 @@ def chosen(planned: Planned) -> list[str]:
 
 
 PLACES: Mapping[str, Callable[[Planned], list[str]]] = {
+    hoist_invariant.__name__: hoisted,
     reuse_evaluation.__name__: reused,
     fuse_apply.__name__: fused,
     prune_vertices.__name__: pruned,
@@ -128,7 +151,7 @@ PLACES: Mapping[str, Callable[[Planned], list[str]]] = {
     hold_sparse.__name__: sparse,
     choose_physical.__name__: chosen,
 }
-"""Where such a rule fired, if it did."""
+"""Where such a rule fired, if it did; of the others, see `layers`."""
 
 
 def _forward(plan: Plan) -> tuple[Step, ...]:

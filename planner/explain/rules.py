@@ -10,11 +10,11 @@ from typing import Any
 
 from planner.compiler import Planned, without
 from planner.estimate import step_bytes
-from planner.explain.places import PLACES, listed
+from planner.explain.places import PLACES, layers, listed
 from planner.explain.sizes import duration, size
 from planner.nodes import Node
 from planner.optimizer import Firing
-from planner.physical import CollectStep, GatherStep, Step
+from planner.physical import CollectStep, GatherStep, PipeStep, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.rules.choose_physical import choose_physical
@@ -24,19 +24,20 @@ from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
 
 OF_EVALUATION = (reuse_evaluation.__name__, choose_physical.__name__)
-COLLECTED = "are collected"  # how a reason ends that leaves neighbourhoods to the DL Engine
+SAME, GAIN, LOSS = "=", "+", "!"  # before what a rule does to a pass
 
 
 def rule_lines(planned: Planned) -> list[str]:
     """For every rule: how often it fired, where, and what that gained, or what stopped it."""
-    lines, less = [], ablations(planned)
-    for fact in (_rule_fact(planned, name, less.get(name)) for name in RULES):
+    lines: list[str] = []
+    for fact in _rule_facts(planned, ablations(planned)):
         state = _state(fact["enabled"], fact["fired"])
         where = f": {listed(fact['where'])}" if fact["where"] else ""
         lines += textwrap.wrap(
             f"{fact['name']:<22}{state}{where}", WIDTH, subsequent_indent=" " * 24, break_on_hyphens=False
         )
-        lines += _wrapped("+", gain_words(fact["gain"], fact["name"])) if fact["gain"] else []
+        gain = fact["gain"]
+        lines += _wrapped(gain_mark(gain), gain_words(gain, fact["name"])) if gain else []
         lines += [piece for reason in fact["declined"] for piece in _wrapped("-", reason)]
     return lines
 
@@ -60,19 +61,33 @@ def _wrapped(mark: str, reason: str) -> list[str]:
 
 
 def gain_words(gain: Mapping[str, Any], rule: str = "") -> str:
-    """An epoch with and without a rule, in a sentence; with its evaluation, where the rule is about both."""
-    evaluated = " with its evaluation" if gain["evaluated"] else ""
-    with_it, taken = (
-        f"{duration(gain[f'seconds{suffix}'])}, {size(gain[f'bytes{suffix}'])} in {gain[f'steps{suffix}']}"
-        for suffix in ("", "_without")
-    )
+    """The training pass with and without a rule, in a sentence; an epoch with its evaluation, where the rule is about both."""
+    with_it, taken = _told(gain, ""), _told(gain, "_without")
+    of_what = "an epoch with its evaluation" if gain["evaluated"] else "the training pass"
+    steps = "step" if gain["steps"] == 1 else "steps"
     if with_it == taken:
         beyond = "; it matters beyond a worker's memory" if rule == keep_or_recompute.__name__ else ""
-        return f"an epoch{evaluated}: {with_it} steps, without it too{beyond}"
-    ours, others = gain["seconds"], gain["seconds_without"]
-    percent = 100 * (1 - ours / others) if others else 0.0
+        return f"no difference{' to an epoch with its evaluation' * gain['evaluated']}: {with_it} {steps}{beyond}"
+    percent = _percent_spared(gain)
     change = f" is {abs(percent):.0f}% {'shorter' if percent > 0 else 'longer'}" if abs(percent) >= 1 else ""
-    return f"an epoch{evaluated}{change}: {with_it} steps; without it, {taken}"
+    return f"{of_what}{change}: {with_it} {steps}; without it, {taken}"
+
+
+def gain_mark(gain: Mapping[str, Any]) -> str:
+    """Whether a pass is longer by a rule, or the same, or neither."""
+    if _told(gain, "") == _told(gain, "_without"):
+        return SAME
+    return LOSS if _percent_spared(gain) <= -1 else GAIN
+
+
+def _told(gain: Mapping[str, Any], suffix: str) -> str:
+    return f"{duration(gain[f'seconds{suffix}'])}, {size(gain[f'bytes{suffix}'])} in {gain[f'steps{suffix}']}"
+
+
+def _percent_spared(gain: Mapping[str, Any]) -> float:
+    """Of the seconds without a rule."""
+    ours, others = gain["seconds"], gain["seconds_without"]
+    return 100 * (1 - ours / others) if others else 0.0
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
@@ -85,9 +100,8 @@ def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> l
     less = ablations(planned) if less is None else less
     below = _Below()
     return [
-        _rule_fact(planned, name, less.get(name))
-        | {"rewrites": [_rewrite(firing, below) for firing in _firings(planned, name)]}
-        for name in RULES
+        fact | {"rewrites": [_rewrite(firing, below) for firing in _firings(planned, fact["name"])]}
+        for fact in _rule_facts(planned, less)
     ]
 
 
@@ -95,10 +109,20 @@ def _firings(planned: Planned, name: str) -> list[Firing]:
     return [firing for firing in planned.rewritten.firings if firing.rule == name]
 
 
+def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str, Any]]:
+    """Without rewrites. The first rule that leaves neighbourhoods to be collected says what these take, in all layers."""
+    facts = [_rule_fact(planned, name, less.get(name)) for name in RULES]
+    leaving = [entry.rule for entry in planned.rewritten.declined if entry.collects]
+    first = next((fact for fact in facts if fact["name"] in leaving), None)
+    if first is not None and (said := _collecting(planned)):
+        first["declined"].append(said)
+    return facts
+
+
 def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
     enabled = _enabled(planned, name)
     fired = planned.firings[name]
-    declined = _priced(planned, [entry.reason for entry in planned.rewritten.declined if entry.rule == name])
+    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
     if enabled and not (fired or declined) and name == hoist_invariant.__name__:
         declined = stops_hoisting(planned.rewritten.root)
     return {
@@ -113,21 +137,22 @@ def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, A
 
 def _where(planned: Planned, name: str) -> list[str]:
     """The places where a rule fired: layers, or for the rules of PLACES what these find in the plan."""
-    if name in PLACES:
-        return PLACES[name](planned)
-    layers = (getattr(firing.before, "layer", "") for firing in _firings(planned, name))
-    return [layer for layer in dict.fromkeys(layers) if layer]
+    return PLACES[name](planned) if name in PLACES else layers(planned, name)
 
 
-def _priced(planned: Planned, reasons: list[str]) -> list[str]:
-    """Reasons, with what they cost where that is known: to bring neighbourhoods to the DL Engine, and their gradients back."""
-    if not any(reason.endswith(COLLECTED) for reason in reasons):
-        return reasons
-    steps = planned.plan.train
-    costs = zip(steps, planned.cost(steps).steps, strict=True)
-    seconds = sum(cost.seconds for step, cost in costs if isinstance(step, CollectStep | GatherStep))
-    said = f", {duration(seconds)} an epoch with those of all layers"
-    return [reason + said * reason.endswith(COLLECTED) for reason in reasons]
+def _collecting(planned: Planned) -> str:
+    """What neighbourhoods cost: to bring them to the DL Engine, to compute on them there, and to take their gradients back."""
+    cost = planned.cost(planned.plan.train)
+    costs = zip(planned.plan.train, cost.steps, strict=True)
+    seconds = sum(cost.seconds for step, cost in costs if _is_of_neighbourhoods(step))
+    if not seconds:
+        return ""
+    told, of_all = duration(seconds), duration(cost.seconds)
+    return f"all that is collected, and what is computed on it, takes {told} of the {of_all} of the training pass"
+
+
+def _is_of_neighbourhoods(step: Step) -> bool:
+    return isinstance(step, CollectStep | GatherStep) or (isinstance(step, PipeStep) and bool(step.collections))
 
 
 def _gain(planned: Planned, less: Planned, name: str) -> dict[str, float]:

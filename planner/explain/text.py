@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
 from planner.compiler import Planned
-from planner.cost import StepCost
+from planner.cost import Pricing, StepCost
 from planner.cost.stages import chunk_rows
 from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
 from planner.expressions import text
-from planner.footprint import local_bytes
+from planner.footprint import alive_bytes, local_bytes
 from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeWeight, Node, StaticColumn, topological
 from planner.physical import (
@@ -82,6 +82,11 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
     return "\n".join(sections)
 
 
+def head_text(planned: Planned) -> str:
+    """What a plan is for, and what it is estimated to take; without the plan."""
+    return _head(planned)
+
+
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
     """The walks over steps that explain shows, in order; see PASSES."""
     walks = plan.prepare, plan.train, plan.train_and_evaluate, plan.evaluate
@@ -114,8 +119,10 @@ def head_words(data: Mapping[str, Any]) -> dict[str, str]:
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(data["engine"], data["layout"]),
-        "Memory": data["memory"] or f"{size(data['estimated_peak_bytes_local'])} estimated for the local engine",
+        "Memory": data["memory"]
+        or f"{size(data['estimated_peak_bytes'])} estimated, all processes of this host together",
         "Time": _time(data),
+        "Rates": _rates(data["rates"]),
         **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if data["engine"] != "local" else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
@@ -126,6 +133,16 @@ def _time(data: Mapping[str, Any]) -> str:
     evaluates = f", {duration(evaluation)} for an evaluation"
     both_in_one = f", {duration(both)} for both" if both else ""
     return f"{duration(training)} estimated for an epoch's training pass{evaluates}{both_in_one}"
+
+
+def _rates(rates: Mapping[str, Any]) -> str:
+    """Where seconds come from, and how to have them from elsewhere."""
+    source = "measured on this machine" if rates["measured"] else "as shipped, of another machine"
+    anew = f"`lotan doctor --calibrate` measures {'anew' if rates['measured'] else 'this one'}"
+    if not rates["runs"]:
+        return f"{source}; {anew}"
+    factors = ", ".join(f"{name} x{factor:.2g}" for name, factor in rates["corrections"].items())
+    return f"{source}, corrected by {counted(rates['runs'], 'run')} ({factors}); {anew}; LOTAN_COSTS=off leaves corrections out"
 
 
 def _bytes(moved: Mapping[str, int]) -> str:
@@ -259,11 +276,17 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "engine": options.engine,
         "engine_reason": options.engine_reason,
         "layout": _layout_data(planned),
+        "estimated_peak_bytes": planned.peak_bytes,
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
         "memory": options.memory,
+        "rates": _rates_data(options.pricing),
         "estimated_epoch_bytes": {how: round(costs["epoch"].moved(how)) for how in MOVED},
         **{f"estimated_{name}_seconds": _rounded(costs[name].seconds) if name in costs else None for name in ESTIMATED},
     }  # fmt: skip
+
+
+def _rates_data(pricing: Pricing) -> dict[str, Any]:
+    return {"measured": pricing.measured, "runs": pricing.runs, "corrections": asdict(pricing.corrections)}
 
 
 def _layout_data(planned: Planned) -> dict[str, int]:
@@ -287,8 +310,9 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         data["passes"] = titles(plan)
         for name, steps in passes(plan).items():
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
-            costs = planned.cost(steps).steps
-            data[name] = [_step_data(planned, step, costs[at], sizes) | {"turn": turn[at], "backward": any(turn[:at])}
+            costs, alive = planned.cost(steps).steps, alive_bytes(plan, steps, statistics)
+            data[name] = [_step_data(planned, step, costs[at], sizes)
+                          | {"alive_bytes": alive[at], "turn": turn[at], "backward": any(turn[:at])}
                           for at, step in enumerate(steps)]  # fmt: skip
     return data
 

@@ -7,6 +7,7 @@ from html import escape
 from planner.compiler import Planned
 from planner.explain.formats import Format, compare, explain
 from planner.explain.text import PlanStage
+from planner.plan_names import plan_name
 
 HEIGHT = 760  # pixels of a page in a notebook
 
@@ -27,9 +28,14 @@ class PlanView:
         """As `planner.explain.explain`."""
         return explain(self.planned, format, stage)
 
-    def diff(self, other: PlanView, names: tuple[str, str] = ("this plan", "the other")) -> DiffView:
-        """This plan and another side by side."""
-        return DiffView(self.planned, other.planned, names)
+    def diff(self, other: PlanView, names: tuple[str, str] | None = None) -> DiffView:
+        """This plan and another side by side.
+
+        Args:
+            other: that plan.
+            names: what both are called; None: by their own names, which say the engine and the rules left out.
+        """
+        return DiffView(self.planned, other.planned, names or _names(self.planned, other.planned))
 
 
 class DiffView:
@@ -47,6 +53,11 @@ class DiffView:
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
         """As `planner.explain.compare`."""
         return compare(*self.plans, self.names, format, stage)
+
+
+def _names(a: Planned, b: Planned) -> tuple[str, str]:
+    one, other = (plan_name(each.options.engine, each.options.disabled, each.options.plan) for each in (a, b))
+    return (one, other) if one != other else (f"this plan, {one}", f"the other, {other}")
 
 
 def framed(page: str, title: str = "plan") -> str:

@@ -102,7 +102,7 @@ IDLE = {
     "drop_unit_weight": "no message reads an edge's weight",
     "lift_message": "no message computes anything from one end of an edge alone",
     "push_down": "the model sums no plain rows over edges",
-    "push_down_edges": "no message computes anything from both ends of an edge or from its weight",
+    "push_down_edges": "the model sums nothing over edges but rows of sources, as they are or times the edge's weight",
     "push_down_extremes": "the model takes no max or min over edges",
     "commute_linear": "no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
     "hoist_invariant": "no sum over edges is the same in every epoch",

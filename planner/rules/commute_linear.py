@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from planner.labels import place
 from planner.linear_maps import bias, mapped, passed, pulled, pushed
 from planner.nodes import MatMul, Node, Propagate
 
@@ -59,4 +60,4 @@ def declined(node: Node) -> str | None:
         return None
     if moved(node.x.arguments[0]) >= moved(node):
         return None
-    return f"the linear map before the sum of layer {node.layer or '?'} has a bias; add it after the sum"
+    return f"the linear map before the sum of {place(node)} has a bias; add it after the sum"

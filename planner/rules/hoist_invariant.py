@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.edge_nodes import EdgeDropout
-from planner.labels import Alike, layer_of
+from planner.labels import Alike, place
 from planner.linear_maps import mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
 
@@ -66,8 +66,20 @@ def declined(root: Node) -> list[str]:
     for node in topological(root):
         facts.learn(node)
         if facts.is_first_sum(node) and not facts.is_invariant(node):
-            found.setdefault(layer_of(node), _depends_on(node))
-    return [f"layer {layer or '?'}: what it sums over edges {reason}" for layer, reason in found.items()]
+            found.setdefault(place(node), _too_wide(node, facts) or f"what it sums over edges {_depends_on(node)}")
+    return [f"{where}: {reason}" for where, reason in found.items()]
+
+
+def _too_wide(node: Node, facts: _Facts) -> str | None:
+    """Of a sum whose linear map alone changes: what keeps that from changing places with the sum."""
+    x = mapped(node)
+    if x is None or not facts.is_invariant(x):
+        return None
+    given, summed = x.output.width, node.output.width
+    return (
+        f"before its linear map, what it sums over edges is the same in every epoch, but {given:,} numbers wide in place of "
+        f"{summed:,}; a sum is held where it is up to {REPAID} times as wide"
+    )
 
 
 def _depends_on(node: Node) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from planner.estimate import SPARSE_TIMES
@@ -11,6 +12,7 @@ from planner.spec import Ref
 from planner.statistics import Statistics
 
 FEATURES = "features"
+HOISTED = "stages read what hoist_invariant holds in place of the features, which is not sparse"
 
 
 def hold_sparse(plan: Plan) -> Plan:
@@ -21,10 +23,16 @@ def hold_sparse(plan: Plan) -> Plan:
     return replace(plan, stages=tuple(map(_held, plan.stages)))
 
 
-def declined(plan: Plan, statistics: Statistics) -> str | None:
-    """Why the features stay as they are, where a stage could read them sparse."""
-    if not any(_could_be(i, stage) for stage in plan.stages for i in stage.inputs):
-        return None
+def declined(plan: Plan, statistics: Statistics, hoisted: Collection[str] = ()) -> str | None:
+    """Why the features stay as they are, where a stage could read them sparse.
+
+    Args:
+        plan: without the steps that run once.
+        statistics: of the graph.
+        hoisted: the columns that these make.
+    """
+    if not _read_so(plan, FEATURES):
+        return HOISTED if any(_read_so(plan, name) for name in hoisted) else None
     if statistics.profile is None:
         return "nobody has counted how many of the features are zero"
     if pays_sparse(statistics):
@@ -46,9 +54,13 @@ def _held(stage: Stage) -> Stage:
     return replace(stage, inputs=tuple(replace(i, sparse=True) if _could_be(i, stage) else i for i in stage.inputs))
 
 
-def _could_be(i: StageInput, stage: Stage) -> bool:
-    """Whether linear maps of one stage are all that reads an input, which is the features' rows."""
-    if i.column != FEATURES or i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
+def _read_so(plan: Plan, column: str) -> bool:
+    return any(_could_be(i, stage, column) for stage in plan.stages for i in stage.inputs)
+
+
+def _could_be(i: StageInput, stage: Stage, column: str = FEATURES) -> bool:
+    """Whether linear maps of one stage are all that reads an input, which is the rows of a column."""
+    if i.column != column or i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
         return False
     readers = [call for call in stage.calls if i.value in call.reads]
     return bool(readers) and all(

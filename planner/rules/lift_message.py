@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.labels import place
 from planner.nodes import Apply, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
 from planner.spec import ValueType, operator_name
 
@@ -34,14 +35,13 @@ def lift_message(node: Node) -> Node | None:
 def declined(node: Node) -> str | None:
     """Why an operator that costs much on edges stayed there, and what to write instead."""
     if isinstance(node, Dropout) and node.output.rows == "edge":
-        where = f"layer {node.layer or '?'}"
-        return f"dropout in the message of {where} draws its own numbers for every edge; apply it to x before the layer"
+        return f"dropout in the message of {place(node)} draws its own numbers for every edge; apply it to x before the layer"
     if not isinstance(node, Apply) or node.type.rows != "edge":
         return None
     parameters = [child.name for child in node.children if isinstance(child, Parameter)]
     if not parameters:
         return None
     return (
-        f"{operator_name(node.op)} in the message of layer {node.layer or '?'} applies parameter {parameters[0]} to values "
+        f"{operator_name(node.op)} in the message of {place(node)} applies parameter {parameters[0]} to values "
         "of both ends or of the edge; write it as a function of x_j and one of x_i, and combine the results"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from planner.labels import place
 from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree
 
@@ -33,10 +34,10 @@ def declined(node: Node) -> str | None:
     """Why an aggregate stayed in the DL Engine, and what to write instead."""
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
-    where = f"layer {node.layer or '?'}"
+    where = place(node)
     if node.kind == "mean" and node.edges != "graph":
         return f"the mean of {where} runs over added self-loops; write it as a sum over a scaled x"
-    return f"the message of {where} {_reason(node.message)}; for now its neighbourhoods are collected"
+    return f"the message of {where} {_reason(node.message)}; its neighbourhoods are collected"
 
 
 def _reason(message: Node) -> str:

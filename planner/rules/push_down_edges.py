@@ -7,6 +7,7 @@ from math import prod
 
 from planner.edge_nodes import EdgeSum, ScaledPropagate
 from planner.edge_values import EdgeValues, ObstacleError, column, unshaped
+from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree
 from planner.spec import ValueType
@@ -45,7 +46,7 @@ def declined(node: Node) -> str | None:
     try:
         _pushed(node)
     except ObstacleError as obstacle:
-        return f"the message of layer {node.layer or '?'} {obstacle}; for now its neighbourhoods are collected"
+        return f"the message of {place(node)} {obstacle}; its neighbourhoods are collected"
     return None
 
 

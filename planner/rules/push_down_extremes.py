@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.edge_nodes import Extreme
+from planner.labels import place
 from planner.nodes import Aggregate, Node, Scatter
 
 
@@ -30,6 +31,6 @@ def declined(node: Node) -> str | None:
     if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
         return None
     return (
-        f"the {node.kind} of layer {node.layer or '?'} is not over plain rows of sources; write the message as a function of x_j "
-        "alone; for now its neighbourhoods are collected"
+        f"the {node.kind} of {place(node)} is not over plain rows of sources; write the message as a function of x_j "
+        "alone; its neighbourhoods are collected"
     )

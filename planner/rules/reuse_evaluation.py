@@ -9,7 +9,7 @@ from planner.beside import Beside, each_beside
 from planner.nodes import Node
 from planner.physical import Plan, Stage, Step
 
-DECLINED = "training computes nothing that evaluation does, or nothing that is worth one pass for both"
+NOTHING_ALIKE = "training computes nothing that evaluation does"
 PRUNED_APART = (
     "training by itself computes few vertices; both apart are estimated to take less than one pass on all of them"
 )
@@ -44,7 +44,7 @@ def reuse_evaluation(train: Node, evaluate: Node, stages: Sequence[Stage]) -> tu
     return (*others, replace(last, counts="all"))
 
 
-def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float], job: float = 0.0) -> Plan | None:
+def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float], job: float = 0.0) -> Plan | str:
     """The same identity where training draws random numbers: both passes compute alike what stands before the first.
 
     So a pass of training that is to evaluate as well makes that once, and then the rest of both, if that is estimated to pay:
@@ -57,11 +57,18 @@ def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float]
         job: seconds of that, as of a job on Spark; 0 in one process.
 
     Returns:
-        The plan with the pass; None where it spares too little.
+        The plan with the pass; where it spares too little, what speaks against it.
     """
 
     def spares(found: Beside) -> float:
         return seconds(plan, found.spared) - seconds(found.plan, found.instead)
 
     found = max(each_beside(plan), key=spares)
-    return found.plan if spares(found) + job > 0 else None
+    spared = spares(found) + job
+    if spared > 0:
+        return found.plan
+    return (
+        f"one pass for both is estimated to take {abs(1e3 * spared):.2g} ms more than two"
+        if found.spared
+        else NOTHING_ALIKE
+    )

@@ -62,6 +62,16 @@ def test_train_has_the_agreed_options(capsys):
     assert [option for option in TRAIN_OPTIONS if option not in shown] == []
 
 
+@pytest.mark.parametrize("command", ["explain", "train", "tune"])
+def test_help_fits_a_hundred_columns(command, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 100
+    assert ("\n" + 24 * " " + "  seed = [0, 1]\n" in shown) == (command == "tune"), "an example's lines stay"
+
+
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"]])
 def test_help_loads_neither_torch_nor_spark(words):
     script = (

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 
 import pytest
 
-from lotan.cli import main
+from lotan.cli import explain, main, outputs
 from lotan.cli.outputs import RESULTS, option_name
 
 
@@ -52,13 +53,44 @@ def test_two_results_in_one_place_are_refused(tmp_path, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize(("name", "expected"), [("folder", "is a directory"), ("pipe", "is a device or a pipe")])
-@pytest.mark.parametrize("command", [["train", "--report"], ["predict", "--model-dir", "model", "--out"]])
+@pytest.mark.parametrize(
+    "command", [["train", "--report"], ["predict", "--model-dir", "model", "--out"], ["explain", "--out"]]
+)
 def test_only_an_ordinary_file_is_replaced(name, expected, command, tmp_path, capsys):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     assert main([*command, str(tmp_path / name), "--graph", "digits"]) == 2
     assert expected in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
+def test_a_place_that_takes_no_files_is_refused_before_anything_is_planned(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(explain, "_trainer", lambda *_: pytest.fail("it was planned"))
+    monkeypatch.chdir(tmp_path)
+    common = ["explain", "--graph", "digits", "--format", "html"]
+    assert main([*common, "--out", str(tmp_path / ("a" * 250))]) == 2
+    assert f"--out {tmp_path}"[:40] in capsys.readouterr().err
+
+    def full(**_):
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(outputs, "TemporaryFile", full)
+    assert main(common) == 2  # plan.html, here
+    assert "--out plan.html cannot be written" in capsys.readouterr().err
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_plan_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
+    out = tmp_path / "plan.txt"
+    out.write_text("the one before")
+
+    def fails(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("lotan.checkpoint.os.replace", fails)
+    assert main(["explain", "--graph", "digits", "--engine", "local", "--stage", "logical", "--out", str(out)]) == 1
+    assert out.read_text() == "the one before"
+    assert os.listdir(tmp_path) == ["plan.txt"]
 
 
 def test_predictions_that_are_to_be_of_another_format_are_refused(tmp_path, capsys):

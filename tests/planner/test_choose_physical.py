@@ -10,6 +10,7 @@ from planner import Options, Planned
 from planner.degrees import Degrees
 from planner.footprint import footprint
 from planner.rules.choose_physical import Candidate, choose_physical
+from planner.rules.hold_sparse import HOISTED
 from planner.statistics import Profile, Statistics
 from tests.planner.specs import gcn, planned
 
@@ -44,6 +45,7 @@ def test_sparse_features_stay_sparse_where_a_held_sum_of_them_would_cost_more():
     assert not found.plan.hoisted
     assert kept.plan.hoisted
     assert not kept.firings["choose_physical"]
+    assert HOISTED in [one.reason for one in kept.rewritten.declined if one.rule == "hold_sparse"]
     assert found.seconds < 0.5 * kept.seconds
     (reason,) = [one.reason for one in found.rewritten.declined if one.rule == "hoist_invariant"]
     assert reason.endswith("less without it; --disable choose_physical has it all the same")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,9 +11,9 @@ from lotan.engines.base import last_uses
 from lotan.engines.choice import ABILITIES
 from lotan.stages import StageProgram
 from planner.compiler import Options
-from planner.estimate import row_bytes
-from planner.footprint import Layout, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
-from planner.physical import Plan, PropagateStep, columns_made
+from planner.estimate import column_bytes, row_bytes
+from planner.footprint import Layout, alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
+from planner.physical import PipeStep, Plan, PropagateStep, Step, columns_made, makes, reads
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
 from planner.statistics import Statistics
 from planner.topology import topology
@@ -103,3 +104,34 @@ def test_the_least_limit_is_the_least(heap: int) -> None:
     least = least_limit(heap, CREW)
     assert divide(least, CREW).heap >= max(heap, LEAST_HEAP)
     assert divide(least - 2 * MIB, CREW).heap < heap or heap <= LEAST_HEAP
+
+
+def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
+    """The columns that are there while a step runs: a sum over edges is what it is of until somebody reads it."""
+    held = {column.name for column in plan.hoisted} if steps is plan.prepare else set()
+    made = (step for step in steps if isinstance(step, PropagateStep))
+    sums = {step.output.name: step.input for step in made if step.output.name not in held}
+    found = set()
+    for born, step in enumerate(steps[: place + 1]):
+        for name in set(makes(step)) - sums.keys():
+            readers = {
+                at: isinstance(later, PipeStep | PropagateStep)
+                for at, later in enumerate(steps)
+                if name in {sums.get(read, read) for read in reads(later)}
+            }
+            if born == place or name in held or (readers and (max(readers) >= place or not readers[max(readers)])):
+                found.add(name)
+    return found
+
+
+@pytest.mark.parametrize("name", sorted(EVERY))
+def test_what_is_there_while_a_step_runs(name: str) -> None:
+    plan = plans()[name]
+    columns = {c.name: c for c in (*plan.static_columns, *(c for s in plan.passes for t in s for c in columns_made(t)))}
+    for steps in plan.passes:
+        static = {c.name for c in plan.static_columns} if steps is plan.prepare else plan.lasting
+        expected = [
+            sum(column_bytes(columns[n], LARGE) for n in (there(plan, steps, place) & columns.keys()) | static)
+            for place in range(len(steps))
+        ]
+        assert alive_bytes(plan, steps, LARGE) == expected

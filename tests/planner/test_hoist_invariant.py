@@ -95,5 +95,12 @@ def test_hoist_invariant_says_what_the_first_sums_depend_on():
     assert reasons(w.spec(w.aggregate(w.scatter(mapped, "source", 3), 3))) == [
         "layer convs.0: what it sums over edges depends on lin, which every epoch changes"
     ]
+    w = SpecWriter(width=905)
+    w.layer = "convs.0"
+    mapped = w.linear(FEATURES, "lin", 905, 3)
+    assert reasons(w.spec(w.aggregate(w.scatter(mapped, "source", 3), 3))) == [
+        "layer convs.0: before its linear map, what it sums over edges is the same in every epoch, but 905 numbers wide in "
+        "place of 3; a sum is held where it is up to 100 times as wide"
+    ]
     w = SpecWriter()
     assert reasons(w.spec(w.linear(FEATURES, "lin", 8, 3))) == ["no sum over edges is the same in every epoch"]

@@ -13,7 +13,7 @@ from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
 from planner import RULES, Options, PlanError
-from planner.cost import DEFAULT_RATES, Pricing
+from planner.cost import DEFAULT_RATES, Corrections, Pricing
 from planner.explain import explain, size
 from planner.physical import (
     CollectStep,
@@ -100,6 +100,30 @@ def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
     assert moved["piped"] > moved["shuffled"] == 0
     assert f"Bytes   {size(moved['piped'])} piped, estimated for an epoch's training pass" in text
     assert "Bytes   " not in explain(planned(*MODELS["gcn"]))
+
+
+@pytest.mark.parametrize(
+    ("pricing", "words"),
+    [
+        (Pricing(), "as shipped, of another machine; `lotan doctor --calibrate` measures this one"),
+        (Pricing(measured=True), "measured on this machine; `lotan doctor --calibrate` measures anew"),
+        (Pricing(corrections=Corrections(1.3, 1.1, 0.9), runs=1),
+         "as shipped, of another machine, corrected by 1 run (fixed x1.3, graph x1.1, neural x0.9); "
+         "`lotan doctor --calibrate` measures this one; LOTAN_COSTS=off leaves corrections out"),
+    ],
+)  # fmt: skip
+def test_explain_says_where_rates_come_from(pricing, words):
+    found = planned(*MODELS["gcn"], options=Options(pricing=pricing))
+    head = explain(found).partition("\n\n")[0]
+    assert f"Rates   {words}" in " ".join(head.replace("\n        ", " ").splitlines())
+    assert json.loads(explain(found, "json"))["rates"]["runs"] == pricing.runs
+
+
+def test_explain_as_data_says_what_all_processes_take_and_what_is_there_at_a_step():
+    data = json.loads(explain(planned(*MODELS["gcn"], options=Options(peak_bytes=12345)), "json"))
+    assert data["estimated_peak_bytes"] == 12345
+    assert all(step["alive_bytes"] >= step["bytes"] * step["operator"].startswith("Pipe") for step in data["epoch"])
+    assert "columns there: " in explain(planned(*MODELS["gcn"]), "html")
 
 
 @pytest.fixture(scope="module", params=["local", "blocks"])

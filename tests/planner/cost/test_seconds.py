@@ -102,6 +102,16 @@ def test_each_partition_of_blocks_hands_in_gradients():
     assert work_of(PipeStep, gcn_plan(), 3, "blocks", many).pipes == 4  # two at a time
 
 
+def test_gradients_of_parameters_are_piped_as_float64_where_workers_are_other_processes():
+    plan = gcn_plan()
+    for engine, size in (("local", 0), ("blocks", 8), ("rows", 8)):
+        found = epoch_seconds(plan, STATISTICS, Pricing(engine, LAYOUT))
+        rows, numbers = (sum(getattr(work, of) for work in found.works) for of in ("piped_bytes", "parameter_numbers"))
+        assert numbers
+        assert found.moved("piped") == rows + size * numbers
+        assert sum(step.piped_bytes for step in found.steps) == found.moved("piped")
+
+
 def test_what_workers_cannot_keep_is_spilled_or_computed_again():
     room, none = (work_of(PipeStep, gcn_plan(), 3, "blocks", replace(LAYOUT, saved=s)) for s in (1 << 30, 0))
     assert none.spilled_bytes > room.spilled_bytes == 0 or none.multiply_adds > room.multiply_adds

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from planner import PlanError
-from planner.explain import FORMATS, PlanView, compare
+from planner.explain import FORMATS, PlanView, compare, duration, explain, size
 from tests.planner.explain.plans import PLAIN, plan
 from tests.planner.explain.test_page import parsed
 from tests.planner.specs import gcn, planned
@@ -35,9 +35,7 @@ def test_difference_is_what_it_was(less):
 
 def test_marks_stand_where_plans_differ(less):
     lines = compare(plan("plain"), less, NAMES, stage="physical").splitlines()
-    (propagate,) = [
-        line for line in lines if line.startswith(" 1 Propagate(mul_1, self_loops)") and "neighb" not in line
-    ][:1]
+    propagate = next(line for line in lines if line.startswith(" 1 Propagate(mul_1,"))
     assert " |  1 Collect(mul_1, self_loops)" in propagate
     first = next(line for line in lines if line.startswith(" 0 Pipe(train.0, forward)"))
     assert " | " not in first
@@ -93,6 +91,28 @@ def test_views_show_themselves(less):
     view = PlanView(plan("plain")).diff(PlanView(less), NAMES)
     assert repr(view) == compare(plan("plain"), less, NAMES)
     assert view._repr_html_().startswith("<iframe ")
+
+
+def test_sides_are_called_by_their_plans_names(less):
+    without = "local-push_down-commute_linear-hoist_invariant"
+    view = PlanView(plan("plain"))
+    assert view.diff(PlanView(less)).names == ("local-commute_linear-hoist_invariant", without)
+    assert view.diff(view).names == (
+        "this plan, local-commute_linear-hoist_invariant",
+        "the other, local-commute_linear-hoist_invariant",
+    )
+
+
+def test_steps_have_their_seconds_and_memory_is_that_of_the_head(less):
+    text, (data, _) = compare(plan("plain"), less, NAMES), json.loads(compare(plan("plain"), less, NAMES, "json"))
+    left = next(line for line in text.splitlines() if line.startswith(" 1 Propagate(mul_1,")).split(" | ")[0]
+    assert left.split()[-4:] == [
+        *size(data["epoch"][1]["bytes"]).split(),
+        *duration(data["epoch"][1]["seconds"]).split(),
+    ]
+    memory = size(data["estimated_peak_bytes"])
+    assert f"Memory  {memory} estimated" in explain(plan("plain"))
+    assert f"{'memory, all processes':<24}{memory}" in text
 
 
 @pytest.mark.parametrize("format", FORMATS)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
 from planner import Options, Planned
 from planner.cost import DEFAULT_RATES, Pricing
-from planner.explain import explain
+from planner.explain import duration, explain
+from planner.explain.rules import gain_mark, gain_words
+from planner.physical import CollectStep, GatherStep, PipeStep
 from planner.spec import Spec
 from planner.statistics import Degrees, Profile, Statistics
 from tests.planner.specs import FEATURES, IN_PLACE, STATISTICS, SpecWriter, attention, gcn, hops, jumping, planned
@@ -93,4 +96,66 @@ def test_long_places_go_on_in_the_next_line():
 
 def test_what_is_kept_matters_to_workers_without_memory():
     """Its gain is none where all fits, which is not to say that it does nothing."""
-    assert "without it too; it matters beyond a worker's memory" in explain(two_gcns(Options(engine="blocks")))
+    text = explain(two_gcns(Options(engine="blocks")))
+    assert re.search(
+        "  = no difference: [^;]+ steps; it matters beyond a worker's memory", " ".join(text.split("\n    "))
+    )
+
+
+def called_by_itself(times: int) -> Spec:
+    """Sums in the model's own `forward`, and no layer."""
+    w, x = SpecWriter(), FEATURES
+    for _ in range(times):
+        x = w.aggregate(w.scatter(x, "source", 8), 8)
+    return w.spec(w.linear(x, "lin", 8, 3))
+
+
+def test_what_no_layer_has_is_the_models_own():
+    plan, unmoved = planned(called_by_itself(2), options=IN_ORDER), Options(disabled=("commute_linear",))
+    assert (fact(plan, "push_down")["fired"], fact(plan, "push_down")["where"]) == (2, ["the model itself"])
+    assert fact(planned(called_by_itself(2), options=unmoved), "hoist_invariant")["where"] == ["the model itself"]
+    assert fact(two_gcns(Options()), "commute_linear")["where"] == ["convs.0"]
+
+
+def test_a_linear_map_that_moved_is_told():
+    wide = gcn(features=32), gcn(training=False, features=32)
+    found = planned(*wide, statistics=replace(STATISTICS, width=32))
+    assert fact(found, "hoist_invariant")["where"] == ["convs.0 (its linear map moved behind the sum)"]
+    assert fact(two_gcns(Options()), "hoist_invariant")["where"] == ["convs.0"], "commute_linear had moved it before"
+
+
+GAIN = {"evaluated": False, "seconds": 0.0128, "bytes": 11_100_000, "steps": 9,
+        "seconds_without": 0.0132, "bytes_without": 26_200_000, "steps_without": 23}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "mark", "words"),
+    [
+        ({}, "+", "the training pass is 3% shorter: 12.8 ms, 11.1 MB in 9 steps; without it, 13.2 ms, 26.2 MB in 23"),
+        ({"seconds_without": 0.0128}, "+", "the training pass: 12.8 ms, 11.1 MB in 9 steps; without it, 12.8 ms, 26.2 MB in 23"),
+        ({"seconds": 0.0264, "steps": 1}, "!",
+         "the training pass is 100% longer: 26.4 ms, 11.1 MB in 1 step; without it, 13.2 ms, 26.2 MB in 23"),
+        ({"seconds_without": 0.0128, "bytes_without": 11_100_000, "steps_without": 9}, "=",
+         "no difference: 12.8 ms, 11.1 MB in 9 steps"),
+        ({"evaluated": True, "seconds_without": 0.0256}, "+",
+         "an epoch with its evaluation is 50% shorter: 12.8 ms, 11.1 MB in 9 steps; without it, 25.6 ms, 26.2 MB in 23"),
+    ],
+)  # fmt: skip
+def test_gains_losses_and_what_makes_no_difference(change, mark, words):
+    assert (gain_mark(GAIN | change), gain_words(GAIN | change)) == (mark, words)
+
+
+def test_what_is_collected_is_priced_once_with_the_stages_that_read_it():
+    found = planned(attention(dropout=True), attention(), options=Options(disabled=("push_down_edges",)))
+    steps = json.loads(explain(found, format="json"))["epoch"]
+    collected = [step for step in found.plan.train if isinstance(step, PipeStep) and step.collections]
+    assert {step.mode for step in collected} & {"turn", "backward"}
+    seconds = sum(
+        step["seconds"]
+        for step, one in zip(steps, found.plan.train, strict=True)
+        if one in collected or isinstance(one, CollectStep | GatherStep)
+    )
+    told = [reason for one in json.loads(explain(found, format="json"))["rules"] for reason in one["declined"]]
+    (said,) = [reason for reason in told if reason.startswith("all that is collected")]
+    assert f"takes {duration(seconds)[:3]}" in said
+    assert not any("for now" in reason for reason in told)
