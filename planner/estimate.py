@@ -5,6 +5,8 @@ What a plan keeps in memory: planner.footprint. What its steps take in seconds: 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from planner.physical import (
     CollectStep,
     Column,
@@ -14,6 +16,7 @@ from planner.physical import (
     Plan,
     PropagateStep,
     Step,
+    columns_made,
 )
 from planner.spec import ValueType
 from planner.statistics import Statistics
@@ -45,11 +48,12 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
             return step_rows(step, statistics) * (CSR_BYTES_PER_EDGE + width)
 
 
-def columns_bytes(plan: Plan, statistics: Statistics) -> dict[str, int]:
-    """Bytes of every column and collection of a plan, by name."""
-    columns = {name: column_bytes(column, statistics) for name, column in plan.columns.items()}
-    collections = [step for steps in plan.passes for step in steps if isinstance(step, CollectStep)]
-    return columns | {step.output: step_bytes(step, statistics, plan) for step in collections}
+def columns_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> dict[str, int]:
+    """Bytes of every column and collection that the steps of a pass read or make, by name: a pruned pass makes fewer rows."""
+    made = (column for step in steps for column in columns_made(step))
+    columns = {column.name: column for column in (*plan.static_columns, *plan.hoisted, *made)}
+    sizes = {name: column_bytes(column, statistics) for name, column in columns.items()}
+    return sizes | {step.output: step_bytes(step, statistics, plan) for step in steps if isinstance(step, CollectStep)}
 
 
 def node_bytes(output: ValueType, statistics: Statistics) -> int:

@@ -305,10 +305,10 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
     if stage in ("all", "rewritten"):
         data["rewritten"] = _graph_data(planned.rewritten.root, statistics)
     if stage in ("all", "physical"):
-        sizes = columns_bytes(plan, statistics)
         data["stages"] = [_stage_data(value) for value in plan.stages]
         data["passes"] = titles(plan)
         for name, steps in passes(plan).items():
+            sizes = columns_bytes(plan, steps, statistics)
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
             costs, alive = planned.cost(steps).steps, alive_bytes(plan, steps, statistics)
             data[name] = [_step_data(planned, step, costs[at], sizes)
