@@ -6,16 +6,18 @@ that names a folder; with `LOTAN_COSTS=off` nothing is read or written. A file t
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import logging
 import os
 import platform
 import tempfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,10 @@ FORMAT = 4  # raised also where the same names count other work: see planner.cos
 RUNS = 32  # of an engine that are remembered, the last ones
 TRUST = 1.0  # in the estimate, as so many runs that bear it out
 LEAST, MOST = 0.25, 4.0  # a correction
+LEAST_RATE, MOST_RATE = 1e-20, 1e6  # seconds a unit, on any machine there will be; what lies beyond is damage
+LEAST_EPOCH, MOST_EPOCH = 1e-9, 1e9  # seconds
+LOCK_DEADLINE = 1.0  # seconds that a run waits for others to write; after that it writes all the same
+LOCK_PAUSE = 0.01  # seconds between attempts
 
 
 @dataclass(frozen=True)
@@ -81,24 +87,76 @@ def _warn(place: Path, error: str) -> None:
     log.warning("%s is left out, for it holds no costs of this version and machine: %s", place, error)
 
 
+def obstacle() -> str | None:
+    """Why nothing can be remembered; None where it can."""
+    place = _file()
+    if place is None:
+        return "$LOTAN_COSTS is off"
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place.parent):
+            return None
+    except OSError as error:
+        return f"the folder {place.parent} cannot be written ({error.strerror or error})"
+
+
 def remember_rates(found: Mapping[str, Rates]) -> Path | None:
     """Write rates of some engines; what their past runs said of the rates before is forgotten. Where to."""
-    known = load()
-    runs = {name: of for name, of in known.runs.items() if name not in found}
-    return _write(Known({**known.rates, **found}, runs))
+    with _alone():
+        known = load()
+        runs = {name: of for name, of in known.runs.items() if name not in found}
+        return _write(Known({**known.rates, **found}, runs))
 
 
 def remember_run(engine: str, run: PastRun) -> None:
     """Add a run to those of its engine. What has no use in a fit is not remembered."""
     if not _usable(run):
         return
-    known = load()
-    runs = (*known.runs.get(engine, ()), run)[-RUNS:]
-    _write(Known(known.rates, {**known.runs, engine: runs}))
+    with _alone():
+        known = load()
+        runs = (*known.runs.get(engine, ()), run)[-RUNS:]
+        _write(Known(known.rates, {**known.runs, engine: runs}))
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """While nobody else reads and writes: else the last to write would undo what others have added since it read.
+
+    Who cannot lock in time, or at all as on some file systems of a network, goes on: a measurement lost costs little.
+    """
+    place = _file()
+    try:
+        if place is None:
+            raise OSError("nothing is written")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        _lock_in_time(lock)
+        yield
+    finally:
+        os.close(lock)  # and so unlock
+
+
+def _lock_in_time(lock: int) -> None:
+    deadline = time.monotonic() + LOCK_DEADLINE
+    while True:
+        try:
+            return fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return log.debug("costs are written without a lock, which another has held for %s s", LOCK_DEADLINE)
+            time.sleep(LOCK_PAUSE)
+        except OSError as error:
+            return log.debug("costs are written without a lock: %s", error)
 
 
 def _usable(run: PastRun) -> bool:
-    return all(isfinite(value) and value >= 0 for value in run.estimated.values()) and 0 < run.measured < float("inf")
+    return (
+        all(0 <= value <= MOST_EPOCH for value in run.estimated.values()) and LEAST_EPOCH <= run.measured <= MOST_EPOCH
+    )
 
 
 def _known(data: Any) -> Known:
@@ -106,7 +164,7 @@ def _known(data: Any) -> Known:
         raise ValueError("it is of another form or machine")
     rates = {name: Rates(**{unit: float(of[unit]) for unit in UNITS}) for name, of in data["rates"].items()}
     runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
-    sound = all(isfinite(value) and value > 0 for of in rates.values() for value in asdict(of).values())
+    sound = all(LEAST_RATE <= value <= MOST_RATE for of in rates.values() for value in asdict(of).values())
     if (
         not sound
         or not all(_usable(run) for of in runs.values() for run in of)

@@ -18,10 +18,6 @@ class EdgeExpression(GraphOperator):
     type: ValueType
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
-        return self.type
-
 
 @operator
 class SegmentSoftmax(GraphOperator):
@@ -30,8 +26,7 @@ class SegmentSoftmax(GraphOperator):
     scores: Node
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.scores.output
 
 
@@ -44,8 +39,7 @@ class EdgeDropout(GraphOperator):
     key: int
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.x.output
 
 
@@ -56,10 +50,6 @@ class EdgeSum(GraphOperator):
     x: Node
     type: ValueType
     layer: str = ""
-
-    @property
-    def output(self) -> ValueType:
-        return self.type
 
 
 @operator
@@ -72,10 +62,6 @@ class ScaledPropagate(GraphOperator):
     type: ValueType
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
-        return self.type
-
 
 @operator
 class Extreme(GraphOperator):
@@ -86,6 +72,5 @@ class Extreme(GraphOperator):
     edges: EdgeSet
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.x.output

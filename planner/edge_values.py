@@ -28,6 +28,11 @@ OPERATIONS_AT_ONCE = 16
 """Operations in one expression: beyond that it is cut, for one that reads a part of itself twice doubles in length."""
 
 
+OPERATIONS_DEEP = 64
+"""Operations on the way from an end of an edge to a message: each takes a few of Python's own calls to translate, of which
+there may be a thousand, and the user's program has some."""
+
+
 class ObstacleError(Exception):
     """What keeps a value of edges out of the Graph Engine, in words that go on from "the message ..."."""
 
@@ -121,6 +126,25 @@ def column(expression: Expression, type: ValueType, layer: str) -> Node:
     node = expression[1] if expression[0] == "edge" else EdgeExpression(expression, type, layer)
     assert isinstance(node, Node)  # expressions of an operator graph read operators
     return node
+
+
+def check_depth(node: Node) -> None:
+    """Look at a value of edges before it is translated.
+
+    Raises:
+        ObstacleError: it is computed in too many operations one after the other.
+    """
+    depths: dict[Node, int] = {}
+    stack = [node]
+    while stack:
+        top = stack[-1]
+        inputs = [] if isinstance(top, Scatter) else [one for one in top.children if one.output.rows == "edge"]
+        if waiting := [one for one in inputs if one not in depths]:
+            stack += waiting
+            continue
+        depths[stack.pop()] = 1 + max((depths[one] for one in inputs), default=-1)
+    if depths[node] > OPERATIONS_DEEP:
+        raise ObstacleError(f"is {depths[node]} operations deep on each edge; {OPERATIONS_DEEP} are translated at most")
 
 
 def unshaped(node: Node) -> Node:

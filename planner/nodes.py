@@ -67,9 +67,11 @@ class Node:
     """The root of all operators: frozen fields, some of them other operators."""
 
     # Of each node, found as it is interned; no fields. With slots, an attribute is read in a quarter of the time.
-    __slots__ = ("__weakref__", "children", "identity", "trained")
+    __slots__ = ("__weakref__", "children", "identity", "output", "trained")
     children: ClassVar[tuple[Node, ...]]
     """Direct inputs, in field order, each as often as it is used."""
+    output: ClassVar[ValueType]
+    """What the operator yields."""
     trained: ClassVar[bool]
     """Whether a gradient of it leads to a parameter that is trained."""
     identity: ClassVar[tuple[Any, ...]]
@@ -84,6 +86,8 @@ class Node:
     """What sets each field, its children and its identity; else they are frozen."""
     _bind: ClassVar[Callable[..., None]]
     """Sets its fields from arguments, by place and by name."""
+    _yields: ClassVar[Callable[[Any], ValueType]] = attrgetter("type")
+    """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
 
     # No metaclass: of classes that have one of their own, isinstance takes three times as long, and planning asks it often.
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -101,17 +105,13 @@ class Node:
             made = object.__new__(cls)
             for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
                 write(made, value)
+            _write_output(made, cls._yields(made))  # reads that of its inputs, which is there: no depth is too much
             _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
             _pool[key] = weakref.ref(made, partial(_pool.pop, key))
             return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), tuple(_values(self))
-
-    @property
-    def output(self) -> ValueType:
-        """What the operator yields."""
-        raise TypeError(f"{type(self).__name__} has no output type")  # every concrete operator defines its own
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """The same operator over other inputs; `self` where nothing changes."""
@@ -121,7 +121,7 @@ class Node:
         return type(self)(*replaced(_values(self), new))
 
 
-_write_trained = Node.__dict__["trained"].__set__
+_write_output, _write_trained = Node.__dict__["output"].__set__, Node.__dict__["trained"].__set__
 
 
 def _values(node: Node) -> tuple[Any, ...]:
@@ -151,10 +151,6 @@ class StaticColumn(Node):
     name: str
     type: ValueType
 
-    @property
-    def output(self) -> ValueType:
-        return self.type
-
 
 @operator
 class EdgeWeight(Node):
@@ -163,8 +159,7 @@ class EdgeWeight(Node):
     edges: EdgeSet
     unit: bool = False  # the graph has no weights: each is 1
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return ValueType("edge", (), edges=self.edges)
 
 
@@ -177,8 +172,7 @@ class Parameter(Node):
     trainable: bool = True
     dtype: str = "float32"
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return ValueType("none", self.shape, self.dtype)
 
 
@@ -194,10 +188,6 @@ class Apply(Node):
     keywords: tuple[tuple[str, NodeArgument], ...]
     type: ValueType
     layer: str = ""
-
-    @property
-    def output(self) -> ValueType:
-        return self.type
 
 
 @operator
@@ -229,8 +219,7 @@ class Dropout(Node):
     key: int
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.x.output
 
 
@@ -243,8 +232,7 @@ class Scatter(Node):
     edges: EdgeSet
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         of = self.x.output
         return ValueType("edge", of.shape, of.dtype, self.edges)
 
@@ -258,8 +246,7 @@ class Aggregate(Node):
     edges: EdgeSet
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         of = self.message.output
         return ValueType("vertex", of.shape, of.dtype)
 
@@ -272,8 +259,7 @@ class EdgeSoftmax(Node):
     edges: EdgeSet
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.scores.output
 
 
@@ -294,8 +280,7 @@ class Propagate(GraphOperator):
     weighted: bool = False
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.x.output
 
 
@@ -307,8 +292,7 @@ class Collect(GraphOperator):
     edges: EdgeSet
     layer: str = ""
 
-    @property
-    def output(self) -> ValueType:
+    def _yields(self) -> ValueType:
         return self.x.output
 
 

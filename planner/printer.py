@@ -1,8 +1,8 @@
 """An operator graph as indented text: one operator a line, the output first, its inputs below it.
 
 An operator with one input stands right above it; where there are several, each is indented and begins with "+". What
-is read more than once is printed once, as r0, r1 ..., and named where it is read; `_` stands for the input that
-follows on the next line.
+is read more than once is printed once, as r0, r1 ..., and named where it is read, and so is what lies too deep to be
+indented; `_` stands for the input that follows on the next line.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from planner.nodes import (
 from planner.spec import operator_name
 
 WIDTH = 100  # of a line
+LEVELS = (
+    12  # of indentation; what lies deeper begins anew, or the text of a deep model grew with the square of its layers
+)
 RIGHT = 34  # of those, the column of engine and shape, or size
 
 
@@ -41,19 +44,39 @@ def tree(root: Node) -> list[str]:
     shared = [node for node in order if len(readers[node]) > 1 and row_inputs(node)]
     names = {node: f"r{index}" for index, node in enumerate(node for node in shared if has_line(node))}
     lines: list[str] = []
+    more = dict(names)
     for node, name in names.items():
-        lines += _subtree(node, names, f"{name} := ")
-    return lines if root in names else lines + _subtree(root, names, "")
+        lines += _whole(node, more, f"{name} := ")
+    return lines if root in names else lines + _whole(root, more, "")
 
 
-def _subtree(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
-    """Lines of a node and what is below it, without recursion: models may be hundreds of operators deep."""
+def _whole(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
+    """Lines of a node and what is below it, those of what lies deepest first. Such gets a name."""
+    found: list[list[str]] = []
+    waiting = [(top, prefix)]
+    while waiting:
+        lines, deeper = _subtree(*waiting.pop(), names)
+        found.append(lines)
+        waiting += [(node, f"{names[node]} := ") for node in deeper]
+    return [line for lines in reversed(found) for line in lines]
+
+
+def _subtree(top: Node, prefix: str, names: dict[Node, str]) -> tuple[list[str], list[Node]]:
+    """Lines of a node and what is below it, without recursion: models may be hundreds of operators deep.
+
+    Returns:
+        They, and what lies too deep below it, which now has names.
+    """
     lines: list[str] = []
+    deeper: list[Node] = []
     stack = [(top, 0, "")]
     while stack:
         node, depth, branch = stack.pop()
         inline = {child: _inline(child, names) for child in row_inputs(node)}
         below = [child for child, text in inline.items() if text is None]
+        if len(below) > 1 and depth == LEVELS:
+            names |= {child: f"r{len(names) + number}" for number, child in enumerate(below)}
+            deeper, inline, below = deeper + below, {child: _inline(child, names) for child in inline}, []
         operands = [text or "_" for text in inline.values()] if len(below) < len(inline) else []
         lines += aligned(
             "  " * (depth - bool(branch)) + branch + prefix + label(node, operands), engine(node), shape(node)
@@ -61,7 +84,7 @@ def _subtree(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
         prefix = ""
         several = len(below) > 1
         stack.extend((child, depth + several, "+ " * several) for child in reversed(below))
-    return lines
+    return lines, deeper
 
 
 def _inline(node: Node, names: dict[Node, str]) -> str | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 from dataclasses import replace
+from multiprocessing import get_context
 
 import pytest
 
@@ -14,6 +16,7 @@ from lotan.cost_cache import RUNS, Known, PastRun, corrections, load, remember_r
 from planner.cost import DEFAULT_RATES, Corrections
 
 SLOW_EDGES = replace(DEFAULT_RATES["local"], edges=1.5)
+RUN = '{"estimated": {"fixed": 0, "graph": %r, "neural": 0}, "measured": %r}'
 SLOW = PastRun({"fixed": 0.0, "graph": 1.0, "neural": 0.0}, 2.0)  # took twice as long as estimated
 
 
@@ -31,12 +34,12 @@ def test_nothing_is_known_of_a_new_machine():
 
 def test_rates_and_runs_come_back(folder):
     remember_run("blocks", SLOW)
-    assert remember_rates({"local": SLOW_EDGES}) == next(folder.iterdir())
+    assert remember_rates({"local": SLOW_EDGES}) == next(folder.glob("*.json"))
     known = load()
     assert known.rates_of("local") == SLOW_EDGES
     assert known.rates_of("rows") == DEFAULT_RATES["rows"]
     assert list(known.runs["blocks"]) == [SLOW]
-    assert len(list(folder.iterdir())) == 1
+    assert sorted(place.suffix for place in folder.iterdir()) == [".json", ".lock"]
 
 
 def test_new_rates_forget_the_runs_before_them():
@@ -72,6 +75,11 @@ def test_what_is_no_measurement_is_not_remembered(folder, measured):
         lambda text: text.replace('"runs": {}', '"runs": {"local": [{"estimated": {}, "measured": 1}]}'),
         lambda text: text.replace("1.5", "1" + 400 * "0"),
         lambda text: "[" * 100_000,
+        lambda text: text.replace("1.5", "1e308"),
+        lambda text: text.replace("1.5", "1e-320"),
+        lambda text: text.replace('"runs": {}', '"runs": {"local": [' + RUN % (1.0, 1e-320) + "]}"),
+        lambda text: text.replace('"runs": {}', '"runs": {"local": [' + RUN % (1.0, 1e-160) + "]}"),
+        lambda text: text.replace('"runs": {}', '"runs": {"local": [' + RUN % (1e300, 1.0) + "]}"),
     ],
 )
 def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, caplog):
@@ -81,6 +89,36 @@ def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, ca
     assert caplog.text.count(str(place)) == 1
     remember_rates({"local": SLOW_EDGES})
     assert load().rates_of("local") == SLOW_EDGES
+
+
+def test_a_run_as_it_is_written_is_read(folder):
+    place = remember_rates({"local": SLOW_EDGES})
+    place.write_text(place.read_text().replace('"runs": {}', '"runs": {"local": [' + RUN % (1.0, 2.0) + "]}"))
+    assert load().runs["local"] == [SLOW]
+
+
+def _remember_some(number):
+    for turn in range(5):
+        remember_run("local", PastRun(SLOW.estimated, 1.0 + 5 * number + turn))
+
+
+def test_runs_that_end_at_once_are_all_remembered():
+    workers = [get_context("fork").Process(target=_remember_some, args=(number,)) for number in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    assert [worker.exitcode for worker in workers] == [0] * 4
+    assert sorted(run.measured for run in load().runs["local"]) == [1.0 + number for number in range(20)]
+
+
+def test_a_lock_that_another_holds_stops_no_run(folder, monkeypatch):
+    monkeypatch.setattr(cost_cache, "LOCK_DEADLINE", 0.05)
+    remember_run("local", SLOW)
+    with next(folder.glob("*.lock")).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        remember_run("local", SLOW)
+    assert len(load().runs["local"]) == 2
 
 
 def test_a_folder_that_cannot_be_written_costs_no_run(folder):
@@ -131,9 +169,20 @@ def test_the_probe_is_run_when_asked_for_and_its_rates_are_used(monkeypatch, cap
     assert load().rates_of("local") != DEFAULT_RATES["local"]
 
 
-def test_a_probe_that_cannot_be_remembered_says_so(monkeypatch, capsys):
-    monkeypatch.setenv("LOTAN_COSTS", "off")
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [("off", "$LOTAN_COSTS is off"), ("/dev/null/costs", "/dev/null/costs cannot be written (Not a")],
+)
+def test_a_probe_that_cannot_be_remembered_is_not_run_and_says_why(monkeypatch, capsys, place, reason):
+    monkeypatch.setenv("LOTAN_COSTS", place)
+    monkeypatch.setattr(calibration, "calibrate", lambda engine: pytest.fail("measured for nothing"))
+    assert main(["doctor", "--calibrate", "rows"]) == 1
+    assert reason in capsys.readouterr().out
+
+
+def test_rates_that_could_be_remembered_when_asked_and_cannot_in_the_end_are_said_to_be_lost(monkeypatch, capsys):
     monkeypatch.setattr(calibration, "calibrate", DEFAULT_RATES.__getitem__)
+    monkeypatch.setattr(cost_cache, "remember_rates", lambda found: None)
     assert main(["doctor", "--calibrate", "rows"]) == 1
     assert "not remembered" in capsys.readouterr().out
 

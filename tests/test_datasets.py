@@ -23,6 +23,19 @@ def test_digits_is_what_its_docstring_says():
     assert not (arrays.src == arrays.dst).any()
 
 
+def test_neighbours_of_digits_are_the_nearest_and_of_equally_near_ones_the_first():
+    """So they depend on no rounding: not on the processor, and not on the number of threads."""
+    arrays = Graph.read("digits").arrays()
+    pixels = np.rint(16 * arrays.features).astype(np.int64)
+    edges = set()
+    for vertex, point in enumerate(pixels):
+        distance = np.square(pixels - point).sum(axis=1)
+        distance[vertex] = distance.max() + 1
+        nearest = np.argsort(distance, kind="stable")[:NEIGHBOURS].tolist()
+        edges |= {(other, vertex) for other in nearest} | {(vertex, other) for other in nearest}
+    assert set(zip(arrays.src.tolist(), arrays.dst.tolist(), strict=True)) == edges
+
+
 def test_neighbours_of_digits_are_mostly_of_one_class():
     arrays = Graph.read("digits").arrays()
     assert (arrays.label[arrays.src] == arrays.label[arrays.dst]).mean() > 0.9

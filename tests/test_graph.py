@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import deepcopy
 from types import SimpleNamespace
 
 import numpy as np
@@ -31,6 +32,46 @@ def from_spark(spark, vertices=VERTICES, edges=EDGES, **options):
     labels = [None if pd.isna(label) else int(label) for label in vertices["label"]]
     rows = list(zip(vertices["id"].tolist(), vertices["features"], labels, vertices["split"], strict=True))
     return Graph(spark.createDataFrame(rows, schema), spark.createDataFrame(edges), **options)
+
+
+@pytest.mark.parametrize("read_before", [False, True], ids=["before it is read", "after it is read"])
+@pytest.mark.parametrize("ids", [None, [1, 2, 5], [5, 1, 2]], ids=["no ids", "sorted ids", "other ids"])
+def test_a_graph_shares_no_memory_with_the_arrays_it_was_made_of(ids, read_before):
+    ids = None if ids is None else np.array(ids)
+    names = np.arange(3) if ids is None else ids
+    given = {
+        "features": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "src": names[[0, 1]],  # copies
+        "dst": names[[1, 2]],
+        "label": np.arange(3, dtype=np.float32)[:, None],
+        "split": np.zeros(3, dtype=np.int8),
+        "weight": np.ones(2, dtype=np.float32),
+    }
+    graph, expected = Graph.from_arrays(**given, ids=ids), Graph.from_arrays(**deepcopy(given), ids=deepcopy(ids))
+    if read_before:
+        graph.arrays()
+    for array in (*given.values(), *([] if ids is None else [ids])):
+        array += 1
+    for name, array in vars(expected.arrays()).items():
+        np.testing.assert_array_equal(getattr(graph.arrays(), name), array, name)
+
+
+def test_a_graph_that_was_read_shares_no_memory_with_its_data_frames():
+    vertices = pd.DataFrame({"id": np.arange(3), "a": np.ones(3, np.float32), "label": np.arange(3)})
+    edges = pd.DataFrame({"src": np.array([0, 1]), "dst": np.array([1, 2]), "w": np.ones(2, np.float32)})
+    graph = Graph(vertices, edges, features=["a"], weight="w")
+    columns = [*(vertices[name].to_numpy() for name in vertices), *(edges[name].to_numpy() for name in edges)]
+    arrays = [array for array in vars(graph.arrays()).values() if array is not None]
+    assert not any(np.shares_memory(array, column) for array in arrays for column in columns)
+
+
+def test_labels_given_later_are_copied():
+    label, split = np.zeros(5, dtype=np.int64), np.zeros(5, dtype=np.int8)
+    graph = generate(5, 4, width=2, classes=2).relabelled(label, split)
+    label += 1
+    split += 1
+    assert not graph.arrays().label.any()
+    assert not graph.arrays().split.any()
 
 
 def test_arrays_are_sorted_and_edges_are_positions():

@@ -130,3 +130,19 @@ def test_threads_may_put_and_get_at_once():
     finally:
         sys.setswitchinterval(switching)
     assert kept.nbytes <= 640
+
+
+def test_an_array_that_is_changed_in_place_leaves_kept_columns_true():
+    """Else sums of the old features would be read beside the new ones."""
+    random = np.random.default_rng(0)
+    features, ends = random.standard_normal((30, 5)).astype(np.float32), random.integers(0, 30, (2, 80))
+    graph = lotan.Graph.from_arrays(features, *ends, np.arange(30) % 3, np.zeros(30, dtype=np.int8))
+
+    def loss() -> float:
+        torch.manual_seed(0)
+        model = lotan.nn.GraphSAGE(5, 8, 2, 3)
+        return lotan.Trainer(model, graph, epochs=2, engine="local", progress=False).fit().metrics["train"]["loss"]
+
+    before = loss()
+    features *= 3
+    assert loss() == before

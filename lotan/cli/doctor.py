@@ -41,14 +41,17 @@ def run(options: argparse.Namespace) -> int:
 
 
 def calibrate(engines: list[str]) -> int:
-    """Measure rates, remember them, and say which; 1 where they cannot be remembered."""
+    """Measure rates, remember them, and say which; 1, without measuring, where they cannot be remembered."""
     from lotan import calibration, cost_cache
     from lotan.jar import JAR
 
+    if obstacle := cost_cache.obstacle():
+        print(f"nothing is measured, for it could not be remembered: {obstacle}. Name another folder in $LOTAN_COSTS.")
+        return 1
     rates = {name: calibration.calibrate(name) for name in engines or ("local", *["blocks"] * JAR.is_file())}
     print("\n".join(rate_lines(rates)))
     place = cost_cache.remember_rates(rates)
-    print(f"in {place}" if place else "not remembered: $LOTAN_COSTS is off, or its folder cannot be written")
+    print(f"in {place}" if place else f"not remembered: {cost_cache.obstacle() or 'it could not be written'}")
     return 0 if place else 1
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +15,8 @@ from lotan.row_keys import vertex_keys
 from planner.degrees import Degrees
 from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
+
+AnyType = TypeVar("AnyType", bound=np.generic)
 
 Ids = npt.NDArray[np.generic]
 Positions = npt.NDArray[np.int64]
@@ -107,7 +110,7 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
     if len(vertices.ids) == 0:
         raise no_vertices()
     order = _order_of_ids(vertices.ids)
-    ids = vertices.ids[order]
+    ids = _own(vertices.ids[order])
     src, dst = _find_ends(ids, edges)
     weight = edges.weight
     if undirected:
@@ -116,8 +119,8 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
     return GraphArrays(
         ids=ids,
         features=vertices.features[order],
-        label=vertices.label[order],
-        split=vertices.split[order],
+        label=_own(vertices.label[order]),
+        split=_own(vertices.split[order]),
         src=src[by_destination],
         dst=dst[by_destination],
         weight=None if weight is None else weight[by_destination],
@@ -135,6 +138,11 @@ def _order_of_ids(ids: Ids) -> Positions | slice:
         distinct = np.unique(doubled)
         raise doubled_ids(len(distinct), distinct[:EXAMPLES].tolist())
     return order
+
+
+def _own(array: npt.NDArray[AnyType]) -> npt.NDArray[AnyType]:
+    """The array, or a copy of a view: of a column of a DataFrame, for instance, which its owner may write to."""
+    return array if array.base is None else array.copy()
 
 
 def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:

@@ -136,7 +136,7 @@ class Graph:
         ids: npt.NDArray[np.generic] | None = None,
         undirected: bool = False,
     ) -> Graph:
-        """A graph from numpy arrays.
+        """A graph from numpy arrays, or what becomes one. They are copied: written to later, they change no graph.
 
         Args:
             features: [vertices, width].
@@ -176,7 +176,7 @@ class Graph:
         return "memory" if self._directory is None else "files"
 
     def arrays(self) -> GraphArrays:
-        """The graph in this process's memory; collects a Spark graph. Kept for later calls.
+        """The graph in this process's memory; collects a Spark graph. Kept for later calls: not to be written to.
 
         Raises:
             GraphError: tables that make no graph: see `lotan.graph.columns` and `lotan.graph.arrays`.
@@ -197,8 +197,8 @@ class Graph:
     ) -> Graph:
         """This graph, collected, with other labels and splits, as in `arrays()`; None for none. The rest is shared."""
         arrays = self.arrays()
-        label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label
-        split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split
+        label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
+        split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         graph = Graph.__new__(Graph)
         graph.names, graph.undirected = ColumnNames(weight=self.names.weight), False  # reverses are among the edges
         graph._tables, graph._directory, graph._load = None, None, self._load

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from math import prod
 
 from planner.edge_nodes import EdgeSum, ScaledPropagate
-from planner.edge_values import EdgeValues, ObstacleError, column, unshaped
+from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, unshaped
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree
 from planner.spec import ValueType
+
+FACTORS = 16
+"""Of a product that is opened: z * z for z = y * y and so on has twice as many with each."""
 
 
 def push_down_edges(node: Node) -> Node | None:
@@ -57,13 +59,14 @@ def _is_of_concern(node: Aggregate) -> bool:
 def _pushed(node: Aggregate) -> Node:
     if node.kind == "mean" and node.edges != "graph":
         raise ObstacleError("is averaged over added self-loops; write that as a sum over a scaled x")
+    check_depth(node.message)
     message, values = unshaped(node.message), EdgeValues()
     return _scaled(node, message, values) or EdgeSum(values.column(message), node.output, node.layer)
 
 
 def _scaled(node: Aggregate, message: Node, values: EdgeValues) -> Node | None:
     """A propagate, where the message is the source's row times something of each edge and head; else None."""
-    factors = list(_factors(message))
+    factors = _factors(message)
     copies = [f for f in factors if isinstance(f, Scatter) and f.end == "source" and f.output == message.output]
     if len(copies) != 1 or len(factors) < 2:
         return None
@@ -79,13 +82,18 @@ def _scaled(node: Aggregate, message: Node, values: EdgeValues) -> Node | None:
     return ScaledPropagate(copies[0].x, scales, node.edges, node.output, node.layer)
 
 
-def _factors(node: Node) -> Iterator[Node]:
-    """What a product multiplies; a value that is no product of values is its only factor."""
-    if isinstance(node, Apply) and node.op == "aten.mul.Tensor" and all(isinstance(f, Node) for f in node.arguments):
-        for factor in node.arguments:
-            yield from _factors(factor)
-    else:
-        yield node
+def _factors(message: Node) -> list[Node]:
+    """What a product multiplies, as far as it is opened; a value that is no product of values is its only factor."""
+    factors: list[Node] = []
+    stack = [message]
+    while stack:
+        node = stack.pop()
+        within = len(factors) + len(stack) + 2 <= FACTORS
+        if within and isinstance(node, Apply) and node.op == "aten.mul.Tensor" and len(node.children) == 2:
+            stack += reversed(node.children)
+        else:
+            factors.append(node)
+    return factors
 
 
 def _heads(factor: Node, message: Node) -> int | None:

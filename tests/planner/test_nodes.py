@@ -7,7 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from planner.build import build
-from planner.nodes import Elementwise, Scatter, StaticColumn, consumers, topological, transform
+from planner.nodes import (
+    Aggregate,
+    Dropout,
+    Elementwise,
+    Propagate,
+    Scatter,
+    StaticColumn,
+    consumers,
+    topological,
+    transform,
+)
 from planner.spec import ValueType
 from tests.planner.specs import gcn
 
@@ -87,3 +97,10 @@ def test_building_twice_gives_the_same_graph():
 def test_types_follow_the_rows():
     scattered = Scatter(X, "source", "self_loops")
     assert scattered.output == ValueType("edge", (4,), edges="self_loops")
+
+
+def test_the_output_of_a_chain_that_is_deeper_than_python_recurses():
+    node = X
+    for _ in range(2000):
+        node = Propagate(Dropout(Aggregate(Scatter(node, "source", "graph"), "sum", "graph"), 0.5, 0), "graph")
+    assert node.output == X.output
