@@ -11,13 +11,11 @@ from dataclasses import dataclass
 
 MIB = 1 << 20
 
-DRIVER_BYTES = (
-    840 * MIB
-)  # this process: imports 560, with what tracing a model imports 820; Spark's client adds next to nothing
+DRIVER_BYTES = 840 * MIB  # this process: 560 imported, 820 once a model is traced; Spark's client adds next to nothing
 ROUTER_BYTES = 24 * MIB
 WORKER_BYTES = 360 * MIB  # a DL worker beside the driver's libraries: 305 of its own, and the scratch of a chunk
 JVM_BYTES = 500 * MIB  # Spark's JVM beside its heap: classes, compiled code, stacks, buffers
-SPARK_PYTHON_BYTES = 190 * MIB  # a Python process of a Spark task, on rows, with torch's client
+SPARK_PYTHON_BYTES = 190 * MIB  # a Python process of a Spark task, on rows: 130 on a small graph
 MALLOC_ARENAS = "2"  # of glibc in a process with a limit; otherwise it has eight for each core, and returns none
 
 HEAP_SHARE = 0.75  # of what the fixed parts leave
