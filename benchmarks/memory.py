@@ -2,27 +2,33 @@
 
     python benchmarks/memory.py             both; writes benchmarks/results/memory.md
     python benchmarks/memory.py estimates   or "limit": one
+    python benchmarks/memory.py estimates --engines local rows    of some engines
 
-Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are the sum of all of its
-processes' proportional set sizes (PSS), sampled twice a second. "limit": convolutions of width 128 with an MLP of one
-wide hidden layer after each, so that most of the working set lies between forward and backward; the same run with all the
-memory it can use, and within a limit of a quarter of that; weights are compared bit by bit. "estimates": each stock model,
-128-256-256-40, the GCN on graphs of three sizes, and with few vertices in training, as they run without any setting of memory.
+Each run is a process of its own on `local[2]` with two workers, its graph read from Parquet. Bytes are those of a run's report:
+the sum over all of its processes, sampled twice a second; pages that they share count once, whatever else runs on this
+machine. "limit": convolutions of width 128 with an MLP of one wide hidden layer after each, so that most of the working set
+lies between forward and backward; the same run with all the memory it can use, and within a limit of a quarter of that;
+weights are compared bit by bit. "estimates": each stock model, 128-256-256-40, on graphs of 3 thousand to 3 million edges, some
+with few vertices in training, within a memory limit, or with workers that may keep next to nothing; the table is written anew
+after each run.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
 import shlex
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import psutil
 from apart import run_apart
 from epoch import machine
 
@@ -31,18 +37,24 @@ MIB = 1 << 20
 LIMIT_SECONDS = 3600
 PARTITIONS = 8
 LARGE = {"vertices": 250_000, "edges": 2_500_000}
-BOTH = ("local", "blocks")
-ESTIMATED: tuple[tuple[str, int, float | None, tuple[str, ...]], ...] = (
-    ("gcn", 50_000, None, (*BOTH, "rows")),
-    ("gcn", 100_000, None, BOTH),
-    ("gcn", 200_000, None, BOTH),
-    ("sage", 100_000, None, BOTH),
-    ("gin", 100_000, None, BOTH),
-    ("gat", 100_000, None, BOTH),
-    ("gcn", 100_000, 0.02, BOTH),
-    ("gat", 100_000, 0.02, BOTH),
+SIZES = (300, 20_000, 100_000)  # vertices; ten times as many edges
+HUGE = 300_000
+MODELS = ("gcn", "sage", "gin", "gat")
+OTHERS: tuple[dict[str, Any], ...] = (
+    {"model": "gcn", "vertices": 300, "engine": "rows"},
+    {"model": "gcn", "vertices": 20_000, "engine": "rows"},
+    {"model": "gcn", "vertices": 20_000, "engine": "blocks", "memory_limit": 3 << 30},
+    {"model": "gin", "vertices": 100_000, "engine": "blocks", "memory_limit": 3500 << 20},
+    {"model": "gin", "vertices": 20_000, "engine": "blocks", "worker_memory": 4 << 20},
+    *({"model": "gcn", "vertices": HUGE, "engine": engine} for engine in ("local", "blocks")),
+    *(
+        {"model": model, "vertices": 100_000, "engine": engine, "trained": 0.02}
+        for model in ("gcn", "gat")
+        for engine in ("local", "blocks")
+    ),
 )
-"""Models; vertices of their graphs, which have ten times as many edges; how many are trained on (None: 54 %); engines."""
+"""Beside each model in each size, on local and on blocks. `trained`: the share of vertices that are trained on, else 54 %."""
+NEAR = 0.2  # of what is measured, that an estimate may be off
 WIDE, LAYERS = 2048, 6
 AMPLE_HEAP, AMPLE = "6g", "32g"  # of Spark's JVM, and of a worker between forward and backward, where there is no limit
 
@@ -161,20 +173,53 @@ def _row(name: str, limit: int | None, found: dict[str, Any]) -> str:
     return f"| {name} | {'-' if limit is None else f'{limit / MIB:,.0f}'} | {shown} | {seconds} |"
 
 
-def estimate_table(folder: Path) -> list[str]:
-    lines = [
-        "| model | vertices | trained | engine | estimated, MiB | measured, MiB | estimated / measured |",
-        "|---|---|---|---|---|---|---|",
+def cases(engines: Sequence[str]) -> list[dict[str, Any]]:
+    """On these engines; the small ones first."""
+    stock = [
+        {"model": model, "vertices": vertices, "engine": engine}
+        for vertices, engine, model in itertools.product(SIZES, ("local", "blocks"), MODELS)
     ]
-    for model, vertices, trained, engines in ESTIMATED:
-        place = graph(folder, vertices, 10 * vertices, trained)
-        for engine in engines:
-            found = measured({"graph": str(place), "model": model, "engine": engine, "epochs": 3}, folder)
-            peak = sum(found["peak"].values())
-            sizes = f"{found['estimated'] / MIB:,.0f} | {peak / MIB:,.0f} | {found['estimated'] / peak:.2f}"
-            share = "54 %" if trained is None else f"{trained:.0%}"
-            lines.append(f"| {model} | {vertices:,} | {share} | {engine} | {sizes} |")
-    return ["## Estimated and measured peak", "", *lines, ""]
+    return [case for case in [*stock, *OTHERS] if case["engine"] in engines]
+
+
+def estimate_tables(folder: Path, engines: Sequence[str]) -> Iterator[list[str]]:
+    """After each run, of those so far."""
+    rows, ratios, loads = [], [], []
+    for case in cases(engines):
+        place = graph(folder, case["vertices"], 10 * case["vertices"], case.get("trained"))
+        loads.append(f"{psutil.getloadavg()[0]:.0f}")
+        found = measured(case | {"graph": str(place), "epochs": 3}, folder)
+        peak = sum(found["peak"].values())
+        ratios.append(found["estimated"] / peak)
+        words = [
+            case["model"],
+            f"{case['vertices']:,}",
+            f"{case.get('trained', 0.54):.0%}",
+            case["engine"],
+            _given(case),
+        ]
+        sizes = [f"{size / MIB:,.0f}" for size in (*found["peak"].values(), peak, found["estimated"])]
+        rows.append(f"| {' | '.join([*words, *sizes])} | {ratios[-1]:.2f} |")
+        near = sum(abs(ratio - 1) <= NEAR for ratio in ratios)
+        worst = max(ratios, key=lambda ratio: abs(ratio - 1))
+        yield [
+            "## Estimated and measured peak",
+            "",
+            f"{near} of {len(ratios)} within {NEAR:.0%}; the worst is {worst:.2f} times what was measured. Load while they ran: "
+            f"{min(loads, key=int)} to {max(loads, key=int)}.",
+            "",
+            "| model | vertices | trained | engine | settings | driver, MiB | JVM, MiB | workers, MiB | measured, MiB "
+            "| estimated, MiB | estimated / measured |",
+            "|---|---|---|---|---|---|---|---|---|---|---|",
+            *rows,
+            "",
+        ]
+
+
+def _given(case: dict[str, Any]) -> str:
+    """Its settings of memory."""
+    given = [name for name in ("memory_limit", "worker_memory") if name in case]
+    return ", ".join(f"{name} {case[name] // MIB:,} MiB" for name in given) or "-"
 
 
 def main() -> None:
@@ -184,6 +229,8 @@ def main() -> None:
     parser.add_argument(
         "--folder", type=Path, help="on a local disk, for graphs and what goes to the disk (default: $TMPDIR)"
     )
+    every = ["local", "blocks", "rows"]
+    parser.add_argument("--engines", nargs="+", choices=every, default=every, help="of estimates (default: all)")
     parser.add_argument("--out", type=Path, default=RESULTS, help="default: benchmarks/results/memory.md")
     parser.add_argument("--case", type=json.loads, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -193,12 +240,13 @@ def main() -> None:
     what = options.what or ["limit", "estimates"]
     command = shlex.join(["python", "benchmarks/memory.py", *sys.argv[1:]])
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="lotan-benchmark-") as folder:
-        lines = ["# Memory", "", f"`{command}` on {machine()}. Bytes: the sum of proportional set sizes.", ""]
+        lines = ["# Memory", "", f"`{command}` on {machine()}.", ""]
         lines += limit_table(Path(folder), options.epochs) if "limit" in what else []
-        lines += estimate_table(Path(folder)) if "estimates" in what else []
-    text = "\n".join(lines)
-    options.out.write_text(text)
-    print(text)
+        options.out.write_text("\n".join(lines))
+        for table in estimate_tables(Path(folder), options.engines) if "estimates" in what else ():
+            options.out.write_text("\n".join([*lines, *table]))
+            print(table[-2], file=sys.stderr, flush=True)
+    print(options.out.read_text())
 
 
 if __name__ == "__main__":

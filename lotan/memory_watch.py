@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
 import psutil
@@ -18,9 +21,10 @@ class MemoryWatch:
 
     `peak` is in bytes, of the moment at which all of them together had most: "driver" is this process, "jvm" every Java
     process started by it or that started it, with all below them (executors, Spark's Python processes), "workers" its other
-    children (DL workers, router). Processes on other hosts are not seen. A page that n processes share counts 1/n in each,
-    so that the sum is what the job takes (Linux's proportional set size; elsewhere the resident set, which counts it n
-    times). Shares are read only when resident memory has grown to a new peak: the kernel walks every page for them.
+    children (DL workers, router). Processes on other hosts are not seen. A page that n of the job's processes share counts
+    1/n in each, so that the sum is what the job takes, whatever else runs on this host and has the same libraries (on Linux;
+    elsewhere the resident set, which counts such a page n times). Shares are read only when resident memory has grown to a
+    new peak: the kernel walks every page for them.
     """
 
     def __init__(self, interval: float = 0.5) -> None:
@@ -57,9 +61,27 @@ class MemoryWatch:
             self.sample()
 
 
+@dataclass(frozen=True)
+class _Pages:
+    """Bytes of a process."""
+
+    own: int  # its own, and its share of what it has in common with others of the job, such as shared memory
+    mapped: int = 0  # of files, with whoever else maps them: libraries for the most part
+    program: str = ""  # by whose processes the same files are mapped
+
+
 def shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
-    """Bytes now of these processes, see `MemoryWatch`."""
-    return {key: sum(_share(process) for process in processes) for key, processes in groups.items()}
+    """Bytes now of these processes, see `MemoryWatch`.
+
+    Proportional set sizes are those of the host: of torch's libraries, 240 MB, they leave out what other jobs share. So what
+    is mapped of files counts as if nobody else did, and once for each program: as much as the one that maps most.
+    """
+    pages = {key: [*map(_pages, processes)] for key, processes in groups.items()}
+    mapped: dict[str, list[int]] = defaultdict(list)
+    for one in (one for each in pages.values() for one in each):
+        mapped[one.program].append(one.mapped)
+    once = {program: max(each) / (sum(each) or 1) for program, each in mapped.items()}
+    return {key: sum(one.own + int(once[one.program] * one.mapped) for one in each) for key, each in pages.items()}
 
 
 def process_groups() -> dict[str, set[psutil.Process]]:
@@ -94,6 +116,21 @@ def _resident(process: psutil.Process) -> int:
         return int(process.memory_info().rss)
     except psutil.Error:
         return 0
+
+
+def _pages(process: psutil.Process) -> _Pages:
+    try:
+        rollup = _kernel_bytes(Path(f"/proc/{process.pid}/smaps_rollup"))
+        mapped = _kernel_bytes(Path(f"/proc/{process.pid}/status"))["RssFile"]
+        return _Pages(rollup["Pss_Anon"] + rollup["Pss_Shmem"], mapped, process.exe())
+    except (OSError, KeyError, psutil.Error):  # not Linux, an old one, another user's, or ended meanwhile
+        return _Pages(_share(process))
+
+
+def _kernel_bytes(file: Path) -> dict[str, int]:
+    """What a file of `/proc` says in kB."""
+    words = [line.split() for line in file.read_text().splitlines()]
+    return {each[0].removesuffix(":"): int(each[1]) << 10 for each in words if each[-1:] == ["kB"]}
 
 
 def _share(process: psutil.Process) -> int:

@@ -1,8 +1,8 @@
 """A memory limit divided among the processes of a job on one host, in one place.
 
-The fixed parts are proportional set sizes (a page that n processes share counts 1/n in each), rounded up from small runs
-with the versions in constraints.txt; that of Spark's Python processes is a guess. The rest goes to Spark's heap, to what
-workers keep, and to shared memory.
+The fixed parts are rounded up from small runs with the versions in constraints.txt, as `lotan.memory_watch` counts: torch's
+libraries, 240 MB of pages that all of a job's Python processes map, are in the driver's part alone. The rest goes to Spark's
+heap, to what workers keep, and to shared memory.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 MIB = 1 << 20
 
-DRIVER_BYTES = 800 * MIB  # this process with torch, Spark's client and a traced model
+DRIVER_BYTES = 840 * MIB  # this process: 560 imported, 820 once a model is traced; Spark's client adds next to nothing
 ROUTER_BYTES = 24 * MIB
-WORKER_BYTES = 380 * MIB  # a DL worker with torch and the scratch of a chunk
+WORKER_BYTES = 360 * MIB  # a DL worker beside the driver's libraries: 305 of its own, and the scratch of a chunk
 JVM_BYTES = 500 * MIB  # Spark's JVM beside its heap: classes, compiled code, stacks, buffers
-SPARK_PYTHON_BYTES = 190 * MIB  # a Python process of a Spark task, on rows, with torch's client
+SPARK_PYTHON_BYTES = 190 * MIB  # a Python process of a Spark task, on rows: 130 on a small graph
 MALLOC_ARENAS = "2"  # of glibc in a process with a limit; otherwise it has eight for each core, and returns none
 
 HEAP_SHARE = 0.75  # of what the fixed parts leave

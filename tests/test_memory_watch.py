@@ -5,8 +5,11 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import psutil
+import pytest
+import torch
 
 from lotan.memory_watch import MemoryWatch, process_groups, shares
 
@@ -51,6 +54,27 @@ def test_pages_that_processes_share_count_once() -> None:
     assert abs(sum(both.values()) - sum(one.values())) < 16 << 20
     first = str(children[0].pid)
     assert one[first] - both[first] >= 24 << 20
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").is_file(), reason="elsewhere the resident set is what there is")
+def test_pages_of_libraries_count_once_whatever_other_jobs_share_them() -> None:
+    """64 MiB of one, in a process of the job and in one of another job, or in two of the job."""
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    program = (
+        f"import mmap; f = open({str(library)!r}, 'rb'); m = mmap.mmap(f.fileno(), 64 << 20, access=mmap.ACCESS_READ);"
+        "print('mapped', flush=True); input(); sum(m[::4096]); print('touched', flush=True); input()"
+    )
+    with ExitStack() as stack:
+        ours, theirs = (stack.enter_context(mapping(program)) for _ in range(2))
+        touch(ours)
+        alone = shares({"ours": {psutil.Process(ours.pid)}})["ours"]
+        touch(theirs)
+        beside = shares({"ours": {psutil.Process(ours.pid)}})["ours"]
+        both = shares({str(child.pid): {psutil.Process(child.pid)} for child in (ours, theirs)})
+    assert alone >= 64 << 20
+    assert abs(beside - alone) < 4 << 20
+    assert abs(sum(both.values()) - alone) < 16 << 20
+    assert abs(both[str(ours.pid)] - both[str(theirs.pid)]) < 4 << 20
 
 
 @contextmanager

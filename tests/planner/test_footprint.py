@@ -84,7 +84,24 @@ def test_estimates_grow_with_the_graph(engine: str) -> None:
         assert small.least <= large.least, name
         assert small.peak <= large.peak, name
     layout = Layout(CREW, 2)
-    assert footprint("local", plans()["GCN"], LARGE, layout).peak > local_bytes(plans()["GCN"], LARGE, layout)
+    local = footprint("local", plans()["GCN"], LARGE, layout)
+    assert local.least > local.peak > local_bytes(plans()["GCN"], LARGE, layout)  # a limit is to hold for every model
+
+
+def test_what_is_small_is_estimated_as_little_more_than_the_processes() -> None:
+    """Neither shared memory nor heaps are counted in full where nothing is there to fill them."""
+    plan, small = plans()["GCN"], Statistics(100, 300, 4)
+    for engine in ("blocks", "rows"):
+        crew = Crew(2, 2, spark_python=engine == "rows")
+        beside = footprint(engine, plan, small, Layout(crew, 2)).peak - fixed_bytes(crew)
+        assert 0 < beside < LEAST_HEAP
+
+
+def test_workers_that_may_keep_nothing_keep_nothing_between_forward_and_backward() -> None:
+    plan = plans()["GIN"]
+    none, some, any_ = (footprint("blocks", plan, LARGE, Layout(CREW, 16, saved)).peak for saved in (0, MIB, None))
+    assert some - none == CREW.workers * MIB
+    assert any_ > some
 
 
 @pytest.mark.parametrize("saved", [None, 0, 100 * MIB])
