@@ -45,6 +45,7 @@ KEPT_PER_CALL = 2  # a call on edges keeps its output for backward, and backward
 KEY_BYTES = 8  # of a vertex: its row key
 SPARSE_BYTES = 16  # of a number that is not zero: with its place, by row and by column
 ROWS_HEAP = 320 * MIB  # of Spark with generated operators, and what they leave behind, on rows
+ROW_COPIES = 3  # of columns in Spark's heap there: as they are held, and as operators pass them on; fitted to one graph
 GAPS = 1.2  # of what training takes on local by `local_bytes`; why was not found
 MOST_GAPS = 1.5  # where a limit is to hold: 1.1 was measured of GCN, 1.45 of GAT
 GARBAGE = 1.5  # of a heap by what is reachable in it: large arrays need room in one piece
@@ -96,7 +97,7 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
     fixed = fixed_bytes(layout.crew)
     outside = _workers_hold(plan, statistics, layout) + _shared(plan, statistics, layout)
     if engine == "rows":  # Spark's own operators go to the disk by themselves
-        peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(GARBAGE * held(plan, statistics)))
+        peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * held(plan, statistics)))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
     heap = int(GARBAGE * (needed + held(plan, statistics)))
