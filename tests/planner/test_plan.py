@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import pytest
 from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
-from planner import RULES, Options, PlanError
+from planner import RULES, Options, PlanError, Planned
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain, size
 from planner.physical import (
@@ -29,7 +30,7 @@ from planner.physical import (
     SegmentSoftmaxStep,
     Step,
 )
-from planner.spec import LossSpec, Ref, ValueType
+from planner.spec import LossSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
 from planner.validate import validate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
@@ -86,11 +87,18 @@ def test_the_plan_names_the_rules_that_explain_says_fired(options):
     assert all(fact["fired"] or fact["declined"] or not fact["enabled"] for fact in facts)
 
 
-def test_the_plan_that_an_expert_writes_by_hand_is_found():
+def arxiv_specs(model: str) -> list[Spec]:
+    """Three layers for ogbn-arxiv: GCN maps rows and sums them, GraphSAGE is written the other way round, W (A x)."""
+    if model == "levels":
+        return [gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False)]
+    return [trace(nn.GraphSAGE(128, 256, 3, 40, dropout=0.5), 128, training=training) for training in (True, False)]
+
+
+@pytest.mark.parametrize("model", ["levels", "sums_first"])
+def test_the_plan_that_an_expert_writes_by_hand_is_found(model):
     """The first sum once, the last map before its sum and that sum on the training vertices alone, no gradient of features."""
-    specs = (gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False))
-    text = explain(planned(*specs, Options(engine_reason="asked for"), 40, ARXIV))
-    path = GOLDEN / "arxiv_levels.txt"
+    text = explain(planned(*arxiv_specs(model), Options(engine_reason="asked for"), 40, ARXIV))
+    path = GOLDEN / f"arxiv_{model}.txt"
     if os.environ.get("LOTAN_UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
@@ -106,13 +114,19 @@ def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
     assert "Bytes   " not in explain(planned(*MODELS["gcn"]))
 
 
-@pytest.fixture(scope="module", params=["local", "blocks"])
+LIBRARY = {"GCN": nn.GCN, "GraphSAGE": nn.GraphSAGE}
+
+
+def of_the_library(name: str, engine: str, **options) -> Planned:
+    specs = (trace(LIBRARY[name](128, 256, 3, 40, dropout=0.5), 128, training=training) for training in (True, False))
+    given = Options(abilities=ABILITIES[engine], engine=engine, pricing=Pricing(engine), **options)
+    return planned(*specs, given, 40, ARXIV)
+
+
+@pytest.fixture(scope="module", params=product(LIBRARY, ["local", "blocks"]), ids=" on ".join)
 def expert(request) -> Plan:
-    """Of the library's own GCN, as an engine has it planned: nothing forced, nothing left out."""
-    model = nn.GCN(128, 256, 3, 40, dropout=0.5)
-    specs = (trace(model, 128, training=training) for training in (True, False))
-    options = Options(abilities=ABILITIES[request.param], engine=request.param, pricing=Pricing(request.param))
-    return planned(*specs, options, 40, ARXIV).plan
+    """Of the library's own models, as an engine has them planned: nothing forced, nothing left out."""
+    return of_the_library(*request.param).plan
 
 
 def sums(steps, reverse=False):
@@ -136,6 +150,18 @@ def test_the_last_layer_sums_what_its_map_has_made_on_the_training_vertices_alon
     assert sums(expert.train, reverse=True) == [(40, 0), (256, None)]
     (turn,) = (step for step in expert.train if isinstance(step, PipeStep) and step.mode == "turn")
     assert turn.within == 0
+
+
+@pytest.mark.parametrize("engine", ["local", "blocks"])
+def test_where_rows_are_summed_before_a_map_the_last_map_owes_its_place_to_commute_linear(engine):
+    """256 to 40; of the others, 128 to 256 and 256 to 256, nothing would be spared."""
+    found = of_the_library("GraphSAGE", engine)
+    assert [firing.before.layer for firing in found.rewritten.firings if firing.rule == "commute_linear"] == [
+        "convs.2.lin_l"
+    ]
+    as_written = of_the_library("GraphSAGE", engine, disabled=("commute_linear",)).plan
+    assert sums(as_written.train) == [(256, None), (256, 0)]
+    assert sums(as_written.train, reverse=True) == [(256, 0), (256, None)]
 
 
 def test_no_step_makes_a_gradient_of_the_features_or_of_what_is_computed_from_them_once(expert):
