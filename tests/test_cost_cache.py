@@ -8,12 +8,21 @@ from dataclasses import replace
 from multiprocessing import get_context
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import lotan
 from lotan import calibration, cost_cache
 from lotan.cli import main
 from lotan.cost_cache import RUNS, Known, PastRun, corrections, load, remember_rates, remember_run
-from planner.cost import DEFAULT_RATES, Corrections
+from lotan.engines.choice import ABILITIES
+from planner import Options
+from planner.cost import DEFAULT_RATES, Corrections, PassCost, Pricing, epoch_seconds
+from planner.footprint import Layout
+from planner.physical import Plan
+from planner.shares import Crew
+from planner.statistics import Statistics
+from tests.planner.specs import attention, gcn, planned
 
 SLOW_EDGES = replace(DEFAULT_RATES["local"], edges=1.5)
 RUN = '{"estimated": {"fixed": 0, "graph": %r, "neural": 0}, "measured": %r}'
@@ -202,3 +211,35 @@ def test_corrections_tell_groups_apart_and_stay_within_bounds():
     assert found.graph == pytest.approx(1, abs=0.1)
     wild = corrections([PastRun({"fixed": 0.0, "graph": 1.0, "neural": 0.0}, 1e9)] * 30)
     assert wild.graph <= cost_cache.MOST
+
+
+def small_plans(engine: str) -> list[Plan]:
+    """Of work on the graph and in stages in several proportions."""
+    options = Options(engine=engine, abilities=ABILITIES[engine])
+    models = [(gcn(hidden=hidden), gcn(training=False, hidden=hidden)) for hidden in (4, 256)]
+    return [planned(*specs, options).plan for specs in (*models, (attention(), attention()))]
+
+
+PLANS = {engine: small_plans(engine) for engine in ABILITIES}
+COUNTS = st.integers(1, 16)
+LAYOUTS = st.builds(
+    Layout, st.builds(Crew, st.integers(0, 16), COUNTS), st.integers(1, 64), cores=COUNTS, shuffled=st.booleans()
+)
+SIZES = st.builds(Statistics, st.integers(10, 10**7), st.integers(0, 10**9), st.just(8))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(engine=st.sampled_from(sorted(PLANS)), layouts=st.lists(LAYOUTS, min_size=1, max_size=4), size=SIZES)
+def test_runs_that_took_what_was_estimated_correct_nothing(
+    engine: str, layouts: list[Layout], size: Statistics
+) -> None:
+    """However work is spread: an estimate that comes true says so of all groups, and stays."""
+
+    def estimates(corrected: Corrections) -> list[PassCost]:
+        prices = [Pricing(engine, layout, DEFAULT_RATES[engine], corrected) for layout in layouts]
+        return [epoch_seconds(plan, size, pricing) for plan in PLANS[engine] for pricing in prices]
+
+    plain = estimates(Corrections())
+    learnt = corrections([PastRun(one.groups, one.seconds) for one in plain])
+    assert (learnt.fixed, learnt.graph, learnt.neural) == pytest.approx((1, 1, 1))
+    assert [one.seconds for one in estimates(learnt)] == pytest.approx([one.seconds for one in plain])

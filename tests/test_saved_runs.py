@@ -20,8 +20,10 @@ from lotan.saved_runs import SavedRuns
 from lotan.spill_file import SpillFile
 from lotan.stages import Saved, Terms
 from messenger.jobs import ChunkKey
+from planner import Options
 from planner.keeping import kept_bytes, run_by_autograd, seconds_again, spill_seconds
 from planner.rules.keep_or_recompute import choose_overflow
+from planner.spec import Spec
 from tests.planner.specs import STATISTICS, attention, gcn, jumping, planned
 
 
@@ -184,8 +186,13 @@ def test_else_one_chunk_is_all_that_it_may_cost_more(epoch: list[list[Run]], dat
 
 
 @pytest.mark.parametrize("model", [gcn(layers=4), attention(dropout=True), jumping()], ids=["gcn", "gat", "jumping"])
-def test_stages_of_real_plans_cost_what_brute_force_finds(model) -> None:
-    plan = planned(model).plan
+def test_stages_of_real_plans_cost_what_brute_force_finds(model: Spec) -> None:
+    check_stages(model)
+
+
+def check_stages(model: Spec) -> None:
+    """Of a plan for workers."""
+    plan = planned(model, options=Options(engine="blocks")).plan
     found = []
     for number, stage in enumerate(one for one in plan.stages if one.worth):
         size, rows = int(kept_bytes(stage, STATISTICS)), 10

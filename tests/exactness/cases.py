@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
@@ -373,6 +373,9 @@ class Trained:
     losses: list[float]
     gradients: list[dict[str, Tensor]]
     weights: dict[str, Tensor]
+    evaluated: dict[str, Tensor] = field(
+        default_factory=dict
+    )  # by when: float64 [splits, 2], sums of losses and vertices
 
 
 STEPS, RATE = 3, 0.05

@@ -1,6 +1,7 @@
 """Many random cases of `test_random_models`, outside of the suite: models, graphs, and rules left out.
 
     python -m tests.exactness.offline --cases 20000
+    python -m tests.exactness.offline --case 406052739 221293894 --off push_down_edges reuse_evaluation      one of them
 
 Prints how many were run and each that failed, with the seeds that make it again; exits with 1 if one did.
 """
@@ -10,11 +11,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from planner import RULES
+from tests.exactness import test_random_models
 from tests.exactness.test_random_models import check_against_autograd, check_random_numbers, rules_off
 
 GRAPHS = 20  # for each model: most of a case is tracing
@@ -24,7 +29,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cases", type=int, default=20_000, help="(default: 20000)")
     parser.add_argument("--seed", type=int, default=None, help="of all (default: the time)")
+    one = parser.add_argument_group("one case, as a failed one was printed")
+    one.add_argument("--case", type=int, nargs=2, metavar=("MODEL", "GRAPH"), help="by their seeds")
+    one.add_argument("--off", nargs="*", default=[], metavar="RULE", choices=RULES, help="rules left out")
+    one.add_argument("--general", action="store_true", help="an engine that can do no more than the paper's")
+    one.add_argument("--draws", action="store_true", help="a model that draws random numbers")
+    one.add_argument("--dense", action="store_true", help="no features that are mostly zeros, as before seed 601")
     options = parser.parse_args()
+    if options.case:
+        return one_case(*options.case, options)
     seed = time.time_ns() if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
     torch.set_num_threads(1)
@@ -48,6 +61,22 @@ def main() -> int:
             )
     print(f"{options.cases} cases, {failed} failed", flush=True)
     return int(failed > 0)
+
+
+def one_case(model: int, graph: int, options: argparse.Namespace) -> int:
+    """Whether it fails, and by how much."""
+    graph_of = partial(test_random_models.graph_of, sparse=not options.dense)
+    with patch.object(test_random_models, "graph_of", graph_of):
+        try:
+            if options.draws:
+                check_random_numbers(model, graph, set(options.off))
+            else:
+                check_against_autograd(model, graph, set(options.off), options.general)
+        except AssertionError as error:
+            print(error)
+            return 1
+    print("equal")
+    return 0
 
 
 if __name__ == "__main__":

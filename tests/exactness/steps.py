@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lotan.engines.base import Engine, Pass, run
+from lotan.engines.base import Engine, Outcome, Pass, run
 from lotan.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
@@ -34,23 +34,41 @@ def plan_of(name: str, drawn: Sample, options: Options) -> Planned:
     return compile_plan(*specs(name), loss, drawn.graph.statistics, options)
 
 
-def train(engine: Engine, planned: Planned, model: torch.nn.Module, drawn: Sample) -> Trained:
-    """As `train_truth`, on an engine."""
+def train(engine: Engine, planned: Planned, model: torch.nn.Module, drawn: Sample, evaluates: bool = False) -> Trained:
+    """As `train_truth`, on an engine; if so said, evaluated "first", of the weights given, and "last", of those trained.
+
+    The first is what a training pass counts, where the plan has one that evaluates as well; the last is evaluation's own pass.
+    """
     plan = planned.plan
     loss = plan.stages[-1].loss
     engine.load(drawn.graph, plan)
     optimizer = torch.optim.SGD(model.parameters(), RATE)
-    losses, gradients = [], []
+    losses, gradients, evaluated = [], [], {}
     for epoch in range(STEPS):
-        values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-        parameters = {name: value.detach().clone() for name, value in values.items()}
-        outcome = run(engine, plan, plan.train, Pass(epoch, parameters, seed=1))
-        losses.append(metrics(loss, outcome.statistics)["train"]["loss"])
-        gradients.append(dict(outcome.gradients))
+        first = evaluates and not epoch
+        trained, *apart = (run(engine, plan, steps, pass_of(epoch, model)) for steps in plan.epoch(evaluates=first))
+        losses.append(metrics(loss, trained.statistics)["train"]["loss"])
+        gradients.append(dict(trained.gradients))
+        if first:
+            evaluated["first"] = evaluation_of(apart[0] if apart else trained)
         for name, parameter in model.named_parameters():
-            parameter.grad = outcome.gradients.get(name)
+            parameter.grad = trained.gradients.get(name)
         optimizer.step()
-    return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()})
+    if evaluates:
+        evaluated["last"] = evaluation_of(run(engine, plan, plan.evaluate, pass_of(STEPS, model)))
+    return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()}, evaluated)
+
+
+def pass_of(epoch: int, model: torch.nn.Module) -> Pass:
+    """With the model's weights and buffers as they are."""
+    values = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return Pass(epoch, {name: value.detach().clone() for name, value in values.items()}, seed=1)
+
+
+def evaluation_of(outcome: Outcome) -> Tensor:
+    """The sums of losses and the vertices of each split; see `lotan.metrics`."""
+    sums = outcome.statistics if outcome.evaluation is None else outcome.evaluation
+    return torch.from_numpy(sums[:, [0, 2]])
 
 
 def assert_equals_truth(found: Trained, name: str, truth: torch.nn.Module, drawn: Sample) -> None:
@@ -70,14 +88,19 @@ def assert_equal(found: Trained, truth: Trained, tolerance: float = 1e-5, rounde
 
 
 def tensors(trained: Trained) -> dict[str, Tensor]:
-    """Losses, gradients and weights by name."""
+    """Losses, gradients, weights and evaluations by name."""
     losses = {f"loss {epoch}": torch.tensor(loss) for epoch, loss in enumerate(trained.losses)}
     gradients = {
         f"gradient {epoch} of {name}": gradient
         for epoch, of_epoch in enumerate(trained.gradients)
         for name, gradient in of_epoch.items()
     }
-    return losses | gradients | trained.weights
+    evaluated = {
+        f"{what} in the {when} evaluation": sums[:, column]
+        for when, sums in trained.evaluated.items()
+        for column, what in enumerate(("losses", "vertices"))
+    }
+    return losses | gradients | trained.weights | evaluated
 
 
 def close(name: str, found: Tensor, expected: Tensor, rounded: Sequence[Tensor], tolerance: float) -> None:

@@ -1,7 +1,12 @@
-"""Rules that are broken on purpose: random models, compared with plain autograd or with plans of no rules, show each."""
+"""Rules that are broken on purpose: random models, compared with plain autograd or with plans of no rules, show each.
+
+Most go wrong without a word, and numbers show it. Where a break cannot but leave a plan or a stage without what it reads, so
+that no number is ever made, or without rows, `expects` is the error of the check that has to see it.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -16,15 +21,16 @@ from torch import Tensor
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
-from lotan.errors import LotanError
+from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
+from lotan.stages.sparse_rows import SparseRows
 from lotan.tracing import trace
-from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps
+from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps, phases
 from planner.batch import compile_batch
 from planner.edge_nodes import Extreme
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
-from planner.nodes import Collect, Elementwise, Node, Scatter, tensor_arguments
+from planner.nodes import Collect, Elementwise, Node, Scatter
 from planner.physical import PropagateStep, ScaledPropagateStep, Stage, of_model, reads
 from planner.rules import (
     drop_dead_gradients,
@@ -32,6 +38,7 @@ from planner.rules import (
     fuse_apply,
     hoist_invariant,
     hold_sparse,
+    keep_or_recompute,
     lift_message,
     prune_vertices,
     push_down,
@@ -39,12 +46,14 @@ from planner.rules import (
     share_models,
 )
 from planner.spec import LossSpec, ValueType
+from tests.exactness import test_random_models
 from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, thinned, trained_on
 from tests.exactness.random_models import Hop
 from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, train
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
-
-CAUGHT = (AssertionError, PlanError, LotanError, IndexError)
+from tests.planner import test_choose_physical
+from tests.planner.specs import gcn
+from tests.test_saved_runs import check_stages
 
 
 def graph_of(seed: int) -> Sample:
@@ -126,6 +135,15 @@ def check_few(seed: int, _: bool) -> None:
         assert_equals_truth(train(engine, plan_of("GAT", drawn, options), ours, drawn), "GAT", other, drawn)
 
 
+def check_deep(seed: int, _: bool) -> None:
+    """Three layers over few training vertices, of which several are pruned."""
+    name = "GCN, three layers, jumping"
+    drawn, (ours, other) = trained_on(sample(seed, vertices=40, edges=40, weighted=True), [0, 9]), models(name, seed)
+    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    with closing(LocalEngine()) as engine:
+        assert_equals_truth(train(engine, plan_of(name, drawn, options), ours, drawn), name, other, drawn)
+
+
 def check_sparse(seed: int, _: bool) -> None:
     """Features that are mostly zeros, and a layer that multiplies them by a number of its own before a linear map."""
     drawn, (ours, other) = sample(seed, vertices=40, edges=120), models("GIN", seed)
@@ -155,6 +173,29 @@ def check_batch(seed: int, _: bool) -> None:
     assert all(torch.equal(gradient, shared[name]) for name, gradient in alone.items())
 
 
+def check_thinned(seed: int, _: bool) -> None:
+    """A drawn model on a graph whose features are mostly zeros, none of them summed once."""
+    drawn = thinned(graph_of(seed), graph_of(seed).x.numel() // 4)
+    plain, stirred = (by_autograd(seed, drawn, stirred) for stirred in (False, True))
+    assert_equal(planned_run(seed, False, drawn, ("hoist_invariant",)), plain, TOLERANCE, rounded=[stirred])
+
+
+def check_kept(layers: int, _: bool) -> None:
+    check_stages(gcn(layers=layers))
+
+
+def check_chosen(_: int, __: bool) -> None:
+    test_choose_physical.test_sparse_features_stay_sparse_where_a_held_sum_of_them_would_cost_more()
+
+
+def choosing_the_dearer(again: float, file: float | None) -> tuple[str, float]:
+    return ("recompute", again) if file is None or again >= file else ("file", file)
+
+
+def choosing_the_dearest(candidates: Sequence[Any], _: float = 0.0) -> Any:
+    return max(candidates, key=lambda one: one.cost)
+
+
 class Nothing:
     """A type that no node is of."""
 
@@ -163,7 +204,8 @@ class Nothing:
 class Mutation:
     """What to put in place of a part of the planner, and the check that has to fail then.
 
-    `seed` is of a model and graph that show it: with those drawn at random, one in three to seventy does.
+    `seed` is of a model and graph that show it: with those drawn at random, one in three to seventy does. `expects` is another
+    error than that of numbers that differ.
     """
 
     place: Any
@@ -172,18 +214,26 @@ class Mutation:
     seed: int
     dropping: bool = False
     check: Callable[[int, bool], None] = check_training
+    expects: type[Exception] | tuple[type[Exception], ...] = AssertionError
 
 
 def reversed_too_seldom(kind: type[PropagateStep | ScaledPropagateStep]) -> Callable[..., Any]:
     """Backward along the edges as forward goes."""
-    original = differentiate.differentiate
 
     def broken(*arguments: Any) -> differentiate.Epoch:
-        epoch = original(*arguments)
+        epoch = ORIGINAL_DIFFERENTIATE(*arguments)
         steps = [replace(step, reverse=False) if isinstance(step, kind) else step for step in epoch.steps]
         return replace(epoch, steps=tuple(steps))
 
     return broken
+
+
+def a_hop_too_few(*arguments: Any) -> differentiate.Epoch:
+    """A sum over out-edges takes those alone that end within the level before its own."""
+    epoch = ORIGINAL_DIFFERENTIATE(*arguments)
+    back = [isinstance(step, PropagateStep) and step.reverse and step.within for step in epoch.steps]
+    steps = [replace(step, within=level - 1) if level else step for step, level in zip(epoch.steps, back, strict=True)]
+    return replace(epoch, steps=tuple(steps))
 
 
 def adding_too_few(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...]) -> Stage:
@@ -192,6 +242,7 @@ def adding_too_few(name: str, parts: Sequence[str], total: str, shape: tuple[int
     return replace(stage, calls=(*stage.calls[:-1], replace(last, arguments=(last.arguments[0], last.arguments[0]))))
 
 
+ORIGINAL_DIFFERENTIATE = differentiate.differentiate
 ORIGINAL_ADDING = differentiate._adding
 ORIGINAL_AGGREGATE = linear_maps._aggregate
 ORIGINAL_FIELDS = labels._fields_but_layer
@@ -211,15 +262,24 @@ def but(*names: str) -> Callable[[type[Node]], tuple[str, ...]]:
     return lambda kind: tuple(name for name in ORIGINAL_FIELDS(kind) if name not in names)
 
 
-def lifting_from_the_wrong_end(node: Node) -> tuple[Node, ...]:
-    """Every end of an edge is taken for its source."""
-    found = tensor_arguments(node)  # type: ignore[arg-type]
-    return tuple(replace(x, end="source") if isinstance(x, Scatter) else x for x in found)
+class _FromSources(type):
+    def __instancecheck__(cls, node: object) -> bool:
+        return isinstance(node, Scatter)
+
+    def __call__(cls, x: Node, end: str, edges: Any, layer: str) -> Node:  # type: ignore[override]
+        return Scatter(x, "source", edges, layer)
+
+
+class FromSources(metaclass=_FromSources):
+    """A Scatter whose rows are those of sources, whatever end is asked for."""
 
 
 def opposite(x: Node, kind: str, edges: Any, layer: str) -> Node:
     return Extreme(x, "min" if kind == "max" else "max", edges, layer)
 
+
+OUT_OF_RANGE = IndexError, RuntimeError
+"""What torch raises of a place that a tensor does not have."""
 
 MUTATIONS = {
     "a mean is not divided": Mutation(push_down, "divided_by_degree", lambda total, layer: total, 14),
@@ -231,13 +291,17 @@ MUTATIONS = {
         lambda node: (found[0], replace(found[1], unit=True)) if (found := WEIGHTED(node)) else None, 15,
     ),
     "a maximum is taken for a minimum": Mutation(push_down_extremes, "Extreme", opposite, 7),
-    "a message is lifted from the wrong end": Mutation(lift_message, "tensor_arguments", lifting_from_the_wrong_end, 2),
+    "a message is lifted from the wrong end": Mutation(lift_message, "Scatter", FromSources, 2),
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
     "a layer is computed a hop too near": Mutation(
-        prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0), 3, check=check_few
+        prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0), 3, check=check_few,
+        expects=OUT_OF_RANGE,
     ),
-    "what has parameters is computed once": Mutation(hoist_invariant, "Parameter", Nothing, 0),
+    "a gradient goes back a hop too few": Mutation(phases, "differentiate", a_hop_too_few, 3, check=check_deep),
+    "what has parameters is computed once": Mutation(
+        hoist_invariant, "Parameter", Nothing, 0, expects=PlanError
+    ),
     "what is random is computed once": Mutation(hoist_invariant, "Dropout", Nothing, 7, dropping=True),
     "dropouts of one value are one": Mutation(labels, "_fields_but_layer", but("layer", "key"), 0, check=check_alikes),
     "sums over other weights are one": Mutation(
@@ -245,20 +309,33 @@ MUTATIONS = {
     ),
     "layers with different parameters are one": Mutation(labels, "_fields_but_layer", but("layer", "name"), 1),
     "evaluation is reused in spite of dropout": Mutation(
-        compiler, "reuse_evaluation", lambda _, __, stages: (*stages[:-1], replace(stages[-1], counts="all")), 1,
+        phases, "reuse_evaluation", lambda _, __, stages: (*stages[:-1], replace(stages[-1], counts="all")), 1,
         dropping=True, check=check_metrics,
     ),
-    "an operator joins a stage that runs before its sum is made": Mutation(fuse_apply, "GraphOperator", Collect, 5),
+    "an operator joins a stage that runs before its sum is made": Mutation(
+        fuse_apply, "GraphOperator", Collect, 5, expects=PlanError
+    ),
     "features that are not multiplied alone are held sparse": Mutation(
-        hold_sparse, "_could_be", lambda i, _: i.column == "features" and i.role == "vertex", 3, check=check_sparse
+        hold_sparse, "_could_be", lambda i, _: i.column == "features" and i.role == "vertex", 3, check=check_sparse,
+        expects=EngineError,
     ),
-    "models share what has parameters": Mutation(share_models, "_are_one", lambda stages: True, 3, check=check_batch),
+    "what is multiplied with sparse features has no gradient": Mutation(
+        SparseRows, "add_gradient", lambda rows, total, gradient: None, 9, check=check_thinned
+    ),
+    "models share what has parameters": Mutation(
+        share_models, "_are_one", lambda stages: True, 3, check=check_batch, expects=StageError
+    ),
+    "what memory has no room for goes where it costs more": Mutation(
+        keep_or_recompute, "choose_overflow", choosing_the_dearer, 4, check=check_kept
+    ),
+    "the plan that takes longest is chosen": Mutation(compiler, "choose_physical", choosing_the_dearest, 0, check=check_chosen),
     "a live gradient is dropped": Mutation(
-        drop_dead_gradients, "_gradients_read", lambda step: set() if isinstance(step, PropagateStep) else READ(step), 3
+        drop_dead_gradients, "_gradients_read", lambda step: set() if isinstance(step, PropagateStep) else READ(step), 3,
+        expects=PlanError,
     ),
-    "backward goes along the edges": Mutation(compiler, "differentiate", reversed_too_seldom(PropagateStep), 3),
+    "backward goes along the edges": Mutation(phases, "differentiate", reversed_too_seldom(PropagateStep), 3),
     "attention's backward goes along the edges": Mutation(
-        compiler, "differentiate", reversed_too_seldom(ScaledPropagateStep), 10
+        phases, "differentiate", reversed_too_seldom(ScaledPropagateStep), 10
     ),
     "a contribution to a gradient is left out": Mutation(differentiate, "_adding", adding_too_few, 0, check=check_hops),
     "scores are read where edges begin alone": Mutation(
@@ -279,5 +356,42 @@ READ, DOT = drop_dead_gradients._gradients_read, edge_adjoints.EdgeDotStep
 def test_a_broken_rule_is_caught(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
     mutation.check(mutation.seed, mutation.dropping)  # nothing else is wrong with that model
     monkeypatch.setattr(mutation.place, mutation.name, mutation.broken)
-    with pytest.raises(CAUGHT):
+    with pytest.raises(mutation.expects):
         mutation.check(mutation.seed, mutation.dropping)
+
+
+@cache
+def drawn_cases() -> list[tuple[int, int, set[str], bool]]:
+    """What `test_any_rules_off_equal_autograd` checks without a setting, in order: model, graph, rules off, whether general."""
+    found: list[tuple[int, int, set[str], bool]] = []
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(test_random_models, "check_against_autograd", lambda *case: found.append(case))
+        test_random_models.test_any_rules_off_equal_autograd()
+    return found
+
+
+@pytest.mark.skipif("LOTAN_EXAMPLES" in os.environ, reason="other cases are drawn every time")
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a mean is not divided",
+        "weights of edges are forgotten",
+        "backward goes along the edges",
+        "a layer is computed a hop too near",
+    ],
+)
+def test_the_cases_that_are_always_drawn_catch_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever seeds the table above has: of the random models' own 150 cases some go wrong.
+
+    None of them has a gradient pass a sum that is pruned beyond level 0, as "a gradient goes back a hop too few" needs:
+    `test_pruning.py` has such models.
+    """
+    mutation = MUTATIONS[name]
+    monkeypatch.setattr(mutation.place, mutation.name, mutation.broken)
+    with pytest.raises(mutation.expects):
+        check_drawn_cases()
+
+
+def check_drawn_cases() -> None:
+    for case in drawn_cases():
+        test_random_models.check_against_autograd(*case)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,20 +14,23 @@ import pytest
 from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
-from planner import RULES, Options, PlanError
+from planner import RULES, Options, PlanError, Planned
 from planner.cost import DEFAULT_RATES, Corrections, Pricing
 from planner.explain import explain, size
 from planner.physical import (
     CollectStep,
+    EdgeDotStep,
     EdgeExpressionStep,
     GatherStep,
     PipeStep,
     Plan,
     PropagateStep,
+    ScaledPropagateStep,
     SegmentSoftmaxGradientStep,
     SegmentSoftmaxStep,
+    Step,
 )
-from planner.spec import LossSpec, Ref, ValueType
+from planner.spec import LossSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
 from planner.validate import validate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
@@ -82,11 +87,18 @@ def test_the_plan_names_the_rules_that_explain_says_fired(options):
     assert all(fact["fired"] or fact["declined"] or not fact["enabled"] for fact in facts)
 
 
-def test_the_plan_that_an_expert_writes_by_hand_is_found():
+def arxiv_specs(model: str) -> list[Spec]:
+    """Three layers for ogbn-arxiv: GCN maps rows and sums them, GraphSAGE is written the other way round, W (A x)."""
+    if model == "levels":
+        return [gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False)]
+    return [trace(nn.GraphSAGE(128, 256, 3, 40, dropout=0.5), 128, training=training) for training in (True, False)]
+
+
+@pytest.mark.parametrize("model", ["levels", "sums_first"])
+def test_the_plan_that_an_expert_writes_by_hand_is_found(model):
     """The first sum once, the last map before its sum and that sum on the training vertices alone, no gradient of features."""
-    specs = (gcn(training, layers=3, hidden=256, classes=40, features=128) for training in (True, False))
-    text = explain(planned(*specs, Options(engine_reason="asked for"), 40, ARXIV))
-    path = GOLDEN / "arxiv_levels.txt"
+    text = explain(planned(*arxiv_specs(model), Options(engine_reason="asked for"), 40, ARXIV))
+    path = GOLDEN / f"arxiv_{model}.txt"
     if os.environ.get("LOTAN_UPDATE_GOLDEN"):
         path.write_text(text)
     assert text == path.read_text()
@@ -126,13 +138,19 @@ def test_explain_as_data_says_what_all_processes_take_and_what_is_there_at_a_ste
     assert "columns there: " in explain(planned(*MODELS["gcn"]), "html")
 
 
-@pytest.fixture(scope="module", params=["local", "blocks"])
+LIBRARY = {"GCN": nn.GCN, "GraphSAGE": nn.GraphSAGE}
+
+
+def of_the_library(name: str, engine: str, **options) -> Planned:
+    specs = (trace(LIBRARY[name](128, 256, 3, 40, dropout=0.5), 128, training=training) for training in (True, False))
+    given = Options(abilities=ABILITIES[engine], engine=engine, pricing=Pricing(engine), **options)
+    return planned(*specs, given, 40, ARXIV)
+
+
+@pytest.fixture(scope="module", params=product(LIBRARY, ["local", "blocks"]), ids=" on ".join)
 def expert(request) -> Plan:
-    """Of the library's own GCN, as an engine has it planned: nothing forced, nothing left out."""
-    model = nn.GCN(128, 256, 3, 40, dropout=0.5)
-    specs = (trace(model, 128, training=training) for training in (True, False))
-    options = Options(abilities=ABILITIES[request.param], engine=request.param, pricing=Pricing(request.param))
-    return planned(*specs, options, 40, ARXIV).plan
+    """Of the library's own models, as an engine has them planned: nothing forced, nothing left out."""
+    return of_the_library(*request.param).plan
 
 
 def sums(steps, reverse=False):
@@ -156,6 +174,18 @@ def test_the_last_layer_sums_what_its_map_has_made_on_the_training_vertices_alon
     assert sums(expert.train, reverse=True) == [(40, 0), (256, None)]
     (turn,) = (step for step in expert.train if isinstance(step, PipeStep) and step.mode == "turn")
     assert turn.within == 0
+
+
+@pytest.mark.parametrize("engine", ["local", "blocks"])
+def test_where_rows_are_summed_before_a_map_the_last_map_owes_its_place_to_commute_linear(engine):
+    """256 to 40; of the others, 128 to 256 and 256 to 256, nothing would be spared."""
+    found = of_the_library("GraphSAGE", engine)
+    assert [firing.before.layer for firing in found.rewritten.firings if firing.rule == "commute_linear"] == [
+        "convs.2.lin_l"
+    ]
+    as_written = of_the_library("GraphSAGE", engine, disabled=("commute_linear",)).plan
+    assert sums(as_written.train) == [(256, None), (256, 0)]
+    assert sums(as_written.train, reverse=True) == [(256, 0), (256, None)]
 
 
 def test_no_step_makes_a_gradient_of_the_features_or_of_what_is_computed_from_them_once(expert):
@@ -184,16 +214,73 @@ def test_a_deep_model_fits_the_page_and_the_stack():
     assert max(len(line) for line in text.splitlines()) <= 100
 
 
+def with_gradients(plan: Plan, features: bool) -> set[str]:
+    """The columns of the forward pass that depend on a trained parameter, or, if so said, on the features."""
+    found = {"features"} if features else set()
+    for step in plan.train:
+        if isinstance(step, PipeStep) and step.mode == "forward":
+            stage = plan.stage(step.stage)
+            depend = {p.name for p in stage.parameters if p.trainable} | {
+                i.value for i in stage.inputs if i.column in found
+            }
+            found |= {o.column for o in stage.outputs if o.value in stage.computed_from(depend)}
+        elif isinstance(step, CollectStep) or not found.isdisjoint(step.reads):
+            found |= set(step.makes)
+    return found
+
+
+def adjoints_due(step: Step, gradients: set[str]) -> list[tuple[object, ...]]:
+    """What backward owes to a forward graph operator: the adjoint's kind, its edges, and the width that it makes."""
+    match step:
+        case PropagateStep(reverse=False) if step.input in gradients:
+            return [("propagate", step.edges, step.output.width)]
+        case CollectStep():
+            return [("gather", name) for name in step.columns if name in gradients]
+        case SegmentSoftmaxStep() if step.input in gradients:
+            return [("softmax", step.edges, step.output.width)]
+        case ScaledPropagateStep(reverse=False):
+            due: list[tuple[object, ...]] = []
+            if step.input in gradients:
+                due.append(("scaled", step.edges, step.output.width))
+            return [*due, ("dot", step.edges, step.heads)] if step.scales in gradients else due
+    return []
+
+
+def adjoint(step: Step) -> tuple[object, ...] | None:
+    """The same of a step of backward."""
+    match step:
+        case PropagateStep(reverse=True):
+            return ("propagate", step.edges, step.output.width)
+        case GatherStep():
+            return ("gather", step.output.name.removeprefix("d_").rpartition(".")[0])
+        case SegmentSoftmaxGradientStep():
+            return ("softmax", step.edges, step.output.width)
+        case ScaledPropagateStep(reverse=True):
+            return ("scaled", step.edges, step.output.width)
+        case EdgeDotStep():
+            return ("dot", step.edges, step.output.width)
+    return None
+
+
+ADJOINTS = {  # none of what is hoisted, nor of collected features, unless drop_dead_gradients is off
+    "gcn": {"auto": 1, "edges": 1, "general": 2, "bare": 2},
+    "attention": {"auto": 2, "edges": 3, "general": 0, "bare": 1},
+    "jumping": {"auto": 1, "edges": 1, "general": 2, "bare": 2},
+}
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_backward_mirrors_forward(model, options):
-    """Every graph operator that a gradient passes has one adjoint, over the reversed edges."""
+    """Every graph operator that a gradient passes has one adjoint, over the reversed edges; no other has one."""
     plan = planned(*MODELS[model], options=OPTIONS[options]).plan
-    forward = [step for step in plan.train if isinstance(step, PropagateStep) and not step.reverse]
-    reverse = [step for step in plan.train if isinstance(step, PropagateStep) and step.reverse]
-    assert all(step.edges in {other.edges for other in forward} for step in reverse)
+    gradients = with_gradients(plan, features="drop_dead_gradients" in OPTIONS[options].disabled)
+    due = Counter(each for step in plan.train for each in adjoints_due(step, gradients))
+    assert Counter(filter(None, map(adjoint, plan.train))) == due
+    assert due.total() == ADJOINTS[model][options]
     made = {column.name for step in plan.train if isinstance(step, PipeStep) for column in step.outputs}
     assert all(step.contributions in made for step in plan.train if isinstance(step, GatherStep))
+    reverse = [step for step in plan.train if isinstance(step, PropagateStep) and step.reverse]
     assert all(step.combine is OPTIONS[options].rgb for step in reverse)
 
 

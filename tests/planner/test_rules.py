@@ -9,11 +9,11 @@ from planner.build import build
 from planner.edge_nodes import EdgeExpression, Extreme, ScaledPropagate
 from planner.edge_values import OPERATIONS_AT_ONCE
 from planner.expressions import operations, renamed, text
-from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, topological
+from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, Scatter, StaticColumn, topological
 from planner.optimizer import optimize
 from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
+from planner.rules import FORWARD_RULES
 from planner.rules.lift_message import lift_message
-from planner.rules.push_down import push_down
 from planner.spec import Ref, ValueType
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
@@ -293,15 +293,38 @@ def test_lift_message_must_not_move_random_numbers():
     assert any(entry.rule == "lift_message" and "dropout" in entry.reason for entry in rewritten.declined)
 
 
-def test_lift_message_does_not_mix_ends_or_edge_sets():
-    both = message_spec(lambda w, x_j, x_i: w.edge("add.Tensor", x_j, x_i, width=3))
-    assert not any(firing.rule == "lift_message" for firing in optimize(build(both)).firings)
+def lifts(spec):
+    return sum(firing.rule == "lift_message" for firing in optimize(build(spec)).firings)
+
+
+@pytest.mark.parametrize(("first", "second", "fires"), [("source", "source", 1), ("source", "destination", 0)])
+def test_lift_message_does_not_mix_ends(first, second, fires):
+    w = SpecWriter(width=3, layer="conv")
+    ends = [w.scatter(x, end, 3) for x, end in ((w.linear(FEATURES, "lin", 3, 3), first), (FEATURES, second))]
+    assert lifts(w.spec(w.aggregate(w.edge("add.Tensor", *ends, width=3), 3))) == fires
+
+
+@pytest.mark.parametrize("other", ["graph", "self_loops"])
+def test_lift_message_does_not_mix_edge_sets(other):
+    """Rows of two edge sets are not of equal number; no model traces to their sum, and a rule must not take it for one."""
+    x, y = (StaticColumn(name, ValueType("vertex", (3,))) for name in ("features", "y"))
+    values = Scatter(x, "source", "graph"), Scatter(y, "source", other)
+    total = lift_message(Elementwise("aten.add.Tensor", values, (), ValueType("edge", (3,), edges="graph")))
+    assert (total is None) == (other == "self_loops")
 
 
 def test_rules_do_not_fire_on_vertices():
-    node = build(jumping())
-    assert lift_message(node) is None
-    assert push_down(node) is None
+    """What fires on edges must leave the same operator alone on rows of vertices: no rule finds anything here to do."""
+    w = SpecWriter()
+    h = w.linear(FEATURES, "enter", 8, 4)
+    h = w.vertex("add.Tensor", w.vertex("relu.default", h, width=4), h, width=4)
+    h = w.vertex("mul.Tensor", w.vertex("dropout.default", h, 0.5, True, width=4), h, width=4)
+    logical = build(w.spec(w.linear(h, "leave", 4, 3)))
+    rewritten = optimize(logical, (), ("edge_columns", "extremes"))
+    assert (rewritten.root, rewritten.firings) == (logical, ())
+    nodes = topological(logical)
+    assert {"MatMul", "Elementwise", "Dropout"} <= {*kinds(logical)}
+    assert [rule.name for rule in FORWARD_RULES for node in nodes if rule.apply(node) is not None] == []
 
 
 # --- fuse_apply -----------------------------------------------------------------------------------------------------

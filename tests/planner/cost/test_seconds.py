@@ -112,9 +112,15 @@ def test_gradients_of_parameters_are_piped_as_float64_where_workers_are_other_pr
         assert sum(step.piped_bytes for step in found.steps) == found.moved("piped")
 
 
-def test_what_workers_cannot_keep_is_spilled_or_computed_again():
-    room, none = (work_of(PipeStep, gcn_plan(), 3, "blocks", replace(LAYOUT, saved=s)) for s in (1 << 30, 0))
-    assert none.spilled_bytes > room.spilled_bytes == 0 or none.multiply_adds > room.multiply_adds
+@pytest.mark.parametrize("rule", [True, False])
+def test_what_workers_cannot_keep_is_spilled_or_computed_again(rule):
+    """The stage between the sums keeps 16 numbers a row, which go to a file; without keep_or_recompute they are made again."""
+    off = (*IN_PLACE, *(() if rule else ("keep_or_recompute",)))
+    plan = planned(gcn(), gcn(training=False), Options(disabled=off, engine="blocks")).plan
+    room, none = (work_of(PipeStep, plan, 3, "blocks", replace(LAYOUT, saved=saved)) for saved in (1 << 30, 0))
+    assert room.spilled_bytes == 0
+    again = Work(multiply_adds=100 * 48, product_numbers=100 * 19, numbers=100 * (4 * 16 + 3), draws=1600)
+    assert none == room + (Work(spilled_bytes=100 * 4 * 16) if rule else again)
 
 
 def test_attention_counts_edges():
