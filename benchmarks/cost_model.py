@@ -136,10 +136,10 @@ def cases(group: str) -> list[Case]:
     }[group]
 
 
-def measure(group: str, epochs: int | None, least: bool, count: int | None) -> Iterator[dict[str, Any]]:
-    """Run a group, or the first so many of it, in this process."""
+def measure(group: str, epochs: int | None, least: bool, some: slice) -> Iterator[dict[str, Any]]:
+    """Run a group, or some of it, in this process."""
     engine, settings = GROUPS[group]
-    chosen, typical = cases(group)[:count], min if least else statistics.median
+    chosen, typical = cases(group)[some], min if least else statistics.median
     warming = [] if engine == "local" else cases(group)[:WARMING]
     seen = observe(engine, [*warming, *chosen], epochs or EPOCHS[engine], TrainerConfig(**settings), typical)
     for case, one in zip(chosen, islice(seen, len(warming), None), strict=True):
@@ -238,7 +238,8 @@ def main() -> None:
         "--epochs", type=int, help="that count, after the warm-up (default: 20, 16 on blocks, 8 on rows)"
     )
     parser.add_argument("--rounds", type=int, default=2, help="of all cases of an engine (default: 2)")
-    parser.add_argument("--cases", type=int, help="the first so many of each engine (default: all)")
+    parser.add_argument("--cases", type=int, help="so many of each engine (default: all)")
+    parser.add_argument("--skip", type=int, default=0, help="cases of each engine, from the first on (default: 0)")
     parser.add_argument("--least", action="store_true", help="take the least epoch: for a machine with other work")
     parser.add_argument("--raw", type=Path, help="measurements as JSON: read if it is there, else written")
     parser.add_argument(
@@ -247,13 +248,14 @@ def main() -> None:
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
-        print(json.dumps(list(measure(options.one, options.epochs, options.least, options.cases))))
+        some = slice(options.skip, None if options.cases is None else options.skip + options.cases)
+        print(json.dumps(list(measure(options.one, options.epochs, options.least, some))))
         return
     if options.raw and options.raw.exists():
         found = json.loads(options.raw.read_text())
     else:
         words = [*(["--epochs", str(options.epochs)] if options.epochs else []), *["--least"] * options.least]
-        words += ["--cases", str(options.cases)] if options.cases else []
+        words += ["--skip", str(options.skip), *(["--cases", str(options.cases)] if options.cases else [])]
         rounds = [
             [one for group in options.groups for one in run_apart(__file__, ["--one", group, *words], group)]
             for _ in range(options.rounds)
