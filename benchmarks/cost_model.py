@@ -112,6 +112,7 @@ def cases(group: str) -> list[Case]:
         Case(*small, 1433, "gat", 32, 2, density=0.013, training=FEW),
         Case(*middle, 500, "sage", 128, 2, density=0.1),
     ]
+    attentive = [Case(*small, 64, "gat", 64, 2), Case(*small, 32, "gat", 32, 3)]
     collecting = [
         Case(*small, 64, "gcn", 64, 2, plan="general"),
         Case(*small, 64, "gat", 32, 2, plan="general"),
@@ -129,8 +130,8 @@ def cases(group: str) -> list[Case]:
         Case(*large, 64, "sage", 128, 3, training=EVERY),
     ]
     return {
-        "local": some + more + most + labels + joined + more_joined + bags + collecting,
-        "blocks": some + more + labels + joined + bags[:2] + collecting,
+        "local": some + more + most + labels + joined + more_joined + bags + attentive + collecting,
+        "blocks": some + more + labels + joined + bags[:2] + attentive + collecting,
         "blocks, 4 MB": tight,
         "rows": [*some[:7], labels[1], some[7], labels[4], *collecting[:2]],
     }[group]

@@ -33,25 +33,25 @@ class Rates:
 
 
 LOCAL = Rates(
-    passes=0.00065,
-    steps=1e-06,
+    passes=0.00059,
+    steps=1.1e-06,
     pipes=1e-06,
-    calls=4.2e-05,
-    edges=6.8e-09,
-    summed_numbers=3.8e-11,
-    far_numbers=1.7e-10,
-    edge_values=3.1e-09,
-    scaled_numbers=6.2e-10,
+    calls=3.8e-05,
+    edges=6e-09,
+    summed_numbers=2.2e-11,
+    far_numbers=1.9e-10,
+    edge_values=2.9e-09,
+    scaled_numbers=3.6e-10,
     extreme_numbers=2.5e-09,
-    collected_numbers=1e-09,
+    collected_numbers=8.7e-10,
     shuffled_bytes=2e-09,
-    piped_bytes=1e-11,
-    multiply_adds=2.8e-11,
-    product_numbers=7.6e-10,
-    numbers=5.3e-10,
-    draws=6.8e-10,
-    autograd_numbers=5e-09,
-    parameter_numbers=1e-09,
+    piped_bytes=1.1e-11,
+    multiply_adds=2.2e-11,
+    product_numbers=6.8e-10,
+    numbers=5.5e-10,
+    draws=6.2e-10,
+    autograd_numbers=6.4e-10,
+    parameter_numbers=1.1e-09,
     spilled_bytes=1.7e-09,
 )
 BLOCKS = Rates(
@@ -72,7 +72,7 @@ BLOCKS = Rates(
     product_numbers=4.1e-10,
     numbers=6.3e-10,
     draws=9.9e-10,
-    autograd_numbers=5e-09,
+    autograd_numbers=1e-09,
     parameter_numbers=3e-09,
     spilled_bytes=1.4e-09,
 )
@@ -94,16 +94,16 @@ ROWS = Rates(
     product_numbers=3e-10,
     numbers=3e-10,
     draws=6e-10,
-    autograd_numbers=5e-09,
+    autograd_numbers=1e-09,
     parameter_numbers=1e-08,
     spilled_bytes=1.7e-09,
 )
 
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
 """For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC).
-Those say nothing of extremes, shuffles, what is collected and calls of autograd, nor on `rows` of edge columns and little of a
-worker's arithmetic. These rates are guesses, those of extremes and autograd by the processor time of GraphSAGE with "max" on
-`local`, 5,000 to 100,000 vertices."""
+Those say nothing of extremes and shuffles, nor on `rows` of edge columns and little of a worker's arithmetic. These rates are
+guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. Cases that
+collect came later: `local` is fitted with them, on `blocks` they gave the rate of autograd alone, and `rows` has that one."""
 
 _GUESS = Rates(
     passes=1e-3,
@@ -123,7 +123,7 @@ _GUESS = Rates(
     product_numbers=3e-10,
     numbers=3e-10,
     draws=6e-10,
-    autograd_numbers=5e-9,
+    autograd_numbers=1e-9,
     parameter_numbers=1e-9,
     spilled_bytes=1.7e-9,
 )
