@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "planner.md"
 COUNTED = ("counting.py", "stages.py")  # where one counts as several
-TIMES = re.compile(r"^([A-Z_]+) = (\d+)  # (.*)$", re.MULTILINE)
+TIMES = re.compile(r"^([A-Z_]+) = ([\d.]+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
 

@@ -38,6 +38,7 @@ EXTREME_GRADIENT = 3  # comparisons of the gradient of a max or min, where that 
 SOFTMAX = 5  # operations of a softmax over in-edges, on each number
 SOFTMAX_GRADIENT = 4  # operations of its gradient
 OUT_OF_ORDER = 4  # operations to read a number of an edge column by source, where by destination it takes one
+EDGE_CALLS = 2  # of torch's operators, by which a step on edges is made in this process
 BOTH_ENDS = 2  # numbers that a product along edges reads, for each that it multiplies
 
 
@@ -74,6 +75,7 @@ def step_work(
             return Work(steps=waves, collected_numbers=rows * step.output.width)
     found = _edge_work(step, plan, statistics)
     found.steps = waves
+    found.calls = EDGE_CALLS if engine == "local" else 0.0
     return found
 
 

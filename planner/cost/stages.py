@@ -19,6 +19,7 @@ from planner.statistics import Statistics
 
 LOSS = 4  # operations on an output, of a loss and its gradient
 BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
+SCATTERED = 0.25  # numbers of a row on its edges: most are summed as they are brought there, and are never written
 
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
@@ -150,7 +151,8 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
         factors = _taken(stage, call) if is_product(call) else 0
         made = rows * call.type.width
-        total += Work(calls=1, autograd_numbers=made, multiply_adds=made * factors)
+        written = made * (SCATTERED if call.op == "lotan.scatter" else 1)
+        total += Work(calls=1, autograd_numbers=written, multiply_adds=made * factors)
         total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()
     return total
 

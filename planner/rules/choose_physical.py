@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from planner.physical import Plan
 from planner.rules.hoist_invariant import hoist_invariant
-from planner.rules.hold_sparse import hold_sparse, pays_sparse
+from planner.rules.hold_sparse import pays_sparse
 from planner.spec import Ability
 from planner.statistics import Statistics
 
@@ -60,8 +60,7 @@ def doubtful(plan: Plan, statistics: Statistics, abilities: Sequence[Ability], f
     """
     if hoist_invariant.__name__ not in plan.fired:
         return
-    sparse = hold_sparse.__name__ not in plan.fired and "sparse_rows" in abilities and pays_sparse(statistics)
-    if sparse or not fits:
+    if ("sparse_rows" in abilities and pays_sparse(statistics)) or not fits:
         yield hoist_invariant.__name__
 
 
