@@ -37,20 +37,20 @@ LOCAL = Rates(
     steps=1e-06,
     pipes=9.9e-07,
     calls=4e-05,
-    edges=6.7e-09,
+    edges=6.6e-09,
     summed_numbers=1e-11,
     far_numbers=2.1e-10,
     edge_values=2.7e-09,
     scaled_numbers=3.3e-10,
     extreme_numbers=2.5e-09,
-    collected_numbers=1.3e-09,
+    collected_numbers=1.7e-09,
     shuffled_bytes=2e-09,
     piped_bytes=1.1e-11,
     multiply_adds=2.2e-11,
     product_numbers=7.1e-10,
-    numbers=4.9e-10,
-    draws=5.9e-10,
-    autograd_numbers=9.7e-10,
+    numbers=4.8e-10,
+    draws=7e-10,
+    autograd_numbers=1.4e-09,
     parameter_numbers=1.2e-09,
     spilled_bytes=1.7e-09,
 )
@@ -102,8 +102,9 @@ ROWS = Rates(
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
 """For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC).
 Those say nothing of extremes and shuffles, nor on `rows` of edge columns and little of a worker's arithmetic. These rates are
-guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. Cases that
-collect came later: `local` is fitted with them, on `blocks` they gave the rate of autograd alone, and `rows` has that one."""
+guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. That of autograd
+lies between what plans that collect take where values of edges stay in caches (9e-10) and beyond (2e-9, GAT without
+`push_down_edges` on 100,000 vertices); on `blocks` it is of six such cases, and `rows` has that one."""
 
 _GUESS = Rates(
     passes=1e-3,

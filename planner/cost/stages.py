@@ -19,7 +19,8 @@ from planner.statistics import Statistics
 
 LOSS = 4  # operations on an output, of a loss and its gradient
 BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
-SCATTERED = 0.25  # numbers of a row on its edges: most are summed as they are brought there, and are never written
+SCATTERED = 0.25  # numbers of a row on its edges that is summed as it is brought there: it is never written
+SOFTMAX_ON_EDGES = 5  # operations of a softmax over in-edges, on each number
 
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:
@@ -151,10 +152,17 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
         factors = _taken(stage, call) if is_product(call) else 0
         made = rows * call.type.width
-        written = made * (SCATTERED if call.op == "lotan.scatter" else 1)
-        total += Work(calls=1, autograd_numbers=written, multiply_adds=made * factors)
+        total += Work(calls=1, autograd_numbers=made * _operations(stage, call), multiply_adds=made * factors)
         total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()
     return total
+
+
+def _operations(stage: Stage, call: Call) -> float:
+    """On each number that a call of such a stage makes."""
+    if call.op == "lotan.edge_softmax":
+        return SOFTMAX_ON_EDGES
+    readers = {reader.op for reader in stage.calls if call.output in reader.reads}
+    return SCATTERED if call.op == "lotan.scatter" and readers == {"lotan.aggregate"} else 1
 
 
 def _handed_in(stage: Stage, vertices: int, engine: str, layout: Layout) -> float:

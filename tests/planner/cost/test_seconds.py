@@ -132,7 +132,7 @@ def test_attention_counts_edges():
 
 
 def test_what_is_read_out_of_order_counts_more():
-    """Over 500 edges: a number of each, two runs of 4 numbers scaled, two products of runs of 4; each by two of torch's operators."""
+    """Over 500 edges: a number of each, two runs of 4 numbers scaled, two products of runs of 4; by two calls each."""
     scalar, rows = Column("s", (1,)), Column("y", (8,))
     dot = EdgeDotStep(Column("d", (2,), edges="graph"), "graph", "features", "features")
 
