@@ -38,7 +38,7 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
     from lotan.memory_limit import MemoryLimit
 
     limit = MemoryLimit.of(config).bytes
-    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.peak))
+    return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.least))
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:

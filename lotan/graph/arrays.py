@@ -79,7 +79,7 @@ class GraphArrays:
         return Profile(
             out_degrees=_in_classes(out),
             in_degrees=_in_classes(into),
-            density=np.count_nonzero(self.features) / max(1, self.features.size),
+            density=float(np.count_nonzero(self.features) / max(1, self.features.size)),
             in_edges=tuple(np.bincount(np.frexp(out)[1], weights=into).astype(int).tolist()),
         )
 

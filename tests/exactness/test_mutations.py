@@ -316,7 +316,7 @@ MUTATIONS = {
         fuse_apply, "GraphOperator", Collect, 5, expects=PlanError
     ),
     "features that are not multiplied alone are held sparse": Mutation(
-        hold_sparse, "_could_be", lambda i, _: i.column == "features" and i.role == "vertex", 3, check=check_sparse,
+        hold_sparse, "_could_be", lambda i, *_: i.column == "features" and i.role == "vertex", 3, check=check_sparse,
         expects=EngineError,
     ),
     "what is multiplied with sparse features has no gradient": Mutation(
