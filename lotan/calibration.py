@@ -183,8 +183,7 @@ def observe(
     with opened(engine, config) as running:
         for case in cases:
             with ExitStack() as stack:
-                planned = replace(config, plan=case.plan)
-                job = prepare(case.model(), case.graph(), planned, stack)
+                job = prepare(case.model(), case.graph(), replace(config, plan=case.plan), stack)
                 seconds = epochs_of(running, job, case.model(), WARM_UP[engine] + epochs)[WARM_UP[engine] :]
             yield observation(job, typical(seconds))
 

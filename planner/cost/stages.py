@@ -161,8 +161,10 @@ def _operations(stage: Stage, call: Call) -> float:
     """On each number that a call of such a stage makes."""
     if call.op == "lotan.edge_softmax":
         return SOFTMAX_ON_EDGES
+    if call.op != "lotan.scatter":
+        return 1
     readers = {reader.op for reader in stage.calls if call.output in reader.reads}
-    return SCATTERED if call.op == "lotan.scatter" and readers == {"lotan.aggregate"} else 1
+    return SCATTERED if readers == {"lotan.aggregate"} else 1
 
 
 def _handed_in(stage: Stage, vertices: int, engine: str, layout: Layout) -> float:
