@@ -50,7 +50,7 @@ class Options:
     rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
     eval_every: int = 1  # epochs between evaluations; 0: at the end only
     abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
-    engine: str = "local"  # for explain: what will run the plan
+    engine: str = "local"  # what will run the plan
     engine_reason: str = ""  # why that engine
     memory: str = ""  # what it is estimated to take, in words
     peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit

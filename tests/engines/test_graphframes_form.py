@@ -84,7 +84,9 @@ def test_a_session_without_the_core_is_refused_with_a_remedy(spark):
 def test_an_epoch_by_messages_equals_plain_autograd(spark, pruned):
     """The whole engine with this form, on a model that propagates forward and back, weighted."""
     drawn = trained_on(sample(2, 24, 20, weighted=True), [0, 9]) if pruned else sample(seed=2, weighted=True)
-    options = Options(abilities=ABILITIES["rows"], disabled=("reuse_evaluation" if pruned else "prune_vertices",))
+    options = Options(
+        engine="rows", abilities=ABILITIES["rows"], disabled=("reuse_evaluation" if pruned else "prune_vertices",)
+    )
     planned = plan_of("GCN", drawn, options)
     assert any(step.within is not None for step in planned.plan.train) == pruned
     ours, truth = models("GCN", seed=2)

@@ -33,11 +33,11 @@ pytestmark = pytest.mark.spark
 
 BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
-    "auto": Options(abilities=ABILITIES["rows"]),
+    "auto": Options(engine="rows", abilities=ABILITIES["rows"]),
     "general": Options(plan="general"),
     "general without RGB": Options(plan="general", rgb=False),
     "without RGB": Options(rgb=False),
-    "pruned": Options(abilities=ABILITIES["rows"], disabled=("reuse_evaluation",)),
+    "pruned": Options(engine="rows", abilities=ABILITIES["rows"], disabled=("reuse_evaluation",)),
 }
 
 

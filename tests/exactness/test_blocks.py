@@ -40,10 +40,12 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 pytestmark = pytest.mark.spark
 
 BLOCKS = {
-    **{name: replace(options, abilities=ABILITIES["blocks"]) for name, options in OPTIONS.items() if options.rgb},
-    **{f"no {rule}": Options(disabled=(rule,), abilities=ABILITIES["blocks"])
-       for rule in ("push_down_edges", "push_down_extremes")},
-}  # fmt: skip
+    name: replace(options, engine="blocks", abilities=ABILITIES["blocks"])
+    for name, options in {
+        **{name: options for name, options in OPTIONS.items() if options.rgb},
+        **{f"no {rule}": Options(disabled=(rule,)) for rule in ("push_down_edges", "push_down_extremes")},
+    }.items()
+}
 """A gradient per edge is for the rows engine."""
 
 PRUNING = replace(BLOCKS["auto"], disabled=("reuse_evaluation",))

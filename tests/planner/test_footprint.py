@@ -27,7 +27,7 @@ CREW = Crew(workers=2, tasks=2)
 
 def plans() -> dict[str, Plan]:
     """Of every model of the exactness tests, as the blocks engine runs it."""
-    options = Options(abilities=ABILITIES["blocks"])
+    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
     return {name: plan_of(name, sample(3, weighted=EVERY[name].weights), options).plan for name in EVERY}
 
 

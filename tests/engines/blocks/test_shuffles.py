@@ -57,7 +57,9 @@ def test_shuffles_move_what_was_estimated(case, graph, spark, workers):
     torch.manual_seed(0)
     model = make()
     specs = [trace(model, WIDTH, training=training) for training in (True, False)]
-    options = Options(abilities=ABILITIES["blocks"], disabled=("prune_vertices", "reuse_evaluation", *disabled))
+    options = Options(
+        engine="blocks", abilities=ABILITIES["blocks"], disabled=("prune_vertices", "reuse_evaluation", *disabled)
+    )
     plan = compile_plan(*specs, LossSpec("classification", CLASSES, 1.0), graph.statistics, options).plan
     assert any(isinstance(step, kind) for step in plan.train)
     layout = Layout(Crew(2, 2), PARTITIONS, cores=2, shuffled=True)
