@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections import Counter
+from collections.abc import Mapping, Sequence, Set
+from typing import NamedTuple
 
 from planner.physical import Stage
 from planner.records import remembered
@@ -25,15 +27,61 @@ KERNELS = (*VIEWS, "linear", "add", "mul", "div", "cat", "dropout", "relu", "elu
 """Of stages with no other operators, forward and adjoint are written out; autograd runs the others, and keeps more."""
 
 
+class HeadDots(NamedTuple):
+    """A product with a parameter and the sum of it over channels, which are one kernel: (x * vectors).sum(-1)."""
+
+    x: str
+    vectors: str  # the parameter, [heads, channels], perhaps with ones before them
+    product: str  # the value that is never made
+    heads: int
+    channels: int
+
+
+@remembered
+def head_dots(stage: Stage) -> Mapping[str, HeadDots]:
+    """Those of a stage, by the value of the sum."""
+    sums = [call for call in stage.on_vertices if call.op == "aten.sum.dim_IntList"]
+    if not sums:
+        return {}
+    shapes = {i.value: i.shape for i in stage.inputs} | {call.output: call.type.shape for call in stage.on_vertices}
+    vectors = {parameter.name: parameter.shape for parameter in stage.parameters}
+    products = {call.output: call for call in stage.on_vertices if call.op == "aten.mul.Tensor"}
+    read = Counter(name for call in stage.calls for name in call.reads)
+    read.update(output.value for output in stage.outputs)
+    found = {}
+    for call in sums:
+        product = products.get(call.reads[0])
+        if product is None or read[product.output] > 1 or len(product.reads) != 2 or call.keywords:
+            continue
+        shape, (x, by) = product.type.shape, sorted(product.reads, key=vectors.__contains__)
+        over_channels = call.arguments[1:] in (((-1,),), ((2,),)) and len(shape) == 2
+        if over_channels and shapes.get(x) == shape and _is_of_heads(vectors.get(by, ()), shape):
+            found[call.output] = HeadDots(x, by, product.output, *shape)
+    return found
+
+
+def _is_of_heads(shape: tuple[int, ...], row: tuple[int, ...]) -> bool:
+    """Whether a parameter has a vector for each head of a row [heads, channels]."""
+    return shape[-2:] == row and all(size == 1 for size in shape[:-2])
+
+
 def is_product(call: Call) -> bool:
     """Whether it multiplies with a matrix."""
     return operator_name(call.op) in PRODUCTS
 
 
+def is_head_mean(call: Call) -> bool:
+    """Whether it is the mean over heads of rows [heads, channels]."""
+    return (
+        call.op == "aten.mean.dim" and call.arguments[1:] == ((1,),) and len(call.type.shape) == 1 and not call.keywords
+    )
+
+
 @remembered
 def computing(stage: Stage) -> list[Call]:
     """A stage's calls on rows of vertices, but for those that compute nothing."""
-    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS]
+    never_made = {dots.product for dots in head_dots(stage).values()}
+    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in never_made]
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
@@ -46,11 +94,12 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
             again.append(call)
             read.update(call.reads)
     parameters = {parameter.name for parameter in stage.parameters}
-    biases = [c for c in again if operator_name(c.op) == "add" and parameters & set(c.reads)]
+    free = [c for c in again if operator_name(c.op) == "add" and parameters & set(c.reads)]
+    free += [c for c in again if operator_name(c.op) in VIEWS]
     return recompute_seconds(
         resent=sum(i.width for i in sent),
-        # a bias is added as a product is made
-        computed=sum(_rows(call, statistics) * call.type.width for call in again if call not in biases),
+        # a view computes nothing, and a bias is added as a product is made
+        computed=sum(_rows(call, statistics) * call.type.width for call in again if call not in free),
         factors=_factors(stage, again, statistics),
     )
 
@@ -121,14 +170,18 @@ def multiplied_inputs(stage: Stage) -> Set[str]:
 
 @remembered
 def multiplied(stage: Stage) -> Set[str]:
-    """The values that a matrix is multiplied with: the gradient of the matrix needs them."""
-    return {name for call in stage.calls if is_product(call) for name in call.reads}
+    """The values that a matrix or the heads' vectors are multiplied with: the gradients of these need them."""
+    by_matrices = {name for call in stage.calls if is_product(call) for name in call.reads}
+    return by_matrices.union(*((dots.x, dots.vectors) for dots in head_dots(stage).values()))
 
 
 @remembered
 def run_by_autograd(stage: Stage) -> bool:
     """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
-    return bool(stage.edge_sets) or any(operator_name(call.op) not in KERNELS for call in stage.on_vertices)
+    return bool(stage.edge_sets) or any(
+        operator_name(call.op) not in KERNELS and call.output not in head_dots(stage) and not is_head_mean(call)
+        for call in stage.on_vertices
+    )
 
 
 @remembered

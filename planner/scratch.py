@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
-from planner.keeping import ACTIVATIONS, computing, is_product, multiplied, multiplied_inputs
+from planner.keeping import ACTIVATIONS, computing, head_dots, is_product, multiplied, multiplied_inputs
 from planner.physical import PipeStep, Plan, PropagateStep, Stage
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
@@ -103,5 +103,6 @@ def _gradients(stage: Stage) -> Counter[int]:
     products = [call for call in computing(stage) if is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[name] for call in products for name in call.reads if name in widths)
+    found.update(dots.heads * dots.channels for dots in head_dots(stage).values())
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found

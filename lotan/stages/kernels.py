@@ -203,6 +203,80 @@ class Gain(Kernel):
 
 
 @dataclass(eq=False)
+class HeadDots(Kernel):
+    """(x * p).sum(-1), p being trained: each head's row times that head's vector, as a score of attention is made.
+
+    One matrix product does it for all heads, at the price of multiplying with zeros. Source: the two halves of a score in
+    Velickovic et al., Graph Attention Networks (ICLR 2018).
+    """
+
+    out: int
+    x: int
+    vectors: int  # the slot of p, with heads * channels numbers
+    heads: int
+    in_place = False
+
+    def __post_init__(self) -> None:
+        self.inputs, self.parameters = (self.x,), (self.vectors,)
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """The input, for the vectors' gradient."""
+        return {self.x} if wanted[self.vectors] else set()
+
+    def forward(self, run: Running) -> None:
+        """[rows, heads * channels] -> [rows, heads]."""
+        torch.mm(run.values[self.x], self._spread(run.values[self.vectors]), out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input and the vectors."""
+        gradient, _ = run.taken(self.out)
+        if run.wants(self.vectors):
+            total = run.sum_of(self.vectors)
+            products = torch.mm(run.values[self.x].t(), gradient)  # [heads * channels, heads]
+            total.add_(self._own(products).reshape(total.shape))
+        if run.wants(self.x):
+            spread = self._spread(run.values[self.vectors])
+            run.give(self.x, torch.mm(gradient, spread.t(), out=run.scratch(len(spread))), True)
+
+    def _spread(self, vectors: Tensor) -> Tensor:
+        """Column h has the vector of head h in the rows of that head, and zeros. [heads * channels, heads]."""
+        matrix = vectors.new_zeros(vectors.numel(), self.heads)
+        self._own(matrix).copy_(vectors.reshape(self.heads, -1))
+        return matrix
+
+    def _own(self, matrix: Tensor) -> Tensor:
+        """The numbers of each head's own rows and column: a view. [heads * channels, heads] -> [heads, channels]."""
+        return matrix.view(self.heads, -1, self.heads).diagonal(dim1=0, dim2=2).t()
+
+
+@dataclass(eq=False)
+class HeadMean(Kernel):
+    """The mean of the heads' rows."""
+
+    out: int
+    x: int
+    heads: int
+    channels: int
+    in_place = False
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,)
+
+    def forward(self, run: Running) -> None:
+        """[rows, heads * channels] -> [rows, channels]."""
+        x = run.values[self.x]
+        torch.mean(x.view(len(x), self.heads, self.channels), 1, out=run.target(self.out))
+
+    def backward(self, run: Running) -> None:
+        """To the input, each head its share."""
+        gradient, _ = run.taken(self.out)
+        if run.wants(self.x):
+            to, shares = run.scratch(self.heads * self.channels), gradient[:, None].expand(-1, self.heads, -1)
+            torch.div(shares, self.heads, out=to.view(len(to), self.heads, self.channels))
+            run.give(self.x, to, True)
+
+
+@dataclass(eq=False)
 class Add(Kernel):
     """x + y, rows of one width."""
 

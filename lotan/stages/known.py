@@ -17,11 +17,14 @@ from lotan.stages.kernels import (
     Cat,
     Dropout,
     Gain,
+    HeadDots,
+    HeadMean,
     Kernel,
     Linear,
     ReluDropout,
     Scale,
 )
+from planner.keeping import head_dots, is_head_mean
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 
@@ -65,6 +68,8 @@ class Translation:
         self._reads = Counter(name for call in stage.calls for name in call.reads)
         self._reads.update(output.value for output in stage.outputs)
         self._relu: dict[str, str] = {}  # output of a relu that only a dropout reads: its input
+        self._dots = head_dots(stage)  # by the output of a sum: the product that it alone reads
+        self._never_made = {dots.product for dots in self._dots.values()}
         if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
             raise Unknown("edges")
         for i in stage.inputs:
@@ -87,6 +92,8 @@ class Translation:
     def _translate(self, call: Call, reader: Call | None) -> None:
         if call.op in _VIEWS:
             self._view(call)
+            return
+        if call.output in self._never_made:
             return
         relu = call.op == "aten.relu.default" and reader is not None and reader.op == "lotan.dropout"
         if relu and self._reads[call.output] == 1 and _drops(reader):
@@ -128,6 +135,11 @@ class Translation:
                 return self._product(out, call, first, second)
             case "aten.div.Tensor", (Ref() as x, by):
                 return self._scale(out, call, x, by, divides=True)
+            case _, (Ref(), *_) if call.output in self._dots:
+                dots = self._dots[call.output]
+                return HeadDots(out, self._slot(Ref(dots.x)), self.slot[dots.vectors], dots.heads)
+            case _, (Ref() as x, *_) if is_head_mean(call):
+                return HeadMean(out, self._slot(Ref(self._row(x))), *self._shape(x))
             case "aten.cat.default", ((*parts,), 1 | -1) if len(call.type.shape) == 1:
                 return self._cat(out, parts)
             case "lotan.dropout", (Ref(), float() | int() as p, int() | str() as key) if _drops(call):

@@ -32,8 +32,8 @@ def hidden(**options) -> Stage:
 def test_a_stage_on_vertices():
     found = hidden()
     assert kept_bytes(found, STATISTICS) == saved_row_bytes(found) == 4 * 16  # what the product reads: ReLU and dropout
-    # sent again: the sum; made again: times scale, which is one number, relu, dropout (the bias: as a product is made)
-    again = 4 * 16 / SENT_BYTES + (3 * 16 + 1) / VALUES
+    # sent again: the sum; made again: times scale, relu, dropout (the bias: as a product is made; views: nothing)
+    again = 4 * 16 / SENT_BYTES + 3 * 16 / VALUES
     assert seconds_again(found, STATISTICS) == pytest.approx(again)
     assert found.overflow == "file"
     assert found.worth == pytest.approx(2 / DISK_BYTES)

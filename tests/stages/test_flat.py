@@ -8,10 +8,12 @@ import pytest
 import torch
 
 from lotan import nn
+from lotan.engines.choice import ABILITIES
 from lotan.randomness import Randomness
 from lotan.stages import Chunk, StageProgram
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.keeping import run_by_autograd
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
 from planner.statistics import Statistics
@@ -28,6 +30,8 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "GraphSAGE": lambda: nn.GraphSAGE(**SIZES),
     "GraphSAGE, projected": lambda: nn.GraphSAGE(**SIZES, project=True, act="leaky_relu"),
     "GIN": lambda: nn.GIN(**SIZES, train_eps=True),
+    "GAT": lambda: nn.GAT(**SIZES, heads=2),
+    "GAT of one head, elu": lambda: nn.GAT(**SIZES, act="elu"),
     "MLP": lambda: nn.MLP([WIDTH, 8, 8, OUT], norm=None, dropout=0.3, act="tanh"),
 }
 
@@ -35,7 +39,9 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
 def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
-    options = Options(engine="blocks")  # whose workers may have no memory for what is kept
+    options = Options(
+        engine="blocks", abilities=ABILITIES["blocks"]
+    )  # whose workers may have no memory for what is kept
     return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages
 
 
@@ -180,6 +186,38 @@ def test_what_is_not_known_goes_through_autograd(call: tuple[str, tuple[Argument
     assert not program.flat
     chunk, parameters, gradients = drawn(program.stage, 9)
     assert program.backward(chunk, parameters, DRAWS, gradients).inputs["x"].shape == (9, 6)
+
+
+def of_heads(vectors: tuple[int, ...], dims: tuple[int, ...], *more: str) -> Stage:
+    """(x * p).sum(dims) of rows [2, 3], its values `more` being put out as well."""
+    product = Call("m", "aten.mul.Tensor", (a("p"), a("x")), vertex(2, 3))
+    total = Call("y", "aten.sum.dim_IntList", (a("m"), dims), vertex(2 if dims == (-1,) else 3))
+    outputs = [StageOutput("y", "y", total.type.shape), *(StageOutput(name, name, (2, 3)) for name in more)]
+    inputs = (StageInput("x", "x", (2, 3), needs_gradient=True),)
+    return Stage("heads", inputs, (ParameterSpec("p", vectors),), (product, total), tuple(outputs))
+
+
+@pytest.mark.parametrize("vectors", [(1, 2, 3), (2, 3)])
+def test_dots_of_heads_equal_autograd(vectors: tuple[int, ...]) -> None:
+    assert_same(of_heads(vectors, (-1,)), 9)
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [of_heads((3,), (-1,)), of_heads((2, 1), (-1,)), of_heads((2, 3), (1,)), of_heads((2, 3), (-1,), "m")],
+    ids=["one vector for all", "a number for each", "over heads", "the product is put out"],
+)
+def test_what_is_like_dots_of_heads_goes_through_autograd(stage: Stage) -> None:
+    program = StageProgram(stage)
+    assert run_by_autograd(stage)
+    assert not program.flat
+    chunk, parameters, gradients = drawn(stage, 9)
+    x, p = chunk.values["x"].requires_grad_(), parameters["p"].requires_grad_()
+    expected = {"m": x * p, "y": (x * p).sum(stage.calls[1].arguments[1])}
+    found = program.backward(chunk, parameters, DRAWS, gradients)
+    to_x, to_p = torch.autograd.grad([expected[name] for name in gradients], (x, p), list(gradients.values()))
+    torch.testing.assert_close(found.inputs["x"], to_x)
+    torch.testing.assert_close(found.parameters["p"], to_p)
 
 
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "autograd"])

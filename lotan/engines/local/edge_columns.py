@@ -38,6 +38,10 @@ from planner.spec import SOFTMAX_EPSILON
 RUN_BYTES = 1 << 20
 """Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""
 
+SMALL = 1 << 18
+"""Edges times heads up to which one product for all heads takes less time than one for each: by 2.5 times at 13,708 edges and 4
+heads of 8 channels, by nothing at 220,000. It reads 12 bytes more for each, of memory that is kept."""
+
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "add": torch.add,
     "sub": torch.sub,
@@ -185,8 +189,10 @@ class EdgeColumns:
 
     def _scaled(self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool, shape: tuple[int, ...]) -> Tensor:
         """One sparse product for each head, whose matrix has that head's scales. [rows of the matrix, *shape]."""
-        scales = scales[self.edges.reverse_order] if reverse else scales
         heads = scales.shape[1]
+        if heads > 1 and scales.numel() <= SMALL:
+            return self._scaled_at_once(matrix, x, scales, reverse, shape)
+        scales = scales[self.edges.reverse_order] if reverse else scales
         rows = x.view(x.shape[0], heads, -1)  # [vertices, heads, channels]
         found = self.columns.new(matrix.shape[0], shape)
         out = found.view(len(found), *rows.shape[1:])
@@ -195,6 +201,19 @@ class EdgeColumns:
             scaled = sparse_rows(matrix.crow_indices(), matrix.col_indices(), len(x), values)
             out[:, head] = scaled @ rows[:, head].contiguous()
         return found
+
+    def _scaled_at_once(
+        self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool, shape: tuple[int, ...]
+    ) -> Tensor:
+        """One sparse product for all heads, whose rows are heads of vertices. [rows of the matrix, *shape]."""
+        heads = scales.shape[1]
+        indptr, columns, order = self.edges.by_head(heads, reverse)
+        indptr = indptr[: matrix.shape[0] * heads + 1]
+        there = int(indptr[-1])
+        values = scales.reshape(-1).index_select(0, order[:there])
+        scaled = sparse_rows(indptr, columns[:there], len(x) * heads, values)
+        found = self.columns.new(matrix.shape[0], shape)
+        return found.copy_((scaled @ x.view(len(x) * heads, -1)).view_as(found))
 
     def _dots(self, source: Tensor, destination: Tensor, heads: int) -> Tensor:
         block = self.edges.block

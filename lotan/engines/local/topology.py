@@ -73,6 +73,35 @@ class Edges:
     def _entry_sums(self) -> dict[tuple[bool, int], EntrySums]:
         return {}
 
+    def by_head(self, heads: int, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """The unweighted matrix as if every head of a vertex were a vertex. Made once, on first use.
+
+        Args:
+            heads: of an edge column [edges, heads].
+            reverse: as of `matrix`.
+
+        Returns:
+            Its row pointers, int32 [rows * heads + 1], its columns, int32 [edges * heads], and where in the edge column, read
+            flat, its values lie, int32 [edges * heads].
+        """
+        if (heads, reverse) not in self._by_head:
+            matrix = self.matrix(weighted=False, reverse=reverse)
+            indptr, columns = matrix.crow_indices().long(), matrix.col_indices().long()
+            degrees = indptr.diff().repeat_interleave(heads)  # of every head of every vertex
+            by_head = prefix_sum(degrees)
+            places = torch.arange(len(columns) * heads)
+            row = torch.repeat_interleave(torch.arange(len(degrees)), degrees)
+            edge = indptr[row // heads] + places - by_head[row]
+            head = row % heads
+            own = self.reverse_order[edge] if reverse else edge
+            found = by_head, columns[edge] * heads + head, own * heads + head
+            self._by_head[heads, reverse] = tuple(one.to(torch.int32) for one in found)
+        return self._by_head[heads, reverse]
+
+    @cached_property
+    def _by_head(self) -> dict[tuple[int, bool], tuple[Tensor, Tensor, Tensor]]:
+        return {}
+
     @cached_property
     def _forward(self) -> tuple[Tensor, Tensor]:
         return self._matrices(self.dst, self.src, (self.ends, self.vertices), slice(None))

@@ -121,7 +121,9 @@ def test_sums_over_the_edges_of_an_end(edges: Edges, end: str) -> None:
     torch.testing.assert_close(found, torch.zeros(VERTICES, HEADS).index_add(0, index, x))
 
 
-def test_scaled_propagate_and_its_adjoints(edges: Edges) -> None:
+@pytest.mark.parametrize("small", [0, edge_columns.SMALL], ids=["head by head", "all heads at once"])
+def test_scaled_propagate_and_its_adjoints(edges: Edges, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_columns, "SMALL", small)
     src, dst = ends(edges)
     x = drawn(VERTICES, WIDTH).view(VERTICES, HEADS, CHANNELS).requires_grad_()
     scales = drawn(len(src), HEADS, 1).requires_grad_()
@@ -135,6 +137,9 @@ def test_scaled_propagate_and_its_adjoints(edges: Edges) -> None:
     torch.testing.assert_close(running(edges).run(reverse, columns), to_x, rtol=1e-5, atol=1e-5)
     dots = running(edges).run(EdgeDotStep(OF_EDGES, "graph", "x", "g"), columns)
     torch.testing.assert_close(dots, to_scales, rtol=1e-5, atol=1e-5)
+    for rows in (12, VERTICES):  # of a level, say
+        found = running(edges).run(reverse, columns, rows)
+        torch.testing.assert_close(found, to_x[:rows], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["max", "min"])
