@@ -39,7 +39,7 @@ from lotan.job import Job, prepare
 from lotan.memory_limit import MemoryLimit
 from lotan.settings import TrainerConfig
 from planner.compiler import Planned
-from planner.keeping import VIEWS
+from planner.kernels import VIEWS
 from planner.physical import PipeStep, Stage, Step
 from planner.renaming import rename_stage, rename_step
 from planner.spec import Ref, operator_name

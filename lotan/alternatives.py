@@ -193,7 +193,7 @@ def _why_not_the_first(found: Sequence[Alternative]) -> str:
     if not first.fits:
         reason = "it takes more memory than the limit"
     elif first.seconds > (1 - LEAST_GAIN) * chosen.seconds:
-        reason = f"it spares less than {LEAST_GAIN:.0%} of an epoch, and estimates err by as much"
+        reason = f"it would spare less than {LEAST_GAIN:.0%} of an epoch, and estimates err by as much"
     else:
         reason = "that is not weighed by estimates; --plan asks for it"
     return f"{_called(first)} does not run in place of >: {reason}."

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any
 
-from planner.keeping import ACTIVATIONS, VIEWS, is_product
+from planner.kernels import ACTIVATIONS, VIEWS, is_product
 from planner.physical import (
     CollectStep,
     Column,

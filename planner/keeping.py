@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence, Set
-from typing import NamedTuple
+from collections.abc import Sequence, Set
 
+from planner.kernels import ACTIVATIONS, PRODUCTS, VIEWS, head_dots, is_product, run_by_autograd
 from planner.physical import Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
@@ -19,69 +18,6 @@ DISK_BYTES = 1.2e9  # a second, written and read: 4e9 while the page cache holds
 SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
 MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
-
-PRODUCTS = ("linear", "mm", "addmm", "matmul")
-ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
-VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
-KERNELS = (*VIEWS, "linear", "add", "mul", "div", "cat", "dropout", "relu", "elu", "leaky_relu", "tanh", "sigmoid")
-"""Of stages with no other operators, forward and adjoint are written out; autograd runs the others, and keeps more."""
-
-
-class HeadDots(NamedTuple):
-    """A product with a parameter and the sum of it over channels, which are one kernel: (x * vectors).sum(-1)."""
-
-    x: str
-    vectors: str  # the parameter, [heads, channels], perhaps with ones before them
-    product: str  # the value that is never made
-    heads: int
-    channels: int
-
-
-@remembered
-def head_dots(stage: Stage) -> Mapping[str, HeadDots]:
-    """Those of a stage, by the value of the sum."""
-    sums = [call for call in stage.on_vertices if call.op == "aten.sum.dim_IntList"]
-    if not sums:
-        return {}
-    shapes = {i.value: i.shape for i in stage.inputs} | {call.output: call.type.shape for call in stage.on_vertices}
-    vectors = {parameter.name: parameter.shape for parameter in stage.parameters}
-    products = {call.output: call for call in stage.on_vertices if call.op == "aten.mul.Tensor"}
-    read = Counter(name for call in stage.calls for name in call.reads)
-    read.update(output.value for output in stage.outputs)
-    found = {}
-    for call in sums:
-        product = products.get(call.reads[0])
-        if product is None or read[product.output] > 1 or len(product.reads) != 2 or call.keywords:
-            continue
-        shape, (x, by) = product.type.shape, sorted(product.reads, key=vectors.__contains__)
-        over_channels = call.arguments[1:] in (((-1,),), ((2,),)) and len(shape) == 2
-        if over_channels and shapes.get(x) == shape and _is_of_heads(vectors.get(by, ()), shape):
-            found[call.output] = HeadDots(x, by, product.output, *shape)
-    return found
-
-
-def _is_of_heads(shape: tuple[int, ...], row: tuple[int, ...]) -> bool:
-    """Whether a parameter has a vector for each head of a row [heads, channels]."""
-    return shape[-2:] == row and all(size == 1 for size in shape[:-2])
-
-
-def is_product(call: Call) -> bool:
-    """Whether it multiplies with a matrix."""
-    return operator_name(call.op) in PRODUCTS
-
-
-def is_head_mean(call: Call) -> bool:
-    """Whether it is the mean over heads of rows [heads, channels]."""
-    return (
-        call.op == "aten.mean.dim" and call.arguments[1:] == ((1,),) and len(call.type.shape) == 1 and not call.keywords
-    )
-
-
-@remembered
-def computing(stage: Stage) -> list[Call]:
-    """A stage's calls on rows of vertices, but for those that compute nothing."""
-    never_made = {dots.product for dots in head_dots(stage).values()}
-    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in never_made]
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
@@ -143,45 +79,48 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
 def saved_row_bytes(stage: Stage) -> int:
     """Bytes of a row that is kept between forward and backward.
 
-    What a matrix was multiplied with, unless it is an input, and the outputs of activations; a ReLU's lies in that of the
-    dropout that follows it. Where autograd runs a stage, outputs of products and of dropout besides, and of a stage that
-    reads edges the output of every call.
+    What a matrix or the vectors of heads were multiplied with, unless it is an input, and the outputs of activations; a
+    ReLU's lies in that of the dropout that follows it. Where autograd runs a stage, outputs of products and of dropout
+    besides, and of a stage that reads edges the output of every call.
     """
     return sum(map(_saved_row_bytes, stage.each))
 
 
 def _saved_row_bytes(stage: Stage) -> int:
     kept = _kept(stage)
-    return sum(4 * call.type.width for call in stage.on_vertices if stage.edge_sets or call.output in kept)
+    return sum(4 * call.type.width for call in stage.on_vertices if stage.edge_sets or _is_kept(call, kept))
 
 
 def kept_bytes(stage: Stage, statistics: Statistics) -> float:
     """As `saved_row_bytes`, with what is kept of a vertex's in-edges."""
     kept = _kept(stage)
-    calls = [call for call in stage.calls if stage.edge_sets or call.output in kept]
+    calls = [call for call in stage.calls if stage.edge_sets or _is_kept(call, kept)]
     return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
+
+
+def _is_kept(call: Call, kept: Set[str]) -> bool:
+    """What is seen in another shape is kept once, under the name that it was made by."""
+    return call.output in kept and operator_name(call.op) not in VIEWS
 
 
 @remembered
 def multiplied_inputs(stage: Stage) -> Set[str]:
-    """The columns that a matrix is multiplied with."""
+    """The columns that a matrix or the vectors of heads are multiplied with."""
     return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
 
 
 @remembered
 def multiplied(stage: Stage) -> Set[str]:
-    """The values that a matrix or the heads' vectors are multiplied with: the gradients of these need them."""
-    by_matrices = {name for call in stage.calls if is_product(call) for name in call.reads}
-    return by_matrices.union(*((dots.x, dots.vectors) for dots in head_dots(stage).values()))
+    """The values that a matrix or the vectors of heads are multiplied with: the gradients of these need them.
 
-
-@remembered
-def run_by_autograd(stage: Stage) -> bool:
-    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
-    return bool(stage.edge_sets) or any(
-        operator_name(call.op) not in KERNELS and call.output not in head_dots(stage) and not is_head_mean(call)
-        for call in stage.on_vertices
-    )
+    By the names that they are read by, and if these are views, by those that they were made by.
+    """
+    found = {name for call in stage.calls if is_product(call) for name in call.reads}
+    found.update(name for dots in head_dots(stage).values() for name in (dots.x, dots.vectors))
+    for call in reversed(stage.calls):
+        if call.output in found and operator_name(call.op) in VIEWS:
+            found.update(call.reads)
+    return found
 
 
 @remembered

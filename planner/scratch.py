@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Collection
 
 from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
-from planner.keeping import ACTIVATIONS, computing, head_dots, is_product, multiplied, multiplied_inputs
+from planner.keeping import multiplied, multiplied_inputs
+from planner.kernels import ACTIVATIONS, computing, head_dots, is_head_mean, is_product, numbers_taken
 from planner.physical import PipeStep, Plan, PropagateStep, Stage
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
@@ -97,12 +98,13 @@ def _places(stage: Stage) -> list[Call]:
 
 
 def _gradients(stage: Stage) -> Counter[int]:
-    """Widths of the gradients that backward makes: of what products read, and of outputs, which elementwise operators change."""
+    """Widths of the gradients that backward makes: of what products and reductions read, and of outputs, to be changed."""
     widths = {i.value: i.width for i in stage.inputs if i.needs_gradient}
     widths |= {call.output: call.type.width for call in computing(stage)}
     products = [call for call in computing(stage) if is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[name] for call in products for name in call.reads if name in widths)
-    found.update(dots.heads * dots.channels for dots in head_dots(stage).values())
+    reductions = [call for call in computing(stage) if call.output in head_dots(stage) or is_head_mean(call)]
+    found.update(numbers_taken(stage, call) for call in reductions)
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found

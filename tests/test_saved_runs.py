@@ -21,7 +21,8 @@ from lotan.spill_file import SpillFile
 from lotan.stages import Saved, Terms
 from messenger.jobs import ChunkKey
 from planner import Options
-from planner.keeping import kept_bytes, run_by_autograd, seconds_again, spill_seconds
+from planner.keeping import kept_bytes, seconds_again, spill_seconds
+from planner.kernels import run_by_autograd
 from planner.rules.keep_or_recompute import choose_overflow
 from planner.spec import Spec
 from tests.planner.specs import STATISTICS, attention, gcn, jumping, planned

@@ -204,7 +204,7 @@ class Gain(Kernel):
 
 @dataclass(eq=False)
 class HeadDots(Kernel):
-    """(x * p).sum(-1), p being trained: each head's row times that head's vector, as a score of attention is made.
+    """(x * p).sum(-1), p being a parameter: each head's row times that head's vector, as a score of attention is made.
 
     One matrix product does it for all heads, at the price of multiplying with zeros. Source: the two halves of a score in
     Velickovic et al., Graph Attention Networks (ICLR 2018).

@@ -24,7 +24,7 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
-from planner.keeping import head_dots, is_head_mean
+from planner.kernels import head_dots, is_head_mean
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 

@@ -11,7 +11,8 @@ from planner.chunks import CHUNK_ROWS, SAVED_BYTES, chunks_in_group, even_chunks
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
-from planner.keeping import VIEWS, computing, head_dots, is_product, saved_row_bytes
+from planner.keeping import saved_row_bytes
+from planner.kernels import VIEWS, computing, is_product, numbers_taken, run_by_autograd
 from planner.physical import PipeStep, Plan, Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
@@ -97,9 +98,9 @@ def _forward(stage: Stage, density: float) -> Work:
         if is_product(call):
             found += _product(stage, call, density)
         else:
-            found.numbers += _numbers(stage, call)
+            found.numbers += numbers_taken(stage, call)
             found.draws += call.type.width if operator_name(call.op) == "dropout" else 0
-    return found
+    return _by_who_runs(stage, found)
 
 
 def _backward(stage: Stage, density: float) -> Work:
@@ -115,14 +116,15 @@ def _backward(stage: Stage, density: float) -> Work:
             times = bool(read & trained) + bool(read & (wanted - trained))
             found += _product(stage, call, density) * times
         else:
-            found.numbers += _numbers(stage, call)
+            found.numbers += numbers_taken(stage, call)
+    return _by_who_runs(stage, found)
+
+
+def _by_who_runs(stage: Stage, found: Work) -> Work:
+    """The numbers of a stage that autograd runs have a price of their own."""
+    if run_by_autograd(stage):
+        found.numbers, found.autograd_numbers = 0.0, found.numbers
     return found
-
-
-def _numbers(stage: Stage, call: Call) -> int:
-    """Of a row that an operator makes, or takes, where each head's are multiplied with its vector and summed."""
-    dots = head_dots(stage).get(call.output)
-    return dots.heads * dots.channels if dots else call.type.width
 
 
 @remembered

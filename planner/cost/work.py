@@ -31,7 +31,7 @@ class Work:
     product_numbers: float = 0.0  # of the rows that go into matrix products and come out of them
     numbers: float = 0.0  # that elementwise operators make
     draws: float = 0.0  # random numbers
-    autograd_numbers: float = 0.0  # made by operators of stages that read edges
+    autograd_numbers: float = 0.0  # made by operators of stages that autograd runs, those that read edges among them
     parameter_numbers: float = 0.0  # of gradients that partitions, or groups of chunks, hand in
     spilled_bytes: float = 0.0  # that workers write to a file and read again
 

@@ -6,12 +6,16 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from planner.estimate import SPARSE_TIMES
+from planner.kernels import run_by_autograd
 from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
 from planner.spec import Ref
 from planner.statistics import Statistics
 
 FEATURES = "features"
+BY_AUTOGRAD = (
+    "autograd runs the stages that multiply the features, and has all numbers of a row; kernels alone skip zeros"
+)
 HOISTED = "stages read what hoist_invariant holds in place of the features, which is not sparse"
 
 
@@ -32,6 +36,8 @@ def declined(plan: Plan, statistics: Statistics, hoisted: Collection[str] = ()) 
         hoisted: the columns that these make.
     """
     if not _read_so(plan, FEATURES):
+        if any(_is_multiplied(i, stage) for stage in plan.stages for i in stage.inputs):
+            return BY_AUTOGRAD
         return HOISTED if any(_read_so(plan, name) for name in hoisted) else None
     if statistics.profile is None:
         return "nobody has counted how many of the features are zero"
@@ -59,6 +65,11 @@ def _read_so(plan: Plan, column: str) -> bool:
 
 
 def _could_be(i: StageInput, stage: Stage, column: str = FEATURES) -> bool:
+    """Whether kernels alone read an input, and multiply it: autograd, which runs other stages, has all of the rows."""
+    return _is_multiplied(i, stage, column) and not run_by_autograd(stage)
+
+
+def _is_multiplied(i: StageInput, stage: Stage, column: str = FEATURES) -> bool:
     """Whether linear maps of one stage are all that reads an input, which is the rows of a column."""
     if i.column != column or i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
         return False

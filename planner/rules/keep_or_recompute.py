@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from planner.keeping import kept_bytes, run_by_autograd, seconds_again, spill_seconds
+from planner.keeping import kept_bytes, seconds_again, spill_seconds
+from planner.kernels import run_by_autograd
 from planner.physical import Overflow, Stage
 from planner.records import changed
 from planner.statistics import Statistics

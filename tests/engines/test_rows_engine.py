@@ -34,9 +34,9 @@ pytestmark = pytest.mark.spark
 BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
     "auto": Options(engine="rows", abilities=ABILITIES["rows"]),
-    "general": Options(plan="general"),
-    "general without RGB": Options(plan="general", rgb=False),
-    "without RGB": Options(rgb=False),
+    "general": Options(engine="rows", plan="general"),
+    "general without RGB": Options(engine="rows", plan="general", rgb=False),
+    "without RGB": Options(engine="rows", rgb=False),
     "pruned": Options(engine="rows", abilities=ABILITIES["rows"], disabled=("reuse_evaluation",)),
 }
 

@@ -56,7 +56,9 @@ def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Te
 def test_it_is_priced_on_a_cluster(name: str, disabled: tuple[str, ...]) -> None:
     """Parts of passes are, too: a pipe of evaluation may read what only training collects."""
     layout = Layout(Crew(2, 2), 4, cores=2, shuffled=True)
-    options = Options(abilities=ABILITIES["blocks"], disabled=disabled, pricing=Pricing("blocks", layout))
+    options = Options(
+        engine="blocks", abilities=ABILITIES["blocks"], disabled=disabled, pricing=Pricing("blocks", layout)
+    )
     loss = LossSpec("classification", OUT, 5.0)
     planned = compile_plan(*dropping(name), loss, sample(1).graph.statistics, options)
     for steps in planned.plan.passes:
@@ -77,7 +79,7 @@ def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) ->
     """The plan of a model with dropout, for an engine, and weights."""
     torch.manual_seed(0)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(abilities=ABILITIES[engine], disabled=(*OFF, *disabled))
+    options = Options(engine=engine, abilities=ABILITIES[engine], disabled=(*OFF, *disabled))
     plan = compile_plan(*dropping(name), loss, drawn.graph.statistics, options).plan
     return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
 

@@ -6,15 +6,20 @@ from dataclasses import replace
 
 import pytest
 
+from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
-from planner import Options
-from tests.exactness.cases import EVERY, models, sample, thinned
+from lotan.tracing import trace
+from planner import Options, compile_plan
+from planner.kernels import run_by_autograd
+from planner.rules.hold_sparse import BY_AUTOGRAD
+from planner.spec import LossSpec
+from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, thinned
 from tests.exactness.steps import assert_equals_truth, plan_of, train
 
 AUTO = Options(abilities=ABILITIES["local"])
 IN_PLACE = replace(AUTO, disabled=("hoist_invariant",))  # so that more maps stand right on the features
-READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer", "arithmetic on edges")
+READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer")
 
 
 @pytest.mark.parametrize("chunk_rows", [None, 7])
@@ -42,3 +47,16 @@ def test_what_stops_it_is_said(left, abilities, said):
     planned = plan_of("MLP", drawn, Options(abilities=abilities))
     assert not planned.firings["hold_sparse"]
     assert [entry.reason for entry in planned.rewritten.declined if entry.rule == "hold_sparse"] == [said]
+
+
+@pytest.mark.parametrize(("act", "fires"), [("elu", True), ("gelu", False)])
+def test_it_is_for_stages_that_kernels_run(act, fires):
+    """Autograd, which has to run gelu, multiplies all numbers of a row: to say or to price anything else would be wrong."""
+    drawn = thinned(sample(seed=3, vertices=40), 16)
+    specs = (trace(nn.MLP([WIDTH, 8, OUT], act=act, norm=None), WIDTH, training=mode) for mode in (True, False))
+    planned = compile_plan(*specs, LossSpec("classification", OUT, 5.0), drawn.graph.statistics, AUTO)
+    assert bool(planned.firings["hold_sparse"]) == fires
+    assert [entry.reason for entry in planned.rewritten.declined if entry.rule == "hold_sparse"] == (
+        [] if fires else [BY_AUTOGRAD]
+    )
+    assert any(run_by_autograd(stage) for stage in planned.plan.stages) != fires

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 from torch import Tensor
 
+from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LazySums
 from lotan.engines.local.products import Chunks
@@ -37,7 +38,7 @@ def test_chunks_that_were_asked_for_are_what_is_in_hand() -> None:
     assert scratch_bytes(plan, large, 1) < scratch_bytes(plan, large, 2)
 
 
-@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "residual", "MLP"])
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "residual", "MLP", "GAT", "GAT, four heads, averaged"])
 def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At least what there is memory for that is used again; what a loss makes comes and goes beside it, and sums over edges."""
     taken: dict[tuple[int, int], int] = {}
@@ -59,7 +60,7 @@ def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pyte
     monkeypatch.setattr(flat._Scratch, "get", noted)
     monkeypatch.setattr(LazySums, "rows", summed)
     drawn = sample(3, weighted=EVERY[name].weights)
-    planned = plan_of(name, drawn, Options())
+    planned = plan_of(name, drawn, Options(abilities=ABILITIES["local"]))
     with closing(LocalEngine()) as engine:
         train(engine, planned, models(name, seed=3)[0], drawn)
     again, loss = sum(taken.values()), (LOSS_COPIES + 1) * OUT

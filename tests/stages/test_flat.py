@@ -13,7 +13,7 @@ from lotan.randomness import Randomness
 from lotan.stages import Chunk, StageProgram
 from lotan.tracing import trace
 from planner import Options, compile_plan
-from planner.keeping import run_by_autograd
+from planner.kernels import run_by_autograd
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
 from planner.statistics import Statistics

@@ -12,13 +12,19 @@ import pytest
 import torch
 
 from lotan import nn
+from lotan.engines.choice import ABILITIES
 from lotan.saved_runs import SavedRuns
 from lotan.spill_file import PAGE, SpillFile
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
 from messenger.jobs import ChunkKey
-from planner.keeping import recompute_seconds, run_by_autograd, spill_seconds
+from planner import Options, compile_plan
+from planner.keeping import recompute_seconds, spill_seconds
+from planner.kernels import run_by_autograd
+from planner.spec import LossSpec
+from tests.exactness.cases import OUT
+from tests.exactness.test_random_models import graph_of, specs_of
 from tests.stages.test_flat import DRAWS, MODELS, SIZES, drawn, stages_of
 
 ROWS = 50
@@ -184,6 +190,15 @@ def test_the_plan_knows_what_autograd_runs(name: str, monkeypatch) -> None:
     monkeypatch.setitem(MODELS, "GCN, gelu", lambda: nn.GCN(**SIZES, act="gelu"))
     for stage in stages_of(name):
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.name
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_plan_knows_it_of_any_model(seed: int) -> None:
+    """Gates, products with scores, quotients, sums over heads: whatever is drawn."""
+    loss, options = LossSpec("classification", OUT, 1.0), Options(engine="blocks", abilities=ABILITIES["blocks"])
+    plan = compile_plan(*specs_of(seed, seed % 2 > 0), loss, graph_of(seed).graph.statistics, options).plan
+    for stage in plan.stages:
+        assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls
 
 
 def test_plans_know_both() -> None:

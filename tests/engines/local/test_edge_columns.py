@@ -121,9 +121,9 @@ def test_sums_over_the_edges_of_an_end(edges: Edges, end: str) -> None:
     torch.testing.assert_close(found, torch.zeros(VERTICES, HEADS).index_add(0, index, x))
 
 
-@pytest.mark.parametrize("small", [0, edge_columns.SMALL], ids=["head by head", "all heads at once"])
-def test_scaled_propagate_and_its_adjoints(edges: Edges, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edge_columns, "SMALL", small)
+@pytest.mark.parametrize("most", [0, edge_columns.MOST_AT_ONCE], ids=["head by head", "all heads at once"])
+def test_scaled_propagate_and_its_adjoints(edges: Edges, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(edge_columns, "MOST_AT_ONCE", most)
     src, dst = ends(edges)
     x = drawn(VERTICES, WIDTH).view(VERTICES, HEADS, CHANNELS).requires_grad_()
     scales = drawn(len(src), HEADS, 1).requires_grad_()
@@ -140,6 +140,23 @@ def test_scaled_propagate_and_its_adjoints(edges: Edges, small: int, monkeypatch
     for rows in (12, VERTICES):  # of a level, say
         found = running(edges).run(reverse, columns, rows)
         torch.testing.assert_close(found, to_x[:rows], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("most", [VERTICES * HEADS - 1, 2000 * HEADS])
+def test_few_edges_among_many_vertices_go_head_by_head(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matrix with a row for every head of every vertex would be larger than the graph."""
+    monkeypatch.setattr(edge_columns, "MOST_AT_ONCE", most)
+    few = Edges(VERTICES, np.array([3, 4]), np.array([0, 1]), None).first(2)
+    columns = {"x": drawn(VERTICES, WIDTH), "s": drawn(2, HEADS), "g": drawn(2, WIDTH, 1)}
+    step = ScaledPropagateStep(OF_VERTICES, "graph", "x", "s", HEADS)
+    found = running(few).run(step, columns, 2)
+    expected = (columns["x"][3:5].view(2, HEADS, -1) * columns["s"][:, :, None]).view(2, HEADS, CHANNELS)
+    torch.testing.assert_close(found, expected)
+    back = running(few).run(replace(step, input="g", reverse=True), columns, VERTICES)
+    spread = torch.zeros(VERTICES, HEADS, CHANNELS)
+    spread[3:5] = columns["g"].view(2, HEADS, -1) * columns["s"][:, :, None]
+    torch.testing.assert_close(back, spread)
+    assert bool(few._by_head) == (most > VERTICES * HEADS)
 
 
 @pytest.mark.parametrize("kind", ["max", "min"])
