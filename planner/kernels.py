@@ -61,6 +61,11 @@ def _dots(total: Call, product: Call | None, shapes: Shapes, vectors: Shapes) ->
     return HeadDots(x, by, product.output, heads, channels)
 
 
+def never_made(stage: Stage) -> Set[str]:
+    """The values inside of a kernel."""
+    return {dots.product for dots in head_dots(stage).values()}
+
+
 def is_product(call: Call) -> bool:
     """Whether it multiplies with a matrix."""
     return operator_name(call.op) in PRODUCTS
@@ -85,16 +90,16 @@ def numbers_taken(stage: Stage, call: Call) -> int:
 @remembered
 def computing(stage: Stage) -> list[Call]:
     """A stage's calls on rows of vertices, but for those that compute nothing or are part of another's kernel."""
-    never_made = {dots.product for dots in head_dots(stage).values()}
-    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in never_made]
+    left_out = never_made(stage)
+    return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in left_out]
 
 
 @remembered
 def run_by_autograd(stage: Stage) -> bool:
     """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
-    never_made = {dots.product for dots in head_dots(stage).values()}
+    left_out = never_made(stage)
     return bool(stage.edge_sets) or not all(
-        call.output in never_made or _is_kernel(call, stage) for call in stage.on_vertices
+        call.output in left_out or _is_kernel(call, stage) for call in stage.on_vertices
     )
 
 

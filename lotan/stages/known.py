@@ -24,7 +24,7 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
-from planner.kernels import head_dots, is_head_mean
+from planner.kernels import head_dots, is_head_mean, never_made
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 
@@ -69,7 +69,7 @@ class Translation:
         self._reads.update(output.value for output in stage.outputs)
         self._relu: dict[str, str] = {}  # output of a relu that only a dropout reads: its input
         self._dots = head_dots(stage)  # by the output of a sum: the product that it alone reads
-        self._never_made = {dots.product for dots in self._dots.values()}
+        self._never_made = never_made(stage)
         if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
             raise Unknown("edges")
         for i in stage.inputs:

@@ -39,9 +39,8 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
 def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
-    options = Options(
-        engine="blocks", abilities=ABILITIES["blocks"]
-    )  # whose workers may have no memory for what is kept
+    # whose workers may have no memory for what is kept
+    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
     return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages
 
 
