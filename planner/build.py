@@ -21,9 +21,8 @@ from planner.nodes import (
     Scatter,
     StaticColumn,
 )
-from planner.spec import AGGREGATES, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType, operator_name
+from planner.spec import AGGREGATES, PRODUCTS, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType, operator_name
 
-MATMULS = frozenset({"linear", "mm", "matmul", "addmm"})
 ELEMENTWISE = frozenset(
     {
         "abs", "add", "celu", "clamp", "clamp_min", "cos", "div", "elu", "exp", "gelu", "hardtanh", "leaky_relu", "log",
@@ -82,7 +81,7 @@ def _kind(call: Call) -> type[Apply]:
     name = operator_name(call.op)
     if call.type.rows == "none":
         return OnParameters
-    if name in MATMULS:
+    if name in PRODUCTS:
         return MatMul
     return Elementwise if name in ELEMENTWISE else RowWise
 

@@ -119,23 +119,24 @@ def local_columns(plan: Plan, statistics: Statistics) -> int:
 
     Only a column of the same size takes it over; memory that no pass needs any more is not given back.
     """
-    sizes = _sizes(plan, statistics)
-    lasting = sum(sizes.pop(name) for name in {column.name for column in (*plan.static_columns, *plan.hoisted)})
+    stay = {column.name: column_bytes(column, statistics) for column in (*plan.static_columns, *plan.hoisted)}
     lent: dict[int, int] = {}  # bytes, by size of a column
     for steps in plan.passes:
         alive: Counter[int] = Counter()
-        for _, change in _changes(steps, sizes, reads):
+        sizes = _sizes(plan, steps, statistics)
+        for _, change in _changes(steps, {name: sizes[name] for name in sizes.keys() - stay.keys()}, reads):
             size = abs(change)
             alive[size] += change
             lent[size] = max(lent.get(size, 0), alive[size])
-    return lasting + sum(lent.values())
+    return sum(stay.values()) + sum(lent.values())
 
 
 def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
-    """Bytes of the features as stages read them that are given what is not zero."""
-    if not any(i.sparse for stage in plan.stages for i in stage.inputs):
-        return 0
-    return int(SPARSE_BYTES * statistics.density * statistics.width * statistics.vertices)
+    """Bytes of the features as stages read them that are given what is not zero: once for each level up to which some do."""
+    sparse = {stage.name for stage in plan.stages if any(i.sparse for i in stage.inputs)}
+    levels = {s.within for steps in plan.passes for s in steps if isinstance(s, PipeStep) and s.stage in sparse}
+    rows = sum(map(statistics.rows_within, levels))
+    return int(SPARSE_BYTES * statistics.density * statistics.width * rows)
 
 
 def reading_bytes(statistics: Statistics) -> int:
@@ -170,9 +171,10 @@ def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
 
 def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
-    sizes = _sizes(plan, statistics)
     loading = _loading(plan, statistics, layout)
-    passes = [_Hands(plan, steps, sizes, layout).most for steps in plan.passes if steps]
+    passes = [
+        _WorkingSet(plan, steps, _sizes(plan, steps, statistics), layout).most for steps in plan.passes if steps
+    ]
     return SPARK_HEAP + topology(plan, statistics, layout.partitions) + max([loading, *passes])
 
 
@@ -181,7 +183,7 @@ def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     return int(layout.at_once * (PARTS_LOADED * rows + EDGES_LOADED * statistics.edges))
 
 
-class _Hands:
+class _WorkingSet:
     """What the tasks of a pass have in hand."""
 
     def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
@@ -262,17 +264,19 @@ def _needed(plan: Plan, step: Step) -> Collection[str]:
 
 def held(plan: Plan, statistics: Statistics) -> int:
     """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent."""
-    sizes = _sizes(plan, statistics)
 
     def found(step: Step) -> Collection[str]:
         return _needed(plan, step)
 
-    loaded = sum(sizes[column.name] for column in plan.static_columns)
-    hoisted = {column.name for column in plan.hoisted}
-    others = {name: size for name, size in sizes.items() if name not in hoisted}
-    once = loaded + sum(sizes[name] for name in hoisted) + _alive(plan.prepare, others, found)
-    lasting = sum(sizes[name] for name in plan.lasting)
-    return max(once, lasting + max(_alive(steps, sizes, found) for steps in plan.passes[1:]))
+    def alive(steps: Sequence[Step]) -> int:
+        return _alive(steps, _sizes(plan, steps, statistics), found)
+
+    once = _sizes(plan, plan.prepare, statistics)
+    stay = {column.name for column in (*plan.static_columns, *plan.hoisted)}
+    others = {name: size for name, size in once.items() if name not in stay}
+    prepared = sum(once[name] for name in stay) + _alive(plan.prepare, others, found)
+    lasting = sum(once[name] for name in plan.lasting)
+    return max(prepared, lasting + max(map(alive, plan.passes[1:])))
 
 
 def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]) -> int:
@@ -288,7 +292,7 @@ def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> li
         steps: one of plan.passes.
         statistics: of the graph.
     """
-    sizes = _sizes(plan, statistics)
+    sizes = _sizes(plan, steps, statistics)
     there = {column.name for column in plan.static_columns} if steps == plan.prepare else plan.lasting
     stay = {column.name for column in plan.hoisted}  # from where `prepare` makes them
     changes = Counter({0: sum(sizes[name] for name in there)})
@@ -336,8 +340,8 @@ def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     return statistics.vertices * static + min(kept, may_keep)
 
 
-def _sizes(plan: Plan, statistics: Statistics) -> dict[str, int]:
-    """Bytes of every column over all vertices or edges."""
-    every = {column.name: column for steps in plan.passes for step in steps for column in columns_made(step)}
-    static = {column.name: column for column in plan.static_columns}
-    return {name: column_bytes(column, statistics) for name, column in (static | every).items()}
+def _sizes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> dict[str, int]:
+    """Bytes of the graph's columns and of those that a pass makes, over all vertices or edges: a pruned pass has fewer rows."""
+    made = (column for step in steps for column in columns_made(step))
+    columns = {column.name: column for column in (*plan.static_columns, *plan.hoisted, *made)}
+    return {name: column_bytes(column, statistics) for name, column in columns.items()}

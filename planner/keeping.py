@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence, Set
 
-from planner.kernels import ACTIVATIONS, PRODUCTS, VIEWS, head_dots, is_product, run_by_autograd
+from planner.kernels import (
+    ACTIVATIONS,
+    VIEWS,
+    contracted,
+    head_dots,
+    is_product,
+    never_made,
+    numbers_taken,
+    run_by_autograd,
+)
 from planner.physical import Stage
 from planner.records import remembered
-from planner.spec import Call, operator_name
+from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
 
 # Of one worker with one thread; only their ratios matter. `planner.cost.rates` prices the same work, so that whole epochs come
 # out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too
 # low. Sums do not mind, but a choice between two single rates would turn with each fit; and it has to hold for every engine
 # that has workers.
-DISK_BYTES = 1.2e9  # a second, written and read: 4e9 while the page cache holds the file, 1e9 or less as it first grows
-SENT_BYTES = 0.5e9  # a second: rows of a column, most of them sums over edges that are made for this alone
+DISK_RATE = 1.2e9  # bytes a second, written and read: 4e9 while the page cache holds the file, 1e9 or less as it first grows
+SENT_RATE = 0.5e9  # bytes a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
 MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
 
@@ -29,27 +38,21 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
         if stage.edge_sets or call.output in read:
             again.append(call)
             read.update(call.reads)
-    parameters = {parameter.name for parameter in stage.parameters}
+    parameters, inside = {parameter.name for parameter in stage.parameters}, never_made(stage)
     free = [c for c in again if operator_name(c.op) == "add" and parameters & set(c.reads)]
-    free += [c for c in again if operator_name(c.op) in VIEWS]
+    # A view computes nothing, nor does what is part of another's kernel, and a bias is added as a product is made.
+    free += [c for c in again if operator_name(c.op) in VIEWS or c.output in inside]
     return recompute_seconds(
         resent=sum(i.width for i in sent),
-        # a view computes nothing, and a bias is added as a product is made
-        computed=sum(_rows(call, statistics) * call.type.width for call in again if call not in free),
+        computed=sum(_rows(call, statistics) * numbers_taken(stage, call) for call in again if call not in free),
         factors=_factors(stage, again, statistics),
     )
 
 
 def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> float:
     """Multiplications in these calls' matrix products, for a vertex."""
-    widths = {i.value: i.width for i in stage.inputs} | {call.output: call.type.width for call in stage.calls}
-    return sum(
-        _rows(call, statistics) * call.type.width * widths[name]
-        for call in calls
-        if is_product(call)
-        for name in call.reads
-        if name in widths
-    )
+    products = [call for call in calls if is_product(call)]
+    return sum(_rows(call, statistics) * call.type.width * contracted(stage, call) for call in products)
 
 
 def _rows(call: Call, statistics: Statistics) -> float:
@@ -61,7 +64,7 @@ def _rows(call: Call, statistics: Statistics) -> float:
 
 def spill_seconds(kept: float) -> float:
     """To write and read a row of so many bytes."""
-    return 2 * kept / DISK_BYTES
+    return 2 * kept / DISK_RATE
 
 
 def recompute_seconds(resent: float, computed: float, factors: float) -> float:
@@ -72,7 +75,7 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
         computed: numbers of all values on the way.
         factors: multiplications of matrix products among them.
     """
-    return 4 * resent / SENT_BYTES + computed / VALUES + factors / MULTIPLICATIONS
+    return 4 * resent / SENT_RATE + computed / VALUES + factors / MULTIPLICATIONS
 
 
 @remembered

@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 from planner.physical import Stage
 from planner.records import remembered
-from planner.spec import Call, Ref, operator_name
+from planner.spec import PRODUCTS, Argument, Call, Ref, operator_name
 
-PRODUCTS = ("linear", "mm", "addmm", "matmul")
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
-VIEWS = ("unsqueeze", "view", "reshape", "flatten", "squeeze", "expand")  # which compute nothing
-KERNELS = (*VIEWS[:4], "linear", "add", "cat", "dropout", "relu", "elu", "leaky_relu", "tanh", "sigmoid")
-"""Their forward and adjoint are written out (`lotan.stages.kernels`), as are those of products and quotients with one number for
-each row or for all, and of the dots and the mean of heads; a stage with any other operator is run by autograd."""
+RESHAPES = ("unsqueeze", "view", "reshape", "flatten")  # which leave the numbers of a row in their order
+VIEWS = (*RESHAPES, "squeeze", "expand")  # which compute nothing
+LEAST_DROPOUT = 2**-17  # of 65,536 draws, none is below the nearest to it
 
 
 class HeadDots(NamedTuple):
@@ -71,6 +69,13 @@ def is_product(call: Call) -> bool:
     return operator_name(call.op) in PRODUCTS
 
 
+def contracted(stage: Stage, call: Call) -> int:
+    """Numbers of its rows that a product multiplies and sums for each that it makes: the other length of its matrix."""
+    shapes = _parameter_shapes(stage)
+    sizes = [prod(shapes[name]) for name in call.reads if len(shapes.get(name, ())) >= 2]
+    return max(1, sizes[0] // max(1, call.type.shape[-1])) if sizes and call.type.shape else call.type.width
+
+
 def is_head_mean(call: Call) -> bool:
     """Whether it is the mean over heads of rows [heads, channels]."""
     over_heads = call.op == "aten.mean.dim" and call.arguments[1:] == ((1,),) and not call.keywords
@@ -96,40 +101,120 @@ def computing(stage: Stage) -> list[Call]:
 
 @remembered
 def run_by_autograd(stage: Stage) -> bool:
-    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file."""
+    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file.
+
+    They are (`lotan.stages.kernels`) of linear maps of flat rows, sums of equal rows and with a bias, concatenations, dropout, some
+    activations, products and quotients with one number for each row or for all, and dots and the mean of heads.
+    """
+    if stage.edge_sets or not _all_float32(stage):
+        return True
     left_out = never_made(stage)
-    return bool(stage.edge_sets) or not all(
-        call.output in left_out or _is_kernel(call, stage) for call in stage.on_vertices
-    )
+    return not all(call.output in left_out or _is_kernel(call, stage) for call in stage.calls)
+
+
+def _all_float32(stage: Stage) -> bool:
+    dtypes = {call.type.dtype for call in stage.calls}
+    return dtypes | {i.dtype for i in stage.inputs} | {p.dtype for p in stage.parameters} <= {"float32"}
 
 
 def _is_kernel(call: Call, stage: Stage) -> bool:
     name = operator_name(call.op)
-    if name in ("mul", "div"):
-        return any(_is_one_number(argument, stage, trained=name == "mul") for argument in call.arguments)
-    if name == "add" and not all(isinstance(argument, Ref) for argument in call.arguments):
+    if call.keywords:
         return False
-    return (name in KERNELS and not call.keywords) or call.output in head_dots(stage) or is_head_mean(call)
-
-
-def _is_one_number(argument: object, stage: Stage, trained: bool) -> bool:
-    """Whether it is a number, for each row or for all, whose gradient nobody asks for, or if `trained` a parameter's for all."""
-    if not isinstance(argument, Ref):
+    if name in RESHAPES:
         return True
-    return argument.name in _static_numbers(stage) or (trained and argument.name in _trained_numbers(stage))
+    if call.type.rows == "none":
+        return name == "add" and [isinstance(argument, Ref) for argument in call.arguments] == [True, False]
+    match name:
+        case "linear":
+            return _is_flat_product(call, stage)
+        case "add":
+            return _is_sum(call, stage)
+        case "mul" | "div":
+            return _is_scale(call, stage, trained=name == "mul")
+        case "cat":
+            return len(call.type.shape) == 1 and _parameter_shapes(stage).keys().isdisjoint(call.reads)
+        case "dropout":
+            return drops_some(call)
+        case "relu" | "tanh" | "sigmoid":
+            return len(call.arguments) == 1
+        case "elu" | "leaky_relu":
+            numbers = call.arguments[1:]
+            return not numbers or (isinstance(numbers[0], int | float) and numbers[0] > 0)
+    return call.output in head_dots(stage) or is_head_mean(call)
+
+
+def drops_some(call: Call) -> bool:
+    """Whether a dropout drops some numbers and keeps some."""
+    p = call.arguments[1]
+    return isinstance(p, int | float) and LEAST_DROPOUT < p < 1 - LEAST_DROPOUT
+
+
+def _is_flat_product(call: Call, stage: Stage) -> bool:
+    """Whether it maps rows [numbers] by parameters as they are."""
+    shapes = {parameter.name: parameter.shape for parameter in stage.parameters}
+    given = [shapes.get(a.name, ()) for a in call.arguments[1:] if isinstance(a, Ref)]
+    return len(call.type.shape) == 1 and [len(shape) for shape in given] in ([2], [2, 1])
+
+
+def _is_sum(call: Call, stage: Stage) -> bool:
+    """Whether it adds rows of one shape, or a parameter of that shape to all rows."""
+    return _shape(call.arguments[0], stage) == call.type.shape == _shape(call.arguments[1], stage, biases=True)
+
+
+def _is_scale(call: Call, stage: Stage, trained: bool) -> bool:
+    """Whether it scales rows, by a number for each row or for all whose gradient nobody asks for, or if `trained` by a parameter's."""
+    orders = [call.arguments, call.arguments[::-1]] if trained else [call.arguments]
+    return any(_shape(x, stage) == call.type.shape and _scales(by, call, stage, trained) for x, by in orders)
+
+
+def _scales(by: Argument, call: Call, stage: Stage, trained: bool) -> bool:
+    if not isinstance(by, Ref):
+        return isinstance(by, int | float)
+    rank = _static_numbers(stage).get(by.name)
+    return rank == len(call.type.shape) or (trained and prod(_parameter_shapes(stage).get(by.name, (0,))) == 1)
+
+
+def _shape(argument: Argument, stage: Stage, biases: bool = False) -> tuple[int, ...] | None:
+    """Of the rows that an argument is; with `biases` also of a parameter, without the ones before."""
+    if not isinstance(argument, Ref):
+        return None
+    shape = _row_shapes(stage).get(argument.name)
+    if shape is None and biases and argument.name not in _shifted(stage):
+        shape = _parameter_shapes(stage).get(argument.name)
+        while shape and len(shape) > 1 and shape[0] == 1:
+            shape = shape[1:]
+    return shape
 
 
 @remembered
-def _static_numbers(stage: Stage) -> Set[str]:
-    """Inputs that have one number for each row and no gradient, and views of these."""
-    found = {i.value for i in stage.inputs if i.width == 1 and not i.needs_gradient}
-    found.update(c.output for c in stage.on_vertices if operator_name(c.op) in VIEWS and not found.isdisjoint(c.reads))
+def _row_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
+    """Of values that have rows, by name."""
+    return {i.value: i.shape for i in stage.inputs} | {call.output: call.type.shape for call in stage.on_vertices}
+
+
+@remembered
+def _parameter_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
+    """Of parameters and what is computed of them alone, by name."""
+    own = {parameter.name: parameter.shape for parameter in stage.parameters}
+    return own | {call.output: call.type.shape for call in stage.calls if call.type.rows == "none"}
+
+
+@remembered
+def _shifted(stage: Stage) -> Set[str]:
+    """What is computed of parameters, other than by seeing them in another shape."""
+    found: set[str] = set()
+    for call in stage.calls:
+        if call.type.rows == "none" and (operator_name(call.op) not in RESHAPES or not found.isdisjoint(call.reads)):
+            found.add(call.output)
     return found
 
 
 @remembered
-def _trained_numbers(stage: Stage) -> Set[str]:
-    """Parameters of one number, and what is computed of them alone, such as 1 + eps."""
-    widths = {p.name: prod(p.shape) for p in stage.parameters}
-    widths |= {call.output: call.type.width for call in stage.calls if call.type.rows == "none"}
-    return {name for name, width in widths.items() if width == 1}
+def _static_numbers(stage: Stage) -> Mapping[str, int]:
+    """The ranks of inputs that have one number for each row and no gradient, and of views of these, by name."""
+    found = {i.value: len(i.shape) for i in stage.inputs if i.width == 1 and not i.needs_gradient}
+    for call in stage.on_vertices:
+        if operator_name(call.op) in RESHAPES and not found.keys().isdisjoint(call.reads):
+            found[call.output] = len(call.type.shape)
+    return found

@@ -76,6 +76,10 @@ class ValueType(NamedTuple):  # made, hashed and compared tens of thousands of t
         return width
 
 
+PRODUCTS = ("linear", "mm", "addmm", "matmul")
+"""Names of the operators that multiply with a matrix."""
+
+
 @lru_cache(maxsize=1024)  # a deep model has tens of thousands of calls to ask for, and few operators
 def operator_name(op: str) -> str:
     """An operator without library and overload.

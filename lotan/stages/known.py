@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotan.randomness import LEVELS, threshold_of
+from lotan.randomness import threshold_of
 from lotan.stages.kernels import (
     Activation,
     Add,
@@ -24,11 +24,10 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
-from planner.kernels import head_dots, is_head_mean, never_made
+from planner.kernels import RESHAPES, drops_some, head_dots, is_head_mean, never_made
 from planner.physical import Stage
-from planner.spec import Argument, Call, Ref, ValueType
+from planner.spec import Argument, Call, Ref, ValueType, operator_name
 
-_VIEWS = ("aten.unsqueeze.default", "aten.view.default", "aten.reshape.default", "aten.flatten.using_ints")
 _SLOPE = 0.01  # of leaky_relu, unless given
 _ELU = (1.0, 1.0, 1.0)  # alpha, scale, input_scale
 
@@ -90,13 +89,13 @@ class Translation:
         return self.slot[name]
 
     def _translate(self, call: Call, reader: Call | None) -> None:
-        if call.op in _VIEWS:
+        if operator_name(call.op) in RESHAPES:
             self._view(call)
             return
         if call.output in self._never_made:
             return
         relu = call.op == "aten.relu.default" and reader is not None and reader.op == "lotan.dropout"
-        if relu and self._reads[call.output] == 1 and _drops(reader):
+        if relu and self._reads[call.output] == 1 and drops_some(reader):
             self._relu[call.output] = self._row(call.arguments[0])
             self._types[call.output] = call.type
             return
@@ -142,7 +141,7 @@ class Translation:
                 return HeadMean(out, self._slot(Ref(self._row(x))), *self._shape(x))
             case "aten.cat.default", ((*parts,), 1 | -1) if len(call.type.shape) == 1:
                 return self._cat(out, parts)
-            case "lotan.dropout", (Ref(), float() | int() as p, int() | str() as key) if _drops(call):
+            case "lotan.dropout", (Ref(), float() | int() as p, int() | str() as key) if drops_some(call):
                 return self._dropout(out, call, float(p), key)
         return self._activation(out, call)
 
@@ -255,11 +254,3 @@ class Translation:
     def _is_column(self, argument: Argument) -> bool:
         """Whether it is one static number for each row."""
         return isinstance(argument, Ref) and argument.name in self._static and self._width(argument) == 1
-
-
-def _drops(call: Call | None) -> bool:
-    """Whether a dropout drops some and keeps some."""
-    if call is None:
-        return False
-    p = call.arguments[1]
-    return isinstance(p, int | float) and 0 < threshold_of(float(p)) < LEVELS

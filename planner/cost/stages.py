@@ -12,7 +12,7 @@ from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import Layout, trained_stages
 from planner.keeping import saved_row_bytes
-from planner.kernels import VIEWS, computing, is_product, numbers_taken, run_by_autograd
+from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
 from planner.physical import PipeStep, Plan, Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
@@ -107,6 +107,7 @@ def _backward(stage: Stage, density: float) -> Work:
     """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
+    trained |= {call.output for call in stage.calls if call.type.rows == "none" and call.output in wanted}
     found = Work()
     for call in computing(stage):
         if call.output not in wanted:
@@ -136,18 +137,12 @@ def _wanted(stage: Stage) -> Set[str]:
 
 def _product(stage: Stage, call: Call, density: float) -> Work:
     """Of a row; of one that is held sparse, what is not zero counts, at its own price."""
-    width, taken = call.type.width, float(_taken(stage, call))
+    width, factors = call.type.width, float(contracted(stage, call))
     sparse = {i.value for i in stage.inputs if i.sparse}
     if not sparse.isdisjoint(call.reads):
-        taken *= density * SPARSE_TIMES
-    return Work(multiply_adds=width * taken, product_numbers=width + taken)
-
-
-def _taken(stage: Stage, call: Call) -> int:
-    """Numbers of a row that a product takes: what its matrix has more than the product has numbers."""
-    shapes = {parameter.name: parameter.shape for parameter in stage.parameters}
-    matrices = [shapes[name] for name in call.reads if len(shapes.get(name, ())) >= 2]
-    return max(1, prod(matrices[0]) // max(1, call.type.width)) if matrices else call.type.width
+        factors *= density * SPARSE_TIMES
+    maps = prod(call.type.shape[:-1])  # of a row [heads, channels], one for each head
+    return Work(multiply_adds=width * factors, product_numbers=width + maps * factors)
 
 
 def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
@@ -158,7 +153,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
             continue
         edges = call.type.edges
         rows = statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
-        factors = _taken(stage, call) if is_product(call) else 0
+        factors = contracted(stage, call) if is_product(call) else 0
         made = rows * call.type.width
         total += Work(calls=1, autograd_numbers=made * _operations(stage, call), multiply_adds=made * factors)
         total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()

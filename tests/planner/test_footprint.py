@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from lotan.engines.base import last_uses
 from lotan.engines.choice import ABILITIES
 from lotan.stages import StageProgram
-from planner.compiler import Options
+from planner.compiler import Options, compile_plan
+from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
 from planner.footprint import Layout, alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
 from planner.physical import PipeStep, Plan, PropagateStep, Step, columns_made, makes, reads
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
-from planner.statistics import Statistics
+from planner.statistics import Profile, Statistics
 from planner.topology import topology
 from tests.exactness.cases import EVERY, sample
 from tests.exactness.steps import plan_of
@@ -33,13 +35,12 @@ def plans() -> dict[str, Plan]:
 
 def brute_force(plan: Plan, statistics: Statistics) -> int:
     """Walks over the steps as the local engine does, and counts by size what there is after each: sums are made when read."""
-    rows = {None: statistics.vertices, "graph": statistics.edge_count("graph")}
-    rows["self_loops"] = statistics.edge_count("self_loops")
-    made = {c.name: c for steps in plan.passes for step in steps for c in columns_made(step)}
-    size = {name: rows[column.edges] * row_bytes(column) for name, column in made.items()}
     static = {column.name: statistics.vertices * row_bytes(column) for column in (*plan.static_columns, *plan.hoisted)}
     lent: Counter[int] = Counter()
     for steps in plan.passes:
+        made = {c.name: c for step in steps for c in columns_made(step)}
+        rows = {name: statistics.rows_within(column.within) for name, column in made.items() if column.edges is None}
+        size = {name: count * row_bytes(made[name]) for name, count in rows.items()}
         sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
         kept = [column.name for column in plan.hoisted] if steps is plan.prepare else []
         alive: set[str] = set()
@@ -53,10 +54,28 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
 
 
 @pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN"])
-def test_columns_on_local_are_what_a_walk_over_the_steps_finds(name: str) -> None:
-    plan = plans()[name]
-    assert local_columns(plan, LARGE) == brute_force(plan, LARGE)
-    assert held(plan, LARGE) <= local_columns(plan, LARGE)
+@pytest.mark.parametrize("training", [None, 1_000])
+def test_columns_on_local_are_what_a_walk_over_the_steps_finds(name: str, training: int | None) -> None:
+    graph = replace(LARGE, training=training)
+    plan = compile_plan(*plan_of(name, sample(3), Options()).given, graph).plan
+    pruned = any(column.within is not None for step in plan.train for column in columns_made(step))
+    assert pruned == (training is not None)
+    assert local_columns(plan, graph) == brute_force(plan, graph)
+    assert held(plan, graph) <= local_columns(plan, graph)
+
+
+def test_sparse_features_are_held_for_each_level_up_to_which_stages_read_them() -> None:
+    even = Degrees.even(LARGE.vertices, LARGE.edges)
+    graph = replace(LARGE, training=1_000, profile=Profile(even, even, density=0.01))
+    given = plan_of("GraphSAGE", sample(3), Options()).given
+    sparse, dense = (
+        compile_plan(*given, graph, Options(abilities=ABILITIES["local"], disabled=disabled)).plan
+        for disabled in ((), ("hold_sparse",))
+    )
+    read = {s.within for t in sparse.passes for s in t if isinstance(s, PipeStep) and "features" in s.inputs}
+    assert len(read) > 1
+    more = local_bytes(sparse, graph, Layout(CREW, 2)) - local_bytes(dense, graph, Layout(CREW, 2))
+    assert more == pytest.approx(16 * 0.01 * graph.width * sum(map(graph.rows_within, read)), abs=8)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -142,13 +161,16 @@ def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
 
 
 @pytest.mark.parametrize("name", sorted(EVERY))
-def test_what_is_there_while_a_step_runs(name: str) -> None:
-    plan = plans()[name]
-    columns = {c.name: c for c in (*plan.static_columns, *(c for s in plan.passes for t in s for c in columns_made(t)))}
+@pytest.mark.parametrize("graph", [LARGE, replace(LARGE, training=1_000)])
+def test_what_is_there_while_a_step_runs(name: str, graph: Statistics) -> None:
+    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    plan = compile_plan(*plan_of(name, sample(3, weighted=EVERY[name].weights), options).given, graph, options).plan
     for steps in plan.passes:
+        made = (column for step in steps for column in columns_made(step))
+        columns = {c.name: c for c in (*plan.static_columns, *plan.hoisted, *made)}
         static = {c.name for c in plan.static_columns} if steps is plan.prepare else plan.lasting
         expected = [
-            sum(column_bytes(columns[n], LARGE) for n in (there(plan, steps, place) & columns.keys()) | static)
+            sum(column_bytes(columns[n], graph) for n in (there(plan, steps, place) & columns.keys()) | static)
             for place in range(len(steps))
         ]
-        assert alive_bytes(plan, steps, LARGE) == expected
+        assert alive_bytes(plan, steps, graph) == expected

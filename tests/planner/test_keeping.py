@@ -8,10 +8,10 @@ import pytest
 
 from planner import Options
 from planner.compiler import ALL_KEPT
-from planner.keeping import DISK_BYTES, MULTIPLICATIONS, SENT_BYTES, VALUES, kept_bytes, saved_row_bytes, seconds_again
+from planner.keeping import DISK_RATE, MULTIPLICATIONS, SENT_RATE, VALUES, kept_bytes, saved_row_bytes, seconds_again
 from planner.physical import Stage
 from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
-from planner.spec import Call, Ref, ValueType
+from planner.spec import Call, ParameterSpec, Ref, ValueType
 from tests.planner.specs import STATISTICS, attention, gcn, planned
 
 
@@ -33,10 +33,10 @@ def test_a_stage_on_vertices():
     found = hidden()
     assert kept_bytes(found, STATISTICS) == saved_row_bytes(found) == 4 * 16  # what the product reads: ReLU and dropout
     # sent again: the sum; made again: times scale, relu, dropout (the bias: as a product is made; views: nothing)
-    again = 4 * 16 / SENT_BYTES + 3 * 16 / VALUES
+    again = 4 * 16 / SENT_RATE + 3 * 16 / VALUES
     assert seconds_again(found, STATISTICS) == pytest.approx(again)
     assert found.overflow == "file"
-    assert found.worth == pytest.approx(2 / DISK_BYTES)
+    assert found.worth == pytest.approx(2 / DISK_RATE)
 
 
 def test_of_a_stage_that_autograd_runs_more_is_kept():
@@ -66,14 +66,15 @@ def test_a_stage_on_edges_counts_them():
     assert kept_bytes(found, STATISTICS) == pytest.approx(4 * numbers)
     assert not any("linear" in call.op for call in found.calls)  # lifted
     sent = sum(i.width for i in found.inputs if i.role == "source" or i.needs_gradient)
-    assert seconds_again(found, STATISTICS) == pytest.approx(4 * sent / SENT_BYTES + numbers / VALUES)
+    assert seconds_again(found, STATISTICS) == pytest.approx(4 * sent / SENT_RATE + numbers / VALUES)
 
 
 def test_products_count_by_their_multiplications():
     found = hidden()
     inner = Call("inner", "aten.linear.default", (Ref("dropout_1"), Ref("w")), ValueType("vertex", (32,)))
     outer = Call("outer", "aten.linear.default", (Ref("inner"), Ref("v")), ValueType("vertex", (2,)))
-    deeper = replace(found, calls=(*found.calls, inner, outer))
+    matrices = ParameterSpec("w", (32, 16)), ParameterSpec("v", (2, 32))
+    deeper = replace(found, calls=(*found.calls, inner, outer), parameters=(*found.parameters, *matrices))
     more = seconds_again(deeper, STATISTICS) - seconds_again(found, STATISTICS)
     assert more == pytest.approx(32 / VALUES + 32 * 16 / MULTIPLICATIONS)  # the last product is not made again
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import weakref
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from lotan.spill_file import PAGE, SpillFile
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
+from lotan.tracing import trace
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
 from planner.keeping import recompute_seconds, spill_seconds
-from planner.kernels import run_by_autograd
+from planner.kernels import contracted, is_product, run_by_autograd
 from planner.spec import LossSpec
+from planner.statistics import Statistics
 from tests.exactness.cases import OUT
 from tests.exactness.test_random_models import graph_of, specs_of
 from tests.stages.test_flat import DRAWS, MODELS, SIZES, drawn, stages_of
@@ -199,6 +202,56 @@ def test_the_plan_knows_it_of_any_model(seed: int) -> None:
     plan = compile_plan(*specs_of(seed, seed % 2 > 0), loss, graph_of(seed).graph.statistics, options).plan
     for stage in plan.stages:
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls
+
+
+class Odd(torch.nn.Module):
+    """Two layers, and between them something that kernels do or do not do."""
+
+    def __init__(self, between: Callable[..., torch.Tensor], heads: int = 1) -> None:
+        super().__init__()
+        self.first, self.last = nn.GCNConv(6, 8), nn.GCNConv(8, OUT)
+        self.weight, self.gain = torch.nn.Parameter(torch.ones(8, 8)), torch.nn.Parameter(torch.ones(8))
+        self.each = torch.nn.Linear(4, 4)
+        self.between = between
+
+    def forward(self, x, edge_index):
+        return self.last(self.between(self, self.first(x, edge_index)), edge_index)
+
+
+ODD = {
+    "a gate of parameters": (lambda m, x: x * torch.sigmoid(m.gain), True),
+    "a computed matrix": (lambda m, x: torch.nn.functional.linear(x, 2 * m.weight), True),
+    "a bias": (lambda m, x: x + m.gain, False),
+    "a computed bias": (lambda m, x: x + (m.gain + 1), True),
+    "a map of each head": (lambda m, x: m.each(x.view(-1, 2, 4)).flatten(1), True),
+    "a sum over heads of rows": (lambda m, x: x + x.sum(-1, keepdim=True), True),
+    "a bias before rows": (lambda m, x: m.gain + x, True),
+    "a number": (lambda m, x: 2 * x / 3, False),
+    "a number by rows": (lambda m, x: 3 / (x + 9), True),
+    "a flat slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.0), True),
+    "a slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.1), False),
+    "elu": (lambda m, x: torch.nn.functional.elu(x, 0.5), False),
+    "a dropout of nothing": (lambda m, x: torch.nn.functional.dropout(x, 1e-6, m.training), True),
+    "dropout": (lambda m, x: torch.nn.functional.dropout(x, 1e-4, m.training), False),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_the_plan_knows_it_of_what_is_almost_a_kernel(case: str) -> None:
+    between, by_autograd = ODD[case]
+    specs = [trace(Odd(between), 6, training=training) for training in (True, False)]
+    plan = compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan
+    for stage in plan.stages:
+        assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls
+    assert any(map(run_by_autograd, plan.stages)) == by_autograd
+
+
+@pytest.mark.parametrize(("case", "factors"), [("a computed matrix", 8), ("a map of each head", 4)])
+def test_a_product_multiplies_as_many_numbers_as_its_matrix_is_long(case: str, factors: int) -> None:
+    specs = [trace(Odd(ODD[case][0]), 6, training=training) for training in (True, False)]
+    plan = compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan
+    found = [contracted(s, c) for s in plan.stages for c in s.calls if is_product(c) and c.layer in ("", "each")]
+    assert set(found) == {factors}
 
 
 def test_plans_know_both() -> None:
