@@ -27,7 +27,7 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
 
 log = logging.getLogger(__name__)
 
-FORMAT = 5  # raised also where the same names count other work: see planner.cost.counting and .shuffles
+FORMAT = 5  # raised also where the same names count other work: see planner.cost.counting, .stages and .shuffles
 RUNS = 32  # of an engine that are remembered, the last ones
 TRUST = 1.0  # in the estimate, as so many runs that bear it out
 LEAST, MOST = 0.25, 4.0  # a correction

@@ -137,7 +137,9 @@ def plan_for(
         check_fits(limit, engine.name, {name: needs[name] for name in ABILITIES})
     found, needed = plans[engine.name], needs[engine.name]
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
-    said = {"engine_reason": engine.reason, "memory": memory, "peak_bytes": limit.peak(needed)}
+    partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
+    choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
+    said = {"engine_reason": engine.reason, "memory": memory, "peak_bytes": limit.peak(needed), "choices": choices}
     planned = replace(found, options=replace(found.options, pricing=pricing, **said))
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)

@@ -187,7 +187,7 @@ def _digest(step: Step, stage: Stage | None) -> str:
     if stage is not None:
         calls = tuple(replace(call, layer="", where="") for call in stage.calls)
         inside = rename_stage(replace(stage, calls=calls), to, to)
-    return hashlib.sha256(repr((rename_step(step, to, to), inside)).encode()).hexdigest()[:8]
+    return hashlib.sha256(repr((rename_step(step, to, to), inside)).encode()).hexdigest()[:16]
 
 
 def _once(items: Iterable[T]) -> tuple[T, ...]:

@@ -21,7 +21,18 @@ from planner.nodes import (
     Scatter,
     StaticColumn,
 )
-from planner.spec import AGGREGATES, PRODUCTS, STATIC_COLUMNS, Argument, Call, EdgeSet, Ref, Spec, ValueType, operator_name
+from planner.spec import (
+    AGGREGATES,
+    PRODUCTS,
+    STATIC_COLUMNS,
+    Argument,
+    Call,
+    EdgeSet,
+    Ref,
+    Spec,
+    ValueType,
+    operator_name,
+)
 
 ELEMENTWISE = frozenset(
     {

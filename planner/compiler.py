@@ -22,7 +22,7 @@ from planner.nodes import Node, StaticColumn
 from planner.optimizer import Declined, Rewritten
 from planner.phases import Held, Phases, pruning_spoils
 from planner.physical import Column, PipeStep, Plan, Step
-from planner.rules import GENERAL_PLAN_WITHOUT, LACKING, RULES
+from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.choose_physical import LEAST_GAIN, Candidate, choose_physical, doubtful, why_without
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
@@ -56,6 +56,7 @@ class Options:
     peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # of seconds
+    choices: tuple[str, ...] = ()  # what choose_physical took beside the plan, otherwise than usual
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Planned:
     statistics: Statistics
     options: Options
     firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
-    choices: tuple[str, ...]  # where choose_physical took another way than the usual one
+    choices: tuple[str, ...]  # where choose_physical took another plan than the usual one
     phases: Phases = field(
         repr=False, compare=False
     )  # of the model, which other plans of it have in common with this one
@@ -91,6 +92,10 @@ class Planned:
         if options.peak_bytes is not None:
             return options.peak_bytes
         return footprint(options.engine, self.plan, self.statistics, options.pricing.layout).peak
+
+    def fired(self, rule: str) -> int:
+        """How often a rule fired, on this plan or on how it is run."""
+        return self.firings[rule] + len(self.options.choices) * (rule == choose_physical.__name__)
 
     def cost(self, steps: Sequence[Step]) -> PassCost:
         """What a walk over steps of the plan is estimated to take."""
@@ -280,12 +285,9 @@ def _sparse(
     plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options, hoisted: Collection[str]
 ) -> tuple[Plan, Rewritten]:
     """The plan with the features sparse where that pays, or as it was, and what stopped it."""
-    reason = not_sparse(plan, statistics, hoisted)
+    reason = not_sparse(plan, statistics, options.abilities, hoisted)
     if reason is None:
-        sparse = hold_sparse(plan)
-        if sparse == plan or "sparse_rows" in options.abilities:
-            return sparse, rewritten
-        reason = LACKING["sparse_rows"]
+        return hold_sparse(plan), rewritten
     return plan, _declining(rewritten, hold_sparse.__name__, reason)
 
 

@@ -1,6 +1,6 @@
 """Forward steps -> the steps of a training epoch: backward is the adjoint of each forward step, in reverse order.
 
-    pipe forward(stage)      ->  pipe backward(stage): the stage's vector-Jacobian product, by autograd in the worker
+    pipe forward(stage)      ->  pipe backward(stage): the stage's vector-Jacobian product
     propagate over the graph ->  propagate over the reverse graph, under the same vertex placement
     collect                  ->  gather: one summed vector per source vertex
     steps on edges           ->  see planner.edge_adjoints

@@ -172,9 +172,7 @@ def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
 def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
     loading = _loading(plan, statistics, layout)
-    passes = [
-        _WorkingSet(plan, steps, _sizes(plan, steps, statistics), layout).most for steps in plan.passes if steps
-    ]
+    passes = [_WorkingSet(plan, steps, _sizes(plan, steps, statistics), layout).most for steps in plan.passes if steps]
     return SPARK_HEAP + topology(plan, statistics, layout.partitions) + max([loading, *passes])
 
 

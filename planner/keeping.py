@@ -23,7 +23,7 @@ from planner.statistics import Statistics
 # out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too
 # low. Sums do not mind, but a choice between two single rates would turn with each fit; and it has to hold for every engine
 # that has workers.
-DISK_RATE = 1.2e9  # bytes a second, written and read: 4e9 while the page cache holds the file, 1e9 or less as it first grows
+DISK_RATE = 1.2e9  # bytes a second, written and read: 4e9 while the page cache holds it, 1e9 or less as it first grows
 SENT_RATE = 0.5e9  # bytes a second: rows of a column, most of them sums over edges that are made for this alone
 VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
 MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products

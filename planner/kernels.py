@@ -103,8 +103,8 @@ def computing(stage: Stage) -> list[Call]:
 def run_by_autograd(stage: Stage) -> bool:
     """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file.
 
-    They are (`lotan.stages.kernels`) of linear maps of flat rows, sums of equal rows and with a bias, concatenations, dropout, some
-    activations, products and quotients with one number for each row or for all, and dots and the mean of heads.
+    They are (`lotan.stages.kernels`) of linear maps of flat rows, sums of equal rows and with a bias, concatenations,
+    dropout, some activations, products and quotients with one number for each row or for all, and dots and the mean of heads.
     """
     if stage.edge_sets or not _all_float32(stage):
         return True
@@ -163,7 +163,7 @@ def _is_sum(call: Call, stage: Stage) -> bool:
 
 
 def _is_scale(call: Call, stage: Stage, trained: bool) -> bool:
-    """Whether it scales rows, by a number for each row or for all whose gradient nobody asks for, or if `trained` by a parameter's."""
+    """Whether it scales rows: by a number for each row, or for all, whose gradient nobody asks for, or by a `trained` one."""
     orders = [call.arguments, call.arguments[::-1]] if trained else [call.arguments]
     return any(_shape(x, stage) == call.type.shape and _scales(by, call, stage, trained) for x, by in orders)
 

@@ -2,7 +2,7 @@
 
 A *column* is one vector per vertex, known by name; an *edge column* one per edge of an edge set. A *step* makes columns out
 of columns. Steps stand in execution order; every column is made once. A *stage* is a piece of the model between two graph
-operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward, by autograd.
+operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward.
 
 What is *within* a level is about the vertices so many hops or fewer, along edges, from a target (a training vertex, or one in
 any split), and the edges that end there. A gradient has the level of the column that it is of; where its step is within a

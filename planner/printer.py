@@ -8,6 +8,7 @@ indented; `_` stands for the input that follows on the next line.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Sequence
 
 from planner.edge_nodes import EdgeDropout, EdgeExpression, EdgeSum, Extreme, ScaledPropagate, SegmentSoftmax
 from planner.expressions import renamed, text
@@ -118,7 +119,7 @@ def _fields(node: Node) -> list[str]:
         case StaticColumn():
             return [node.name]
         case Apply():
-            return [operator_name(node.op), *_parameters(node)]
+            return [operator_name(node.op), *_parameters(node), *constants(node.arguments, node.keywords)]
         case Dropout():
             return [f"p={node.p:g}", f"key={node.key}"]
         case Scatter():
@@ -146,6 +147,22 @@ def _fields(node: Node) -> list[str]:
 
 def _layer(name: str) -> list[str]:
     return [f"layer={name}"] if name else []
+
+
+def constants(arguments: Sequence[object], keywords: Sequence[tuple[str, object]]) -> list[str]:
+    """Numbers that an operator is given, as they were written.
+
+    >>> constants(("x", 2, (1, 0.5)), [("alpha", 3)])
+    ['2', '(1, 0.5)', 'alpha=3']
+    """
+    numbers = [repr(value) for value in arguments if _is_constant(value)]
+    return [*numbers, *(f"{name}={value!r}" for name, value in keywords if _is_constant(value))]
+
+
+def _is_constant(value: object) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_constant, value))
+    return isinstance(value, int | float)
 
 
 def _parameters(node: Apply) -> list[str]:

@@ -202,6 +202,9 @@ def test_what_fits_in_more_partitions_alone_is_trained_in_them(
     described = json.loads(trainer.explain("json"))
     assert described["layout"]["partitions"] == 8
     assert "no less than 26.8 GB with 8 partitions" in described["memory"]
+    (rule,) = (rule for rule in described["rules"] if rule["name"] == "choose_physical")
+    assert (rule["fired"], rule["where"]) == (1, ["8 partitions, for the memory limit"])
+    assert rule["gain"] is None, "no other plan to compare with"
     ours, theirs = identity(trainer.job, trainer.config), identity(asked.job, asked.config)
     assert {name for name in ours if ours[name] != theirs[name]} == {"partitions"}
     assert ours["partitions"] == "at least 8, for the memory limit"

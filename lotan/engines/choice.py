@@ -40,6 +40,7 @@ class EngineChoice:
 
     name: str
     reason: str
+    for_speed: bool = False  # whether estimated seconds decided
 
 
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
@@ -111,7 +112,7 @@ def choose_engine(
         choose_physical.__name__ not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
     )
     if faster and _obstacle(config, None, needs) is None:
-        return EngineChoice("blocks", f"on local, {estimates}")
+        return EngineChoice("blocks", f"on local, {estimates}", for_speed=True)
     return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}; {estimates}")
 
 

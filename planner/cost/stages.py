@@ -21,7 +21,7 @@ from planner.statistics import Statistics
 LOSS = 4  # operations on an output, of a loss and its gradient
 BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
 SCATTERED = 0.25  # numbers of a row on its edges that is summed as it is brought there: it is never written
-SOFTMAX_ON_EDGES = 5  # operations of a softmax over in-edges, on each number
+SOFTMAX_ON_EDGES = 5  # operations of a softmax over in-edges, on each number, by autograd
 
 
 def chunk_count(rows: int, engine: str, layout: Layout) -> int:

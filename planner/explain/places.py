@@ -138,7 +138,7 @@ def _is_of_training(step: Step, plan: Plan) -> bool:
 
 def chosen(planned: Planned) -> list[str]:
     """What is not as usual."""
-    return list(planned.choices)
+    return [*planned.options.choices, *planned.choices]
 
 
 PLACES: Mapping[str, Callable[[Planned], list[str]]] = {

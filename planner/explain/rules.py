@@ -44,7 +44,7 @@ def rule_lines(planned: Planned) -> list[str]:
 
 def rule_state(planned: Planned, name: str) -> str:
     """What became of a rule, in two or three words."""
-    return _state(_enabled(planned, name), planned.firings[name])
+    return _state(_enabled(planned, name), planned.fired(name))
 
 
 def _state(enabled: bool, fired: int) -> str:
@@ -91,7 +91,7 @@ def _percent_spared(gain: Mapping[str, Any]) -> float:
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
-    """For every rule that fired, the plan without it."""
+    """For every rule that fired on the plan, the plan without it."""
     return {name: without(planned, name) for name in RULES if planned.firings[name]}
 
 
@@ -121,7 +121,7 @@ def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str,
 
 def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
     enabled = _enabled(planned, name)
-    fired = planned.firings[name]
+    fired = planned.fired(name)
     declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
     if enabled and not (fired or declined) and name == hoist_invariant.__name__:
         declined = stops_hoisting(planned.rewritten.root)

@@ -39,7 +39,7 @@ from planner.physical import (
     makes,
     reads,
 )
-from planner.printer import WIDTH, aligned, engine, has_line, label, row_inputs, tree, wrapped
+from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.spec import Call
 from planner.statistics import Statistics
 
@@ -244,8 +244,10 @@ def _yielded(step: PipeStep) -> str:
 def call_label(call: Call) -> str:
     """`name = operator(inputs)` of one call of a stage."""
     operator = call.op.removeprefix("aten.").removeprefix("lotan.").removesuffix(".default")
-    inputs = list(call.reads)
-    return f"{call.output} = {operator}({', '.join(inputs)})"
+    given = [*call.reads, *constants(call.arguments, call.keywords)]
+    if call.op == "lotan.dropout":
+        given = [*call.reads, f"p={call.arguments[1]:g}", f"key={call.arguments[2]}"]
+    return f"{call.output} = {operator}({', '.join(given)})"
 
 
 # --- data -----------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ from planner.estimate import SPARSE_TIMES
 from planner.kernels import run_by_autograd
 from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
-from planner.spec import Ref
+from planner.spec import Ability, Ref
 from planner.statistics import Statistics
 
 FEATURES = "features"
 BY_AUTOGRAD = (
     "autograd runs the stages that multiply the features, and has all numbers of a row; kernels alone skip zeros"
 )
+UNABLE = "this engine gives stages all numbers of a row"
 HOISTED = "stages read what hoist_invariant holds in place of the features, which is not sparse"
 
 
@@ -27,23 +28,29 @@ def hold_sparse(plan: Plan) -> Plan:
     return replace(plan, stages=tuple(map(_held, plan.stages)))
 
 
-def declined(plan: Plan, statistics: Statistics, hoisted: Collection[str] = ()) -> str | None:
-    """Why the features stay as they are, where a stage could read them sparse.
+def declined(
+    plan: Plan, statistics: Statistics, abilities: Collection[Ability], hoisted: Collection[str] = ()
+) -> str | None:
+    """Why the features stay as they are, where stages multiply them, or a sum of them that is held.
 
     Args:
         plan: without the steps that run once.
         statistics: of the graph.
+        abilities: of the engine.
         hoisted: the columns that these make.
     """
-    if not _read_so(plan, FEATURES):
-        if any(_is_multiplied(i, stage) for stage in plan.stages for i in stage.inputs):
-            return BY_AUTOGRAD
-        return HOISTED if any(_read_so(plan, name) for name in hoisted) else None
+    multiplied = {i.column for stage in plan.stages for i in stage.inputs if _is_multiplied(i, stage)}
+    if multiplied.isdisjoint([FEATURES, *hoisted]):
+        return None
+    if "sparse_rows" not in abilities:
+        return UNABLE
     if statistics.profile is None:
         return "nobody has counted how many of the features are zero"
-    if pays_sparse(statistics):
-        return None
-    return f"{statistics.density:.1%} of the features are not zero; it pays below {1 / SPARSE_TIMES:.1%}"
+    if not pays_sparse(statistics):
+        return f"{statistics.density:.1%} of the features are not zero; it pays below {1 / SPARSE_TIMES:.1%}"
+    if FEATURES not in multiplied:
+        return HOISTED
+    return None if any(_could_be(i, stage) for stage in plan.stages for i in stage.inputs) else BY_AUTOGRAD
 
 
 def pays_sparse(statistics: Statistics) -> bool:
@@ -60,18 +67,14 @@ def _held(stage: Stage) -> Stage:
     return replace(stage, inputs=tuple(replace(i, sparse=True) if _could_be(i, stage) else i for i in stage.inputs))
 
 
-def _read_so(plan: Plan, column: str) -> bool:
-    return any(_could_be(i, stage, column) for stage in plan.stages for i in stage.inputs)
+def _could_be(i: StageInput, stage: Stage) -> bool:
+    """Whether kernels alone read the features, and multiply them: autograd, which runs other stages, has all of the rows."""
+    return i.column == FEATURES and _is_multiplied(i, stage) and not run_by_autograd(stage)
 
 
-def _could_be(i: StageInput, stage: Stage, column: str = FEATURES) -> bool:
-    """Whether kernels alone read an input, and multiply it: autograd, which runs other stages, has all of the rows."""
-    return _is_multiplied(i, stage, column) and not run_by_autograd(stage)
-
-
-def _is_multiplied(i: StageInput, stage: Stage, column: str = FEATURES) -> bool:
-    """Whether linear maps of one stage are all that reads an input, which is the rows of a column."""
-    if i.column != column or i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
+def _is_multiplied(i: StageInput, stage: Stage) -> bool:
+    """Whether linear maps of one stage are all that reads an input."""
+    if i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
         return False
     readers = [call for call in stage.calls if i.value in call.reads]
     return bool(readers) and all(

@@ -12,7 +12,7 @@ from planner.statistics import Statistics
 def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
     """A value kept = the same value read from a file = the same value computed again.
 
-    What lies between the forward and the backward of an epoch is all there at the turn, so memory is one sack to fill. Chunks
+    What lies between the forward and the backward of an epoch is all there at the turn, so memory is one knapsack. Chunks
     are kept one by one: filling it by seconds spared for a byte is the best that can be done, whatever its size, which is
     why no plan needs to know that. Beyond memory, a file or another run, whichever takes less time.
     """

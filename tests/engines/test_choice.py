@@ -66,7 +66,9 @@ def chosen(session: Session | None = None, statistics: Statistics = SMALL, **opt
     train, evaluate = (trace(model, 3, training=training) for training in (True, False))
     loss, config = LossSpec("classification", 2, 1.0), lotan.TrainerConfig(**options)
     engine, planned, _ = plan_for(train, evaluate, loss, Graph(session, statistics), config)
-    assert engine.reason in " ".join(explain(planned).split())  # whose lines are short
+    said = " ".join(explain(planned).split())  # whose lines are short
+    assert engine.reason in said
+    assert ("choose_physical fired 1x: blocks, for speed" in said) == engine.for_speed
     return engine
 
 
