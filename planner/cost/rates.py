@@ -100,7 +100,8 @@ ROWS = Rates(
 )
 
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
-"""For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC).
+"""For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC); `blocks` and
+`rows` while that did other work as well, and all before the stages of GAT became kernels. Later quiet runs take less there.
 Those say nothing of extremes and shuffles, nor on `rows` of edge columns and little of a worker's arithmetic. These rates are
 guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. That of autograd
 lies between what plans that collect take where values of edges stay in caches (9e-10) and beyond (2e-9, GAT without
