@@ -16,7 +16,8 @@ from lotan.free_memory import free_memory
 from lotan.session import SessionSettings
 from messenger.settings import Settings
 from planner.explain import size
-from planner.footprint import Footprint, Layout, footprint
+from planner.footprint import Footprint, footprint
+from planner.layout import Layout
 from planner.physical import Plan
 from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes

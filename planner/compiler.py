@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import gc
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -20,7 +20,7 @@ from planner.footprint import footprint
 from planner.lower import OUTPUT, Forward, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Declined, Rewritten
-from planner.phases import Held, Phases, pruning_spoils
+from planner.phases import Held, Phases, Trained, pruning_spoils
 from planner.physical import Column, PipeStep, Plan, Step
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.choose_physical import LEAST_GAIN, Candidate, choose_physical, doubtful, why_without
@@ -228,52 +228,112 @@ def _compiled(
         without: a rule that is left out by choice.
         apart: whether training leaves evaluation alone also where both are the same graph.
     """
-    disabled = _disabled(options) | {without}
+    draft = _Draft(_disabled(options) | {without})
     graphs = phases.logical(statistics.weighted)
-    rewritten, evaluation = phases.rewritten(graphs, disabled, options.abilities)
+    rewritten, evaluation = phases.rewritten(graphs, draft.disabled, options.abilities)
     held: Held = ()
-    if hoist_invariant.__name__ not in disabled:
+    if draft.allows(hoist_invariant):
         rewritten, evaluation, held = phases.hoisted(rewritten, evaluation)
-    fuse = fuse_apply.__name__ not in disabled
+    fuse, prunes = draft.allows(fuse_apply), draft.allows(prune_vertices)
+    drops = draft.allows(drop_dead_gradients)
     once = phases.lowered_columns(held, fuse)
     forward, inference = phases.lowered(rewritten.root, evaluation.root, fuse)
-    reuses = not apart and reuse_evaluation.__name__ not in disabled
-    drops = drop_dead_gradients.__name__ not in disabled
-    prunes = prune_vertices.__name__ not in disabled
+    reuses = not apart and draft.allows(reuse_evaluation)
     trained = phases.trained(forward, rewritten.root, evaluation.root, statistics, options.rgb, reuses, prunes, drops)
-    reused, epoch = trained.reused, trained.epoch
-    if prunes and trained.unpruned is not None:
-        rewritten = _declining(rewritten, prune_vertices.__name__, trained.unpruned)
-    counts = Counter(firing.rule for firing in rewritten.firings)
-    counts[fuse_apply.__name__] = _operators_joined(trained.forward) if fuse else 0
-    counts[prune_vertices.__name__] = sum(step.within is not None for step in trained.forward.steps)
-    counts[drop_dead_gradients.__name__] = trained.dead
-    if keep_or_recompute.__name__ not in disabled:
-        if options.engine == "local":
-            rewritten = _declining(rewritten, keep_or_recompute.__name__, ALL_KEPT)
-        else:
-            epoch = _kept(epoch, statistics)
-    counts[keep_or_recompute.__name__] = sum(stage.worth > 0 for stage in epoch.stages)
+    draft.note(trained, fuse)
+    epoch = draft.keeping(trained.epoch, statistics, options.engine)
     plan = _plan(epoch, inference, (rewritten, evaluation), options)
     if prunes and statistics.targets == "split" and declined(statistics) is None:
         plan = replace(plan, evaluate=prune_vertices(plan.evaluate, statistics))
-    if hold_sparse.__name__ not in disabled:
-        plan, rewritten = _sparse(plan, rewritten, statistics, options, [column.name for _, column in held])
-    counts[hold_sparse.__name__] = inputs_held(plan)
+    plan = draft.sparse(plan, statistics, options.abilities, [column.name for _, column in held])
     plan = _with_columns(plan, once, dict(held))
-    if not reused and reuse_evaluation.__name__ not in disabled:
-        # What is compared with another plan is the same anywhere, too.
-        pricing, reason = (_anywhere(options.pricing), PRUNED_APART) if apart else (options.pricing, "")
-        plan, rewritten = _beside(plan, rewritten, statistics, pricing, reason)
-    counts[reuse_evaluation.__name__] = int(plan.reuses_evaluation)
+    if not trained.reused:
+        plan = draft.beside(plan, statistics, options.pricing, apart)
+    draft.fired(reuse_evaluation, plan.reuses_evaluation)
     choices = (*[f"without {without}"] * bool(without), *[EVALUATES_APART] * apart)
-    counts[choose_physical.__name__] = len(choices)
-    firings = {name: counts[name] for name in RULES}
-    fired = tuple(name for name, count in firings.items() if count)
+    draft.fired(choose_physical, len(choices))
     # The same for every model that is planned so, whether its own plan prunes or not.
     levels = deepest_level(statistics) if prunes else None
+    rewritten = replace(rewritten, declined=(*rewritten.declined, *draft.declined))
+    firings = draft.firings(rewritten)
+    fired = tuple(name for name, count in firings.items() if count)
     plan = replace(plan, levels=levels, targets=statistics.targets, fired=fired)
     return Planned(plan, graphs[0], rewritten, statistics, options, firings, choices, phases)
+
+
+class _Draft:
+    """What becomes of the rules on stages, steps and plans while a plan is made."""
+
+    def __init__(self, disabled: frozenset[str]) -> None:
+        self.disabled = disabled
+        self.declined: list[Declined] = []
+        self._counts: Counter[str] = Counter()
+
+    def allows(self, rule: Callable[..., object]) -> bool:
+        """Whether a rule is not disabled."""
+        return rule.__name__ not in self.disabled
+
+    def fired(self, rule: Callable[..., object], count: int) -> None:
+        """Note how often a rule fired."""
+        self._counts[rule.__name__] = count
+
+    def stopped(self, rule: Callable[..., object], reason: str) -> None:
+        """Note why a rule did not fire."""
+        self.declined.append(Declined(rule.__name__, reason))
+
+    def firings(self, rewritten: Rewritten) -> dict[str, int]:
+        """How often each rule fired, those on single nodes among them."""
+        counts = self._counts + Counter(firing.rule for firing in rewritten.firings)
+        return {name: counts[name] for name in RULES}
+
+    def note(self, trained: Trained, fuse: bool) -> None:
+        """What `Phases.trained` has done."""
+        if self.allows(prune_vertices) and trained.unpruned is not None:
+            self.stopped(prune_vertices, trained.unpruned)
+        self.fired(fuse_apply, _operators_joined(trained.forward) if fuse else 0)
+        self.fired(prune_vertices, sum(step.within is not None for step in trained.forward.steps))
+        self.fired(drop_dead_gradients, trained.dead)
+
+    def keeping(self, epoch: Epoch, statistics: Statistics, engine: str) -> Epoch:
+        """The epoch, its stages that run backward with what is to become of what they keep."""
+        if not self.allows(keep_or_recompute):
+            return epoch
+        if engine == "local":
+            self.stopped(keep_or_recompute, ALL_KEPT)
+            return epoch
+        backward = {step.stage for step in epoch.steps if isinstance(step, PipeStep) and step.mode == "backward"}
+        stages = [keep_or_recompute(one, statistics) if one.name in backward else one for one in epoch.stages]
+        self.fired(keep_or_recompute, sum(stage.worth > 0 for stage in stages))
+        return replace(epoch, stages=tuple(stages))
+
+    def sparse(self, plan: Plan, statistics: Statistics, abilities: Sequence[Ability], hoisted: Sequence[str]) -> Plan:
+        """The plan with the features sparse where that pays."""
+        if not self.allows(hold_sparse):
+            return plan
+        reason = not_sparse(plan, statistics, abilities, hoisted)
+        if reason is not None:
+            self.stopped(hold_sparse, reason)
+            return plan
+        plan = hold_sparse(plan)
+        self.fired(hold_sparse, inputs_held(plan))
+        return plan
+
+    def beside(self, plan: Plan, statistics: Statistics, pricing: Pricing, apart: bool) -> Plan:
+        """The plan with a pass that trains and evaluates where that pays."""
+        if not self.allows(reuse_evaluation):
+            return plan
+        if apart:  # what is compared with another plan is the same anywhere, too
+            pricing = _anywhere(pricing)
+        own = pricing.rates.passes * pricing.corrections.fixed  # of a pass, whatever its steps
+
+        def seconds(plan: Plan, steps: Sequence[Step]) -> float:
+            return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
+
+        found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
+        if isinstance(found, Plan):
+            return found
+        self.stopped(reuse_evaluation, PRUNED_APART if apart else found)
+        return plan
 
 
 def without(planned: Planned, rule: str) -> Planned:
@@ -281,34 +341,9 @@ def without(planned: Planned, rule: str) -> Planned:
     return planned.with_options(replace(planned.options, disabled=(*planned.options.disabled, rule)))
 
 
-def _sparse(
-    plan: Plan, rewritten: Rewritten, statistics: Statistics, options: Options, hoisted: Collection[str]
-) -> tuple[Plan, Rewritten]:
-    """The plan with the features sparse where that pays, or as it was, and what stopped it."""
-    reason = not_sparse(plan, statistics, options.abilities, hoisted)
-    if reason is None:
-        return hold_sparse(plan), rewritten
-    return plan, _declining(rewritten, hold_sparse.__name__, reason)
-
-
 def _declining(rewritten: Rewritten, rule: str, reason: str) -> Rewritten:
     """With one more place where a rule did not fire."""
     return replace(rewritten, declined=(*rewritten.declined, Declined(rule, reason)))
-
-
-def _beside(
-    plan: Plan, rewritten: Rewritten, statistics: Statistics, pricing: Pricing, reason: str
-) -> tuple[Plan, Rewritten]:
-    """The plan with a pass that trains and evaluates where that pays, or as it was, and what stopped it: `reason`, if any."""
-    own = pricing.rates.passes * pricing.corrections.fixed  # of a pass, whatever its steps
-
-    def seconds(plan: Plan, steps: Sequence[Step]) -> float:
-        return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
-
-    found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
-    if isinstance(found, Plan):
-        return found, rewritten
-    return plan, _declining(rewritten, reuse_evaluation.__name__, reason or found)
 
 
 def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) -> Plan:
@@ -323,13 +358,6 @@ def _with_columns(plan: Plan, once: Forward, held: Mapping[Node, StaticColumn]) 
         prepare=once.steps,
         hoisted=hoisted,
     )
-
-
-def _kept(epoch: Epoch, statistics: Statistics) -> Epoch:
-    """The epoch, its stages that run backward with what is to become of what they keep."""
-    backward = {step.stage for step in epoch.steps if isinstance(step, PipeStep) and step.mode == "backward"}
-    stages = (keep_or_recompute(stage, statistics) if stage.name in backward else stage for stage in epoch.stages)
-    return replace(epoch, stages=tuple(stages))
 
 
 def _operators_joined(forward: Forward) -> int:

@@ -13,6 +13,7 @@ from itertools import accumulate
 
 from planner.estimate import column_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
+from planner.layout import Layout
 from planner.physical import (
     CollectStep,
     EdgeDotStep,
@@ -31,7 +32,7 @@ from planner.physical import (
     reads,
 )
 from planner.scratch import scratch_bytes
-from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, Crew, fixed_bytes, heap_for, least_limit
+from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
 from planner.topology import topology
 
@@ -49,28 +50,6 @@ ROW_COPIES = 3  # of columns in Spark's heap there: as they are held, and as ope
 GAPS = 1.2  # of what training takes on local by `local_bytes`; why was not found
 MOST_GAPS = 1.5  # where a limit is to hold: 1.1 was measured of GCN, 1.45 of GAT
 GARBAGE = 1.5  # of a heap by what is reachable in it: large arrays need room in one piece
-
-
-@dataclass(frozen=True)
-class Layout:
-    """How a job is spread over this host."""
-
-    crew: Crew
-    partitions: int
-    saved: int | None = None  # bytes that each worker may keep, where that is settled
-    cores: int = 2
-    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: as engines do
-    shuffled: bool = False  # whether partitions lie in several JVMs
-
-    @property
-    def workers(self) -> int:
-        """DL workers; those that are started elsewhere, nobody counts: taken for as many as there are cores."""
-        return self.crew.workers or self.cores
-
-    @property
-    def at_once(self) -> float:
-        """Of a column, the part that tasks have as rows at one time."""
-        return min(1.0, self.crew.tasks / self.partitions)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lotan.cost_cache import RUNS, Known, PastRun, corrections, load, remember_r
 from lotan.engines.choice import ABILITIES
 from planner import Options
 from planner.cost import DEFAULT_RATES, Corrections, PassCost, Pricing, epoch_seconds
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import Plan
 from planner.shares import Crew
 from planner.statistics import Statistics

@@ -22,7 +22,8 @@ from lotan.jar import JAR
 from lotan.job import identity
 from lotan.memory_limit import MemoryLimit, check_fits, heap_notes
 from lotan.spark_session import Heap
-from planner.footprint import Footprint, Layout, footprint
+from planner.footprint import Footprint, footprint
+from planner.layout import Layout
 from planner.physical import Plan
 from planner.shares import MIB, fixed_bytes
 from planner.statistics import Statistics

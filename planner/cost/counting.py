@@ -9,7 +9,7 @@ from planner.cost.stages import beyond_memory, chunk_count, pipe_work
 from planner.cost.work import Work
 from planner.estimate import row_bytes
 from planner.expressions import operations
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import (
     CollectStep,
     EdgeDotStep,

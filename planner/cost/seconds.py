@@ -12,7 +12,7 @@ from planner.cost.rates import DEFAULT_RATES, Rates
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
 from planner.cost.work import GROUPS, Work, total
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import Plan, Step
 from planner.shares import Crew
 from planner.statistics import Statistics
@@ -124,7 +124,7 @@ def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, flo
     return {name: float(sum(map(mul, of_group(work), prices[name]))) for name, of_group in _OF_GROUP.items()}
 
 
-def hands(pricing: Pricing) -> dict[str, float]:
+def parallelism(pricing: Pricing) -> dict[str, float]:
     """Processors that the work of each group may keep busy by itself."""
     layout = pricing.layout
     if pricing.engine == "local":
@@ -140,7 +140,7 @@ def _shares(whole: dict[str, float], pricing: Pricing, corrections: Corrections)
     """
     corrected = {name: value * getattr(corrections, name) for name, value in whole.items()}
     both = corrected["graph"] + corrected["neural"]
-    busy = hands(pricing)
+    busy = parallelism(pricing)
     longest = max(both / pricing.layout.cores, corrected["graph"] / busy["graph"], corrected["neural"] / busy["neural"])
     share = longest / both if both else 0.0
     return {name: getattr(corrections, name) * (1.0 if name == "fixed" else share) for name in whole}

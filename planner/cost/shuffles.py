@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from planner.estimate import BYTES, row_bytes
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import (
     EdgeStep,
     EdgeSumStep,

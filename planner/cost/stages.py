@@ -10,9 +10,10 @@ from operator import add
 from planner.chunks import CHUNK_ROWS, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows, sharing_threads
 from planner.cost.work import Work
 from planner.estimate import SPARSE_TIMES, row_bytes
-from planner.footprint import Layout, trained_stages
+from planner.footprint import trained_stages
 from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
+from planner.layout import Layout
 from planner.physical import PipeStep, Plan, Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
@@ -47,7 +48,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
     chunks = chunk_count(vertices, engine, layout)
-    turns = max(1.0, chunks / _hands(chunks, engine, layout))  # chunks that one runs after the other
+    turns = max(1.0, chunks / _sharing(chunks, engine, layout))  # chunks that one runs after the other
     handed_in = _handed_in(stage, vertices, engine, layout) if backward else 0.0
     if stage.edge_sets:
         found = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
@@ -67,7 +68,7 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
 
-def _hands(chunks: int, engine: str, layout: Layout) -> int:
+def _sharing(chunks: int, engine: str, layout: Layout) -> int:
     """How many share the chunks of a stage."""
     if engine != "local":
         return layout.workers

@@ -19,7 +19,7 @@ from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
 from planner.cost import Pricing
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import Plan, of_model
 from planner.shares import Crew
 from planner.spec import LossSpec

@@ -14,7 +14,8 @@ from lotan.stages import StageProgram
 from planner.compiler import Options, compile_plan
 from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
-from planner.footprint import Layout, alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
+from planner.footprint import alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
+from planner.layout import Layout
 from planner.physical import PipeStep, Plan, PropagateStep, Step, columns_made, makes, reads
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
 from planner.statistics import Profile, Statistics

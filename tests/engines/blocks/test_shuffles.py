@@ -17,7 +17,7 @@ from lotan.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import CollectStep, EdgeStep, PropagateStep
 from planner.shares import Crew
 from planner.spec import LossSpec

@@ -11,7 +11,8 @@ from lotan.engines.local.products import Chunks, Product
 from lotan.stages.chunk import prefix_sum, sparse_rows
 from planner.chunks import GROUP_ROWS, LOCAL_ROWS, ONE_CHUNK, local_chunk_rows
 from planner.cost.stages import chunk_count, chunk_rows
-from planner.footprint import Crew, Layout
+from planner.layout import Layout
+from planner.shares import Crew
 
 
 def drawn(rows: int, edges: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:

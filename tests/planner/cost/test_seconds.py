@@ -10,7 +10,7 @@ from planner.compiler import Options
 from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Pricing, Rates, Work, epoch_seconds, step_work
 from planner.cost.stages import beyond_memory
 from planner.degrees import Degrees
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import (
     CollectStep,
     Column,

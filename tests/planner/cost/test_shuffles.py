@@ -11,7 +11,7 @@ from planner.compiler import Options
 from planner.cost import Pricing, epoch_seconds
 from planner.cost.shuffles import shuffled_bytes
 from planner.degrees import Degrees
-from planner.footprint import Layout
+from planner.layout import Layout
 from planner.physical import (
     CollectStep,
     Column,
