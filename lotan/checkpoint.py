@@ -168,6 +168,7 @@ def _put_aside(directory: Path) -> None:
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Call `write(stream)` on a new file, and put the file in the place of `path` once it is safely on the disk."""
+    path = path.resolve()  # a link stays one
     # one name for all attempts, so that what a killed run left is written over and never gathers
     unfinished = path.with_name(path.name + ".unfinished")
     try:

@@ -74,6 +74,9 @@ def load() -> Known:
     place = _file()
     if place is None or not place.exists():
         return Known()
+    if not place.is_file():  # a pipe would be waited for
+        _warn(place, "it is no ordinary file")
+        return Known()
     try:
         return _known(json.loads(place.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError) as error:

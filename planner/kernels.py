@@ -140,7 +140,7 @@ def _is_kernel(call: Call, stage: Stage) -> bool:
             return len(call.arguments) == 1
         case "elu" | "leaky_relu":
             numbers = call.arguments[1:]
-            return not numbers or (isinstance(numbers[0], int | float) and numbers[0] > 0)
+            return all(isinstance(number, int | float) and number > 0 for number in numbers)
     return call.output in head_dots(stage) or is_head_mean(call)
 
 

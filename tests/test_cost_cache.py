@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 from dataclasses import replace
 from multiprocessing import get_context
 
@@ -98,6 +99,14 @@ def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, ca
     assert caplog.text.count(str(place)) == 1
     remember_rates({"local": SLOW_EDGES})
     assert load().rates_of("local") == SLOW_EDGES
+
+
+def test_a_pipe_in_its_place_is_left_out_and_not_waited_for(folder, caplog):
+    place = remember_rates({"local": SLOW_EDGES})
+    place.unlink()
+    os.mkfifo(place)
+    assert load() == Known()
+    assert "it is no ordinary file" in caplog.text
 
 
 def test_a_run_as_it_is_written_is_read(folder):

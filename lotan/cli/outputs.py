@@ -86,7 +86,9 @@ def check_file(option: str, given: str | None) -> None:
     path = Path(given)
     if path.is_dir() or not path.name:
         raise ConfigurationError(f"{option} {given} is a directory; name a file in it")
-    if path.exists() and not path.is_file():
+    # /dev/stdout leads to a file where it is redirected, and is none to be replaced
+    of_system = path.absolute().parent == Path("/dev") or path.absolute().parts[1:2] == ("proc",)
+    if of_system or (path.exists() and not path.is_file()):
         raise ConfigurationError(f"{option} {given} is a device or a pipe; name an ordinary file")
     _check_parent(option, given, path.parent)
 

@@ -211,7 +211,7 @@ class Translation:
                 pass
             case "leaky_relu", _ if not numbers or numbers[0] > 0:
                 numbers = numbers or (_SLOPE,)
-            case "elu", _ if not numbers or numbers[0] > 0:
+            case "elu", _ if all(number > 0 for number in numbers):  # else an output does not tell its branch
                 numbers += _ELU[len(numbers) :]
             case _:
                 raise Unknown(call.op)

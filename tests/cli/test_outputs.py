@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+from pathlib import Path
 
 import pytest
 
+from lotan.checkpoint import write_atomically
 from lotan.cli import explain, main, outputs
 from lotan.cli.outputs import RESULTS, option_name
 
@@ -62,6 +64,21 @@ def test_only_an_ordinary_file_is_replaced(name, expected, command, tmp_path, ca
     assert main([*command, str(tmp_path / name), "--graph", "digits"]) == 2
     assert expected in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == ["folder", "pipe"]
+
+
+@pytest.mark.parametrize("place", ["/dev/stdout", "/proc/self/fd/1"])
+def test_a_device_is_no_file_whatever_it_leads_to(place, capsys, monkeypatch):
+    monkeypatch.setattr(Path, "is_file", lambda _: True)
+    monkeypatch.setattr(explain, "_trainer", lambda *_: pytest.fail("it was planned"))
+    assert main(["explain", "--graph", "digits", "--out", place]) == 2
+    assert capsys.readouterr().err.startswith(f"lotan: --out {place} is ")
+
+
+def test_a_link_stays_one(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "file")
+    write_atomically(tmp_path / "link", lambda stream: stream.write(b"new"))
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "file").read_bytes() == b"new"
 
 
 def test_a_place_that_takes_no_files_is_refused_before_anything_is_planned(tmp_path, capsys, monkeypatch):

@@ -231,6 +231,7 @@ ODD = {
     "a flat slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.0), True),
     "a slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.1), False),
     "elu": (lambda m, x: torch.nn.functional.elu(x, 0.5), False),
+    "elu with a negative scale": (lambda m, x: torch.ops.aten.elu(x, 0.5, -2.0, 1.0), True),
     "a dropout of nothing": (lambda m, x: torch.nn.functional.dropout(x, 1e-6, m.training), True),
     "dropout": (lambda m, x: torch.nn.functional.dropout(x, 1e-4, m.training), False),
 }
