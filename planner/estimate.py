@@ -49,10 +49,15 @@ def step_bytes(step: Step, statistics: Statistics, plan: Plan) -> int:
 
 
 def columns_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> dict[str, int]:
-    """Bytes of every column and collection that the steps of a pass read or make, by name: a pruned pass makes fewer rows."""
+    """Bytes of the graph's columns and of those that the steps of a pass make, by name: a pruned pass makes fewer rows."""
     made = (column for step in steps for column in columns_made(step))
     columns = {column.name: column for column in (*plan.static_columns, *plan.hoisted, *made)}
-    sizes = {name: column_bytes(column, statistics) for name, column in columns.items()}
+    return {name: column_bytes(column, statistics) for name, column in columns.items()}
+
+
+def sizes_of_pass(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> dict[str, int]:
+    """As `columns_bytes`, and of the neighbourhoods that are collected."""
+    sizes = columns_bytes(plan, steps, statistics)
     return sizes | {step.output: step_bytes(step, statistics, plan) for step in steps if isinstance(step, CollectStep)}
 
 

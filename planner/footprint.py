@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from planner.estimate import column_bytes, row_bytes
+from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.layout import Layout
 from planner.physical import (
@@ -74,12 +74,14 @@ def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -
         total = local_bytes(plan, statistics, layout)
         return Footprint(engine, DRIVER_BYTES + int(GAPS * total), DRIVER_BYTES + int(MOST_GAPS * total))
     fixed = fixed_bytes(layout.crew)
-    outside = _workers_hold(plan, statistics, layout) + _shared(plan, statistics, layout)
+    columns = held(plan, statistics)
+    # Columns pass through the shared memory of tasks, a chunk at a time.
+    outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
     if engine == "rows":  # Spark's own operators go to the disk by themselves
-        peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * held(plan, statistics)))
+        peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
-    heap = int(GARBAGE * (needed + held(plan, statistics)))
+    heap = int(GARBAGE * (needed + columns))
     least_heap = heap_for(int(GARBAGE * needed))
     least = least_limit(least_heap, layout.crew, layout.saved)
     return Footprint(engine, fixed + outside + heap, least, heap, least_heap)
@@ -102,7 +104,7 @@ def local_columns(plan: Plan, statistics: Statistics) -> int:
     lent: dict[int, int] = {}  # bytes, by size of a column
     for steps in plan.passes:
         alive: Counter[int] = Counter()
-        sizes = _sizes(plan, steps, statistics)
+        sizes = columns_bytes(plan, steps, statistics)
         for _, change in _changes(steps, {name: sizes[name] for name in sizes.keys() - stay.keys()}, reads):
             size = abs(change)
             alive[size] += change
@@ -151,7 +153,9 @@ def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
 def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
     loading = _loading(plan, statistics, layout)
-    passes = [_WorkingSet(plan, steps, _sizes(plan, steps, statistics), layout).most for steps in plan.passes if steps]
+    passes = [
+        _WorkingSet(plan, steps, columns_bytes(plan, steps, statistics), layout).most for steps in plan.passes if steps
+    ]
     return SPARK_HEAP + topology(plan, statistics, layout.partitions) + max([loading, *passes])
 
 
@@ -246,9 +250,9 @@ def held(plan: Plan, statistics: Statistics) -> int:
         return _needed(plan, step)
 
     def alive(steps: Sequence[Step]) -> int:
-        return _alive(steps, _sizes(plan, steps, statistics), found)
+        return _alive(steps, columns_bytes(plan, steps, statistics), found)
 
-    once = _sizes(plan, plan.prepare, statistics)
+    once = columns_bytes(plan, plan.prepare, statistics)
     stay = {column.name for column in (*plan.static_columns, *plan.hoisted)}
     others = {name: size for name, size in once.items() if name not in stay}
     prepared = sum(once[name] for name in stay) + _alive(plan.prepare, others, found)
@@ -269,7 +273,7 @@ def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> li
         steps: one of plan.passes.
         statistics: of the graph.
     """
-    sizes = _sizes(plan, steps, statistics)
+    sizes = columns_bytes(plan, steps, statistics)
     there = {column.name for column in plan.static_columns} if steps == plan.prepare else plan.lasting
     stay = {column.name for column in plan.hoisted}  # from where `prepare` makes them
     changes = Counter({0: sum(sizes[name] for name in there)})
@@ -302,11 +306,6 @@ def _changes(
     return sorted(found)
 
 
-def _shared(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Bytes of the shared memory of tasks: columns pass through it, a chunk at a time."""
-    return min(layout.crew.tasks * MOST_SHARED, held(plan, statistics))
-
-
 def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
     lasting = plan.lasting
@@ -315,10 +314,3 @@ def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
     may_keep = kept if layout.saved is None else layout.workers * layout.saved
     return statistics.vertices * static + min(kept, may_keep)
-
-
-def _sizes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> dict[str, int]:
-    """Bytes of the graph's columns and of those that a pass makes, over all vertices or edges: a pruned pass has fewer rows."""
-    made = (column for step in steps for column in columns_made(step))
-    columns = {column.name: column for column in (*plan.static_columns, *plan.hoisted, *made)}
-    return {name: column_bytes(column, statistics) for name, column in columns.items()}

@@ -7,13 +7,15 @@ from collections.abc import Mapping, Set
 from math import prod
 from typing import NamedTuple
 
+from planner.patterns import RESHAPES
 from planner.physical import Stage
 from planner.records import remembered
 from planner.spec import PRODUCTS, Argument, Call, Ref, operator_name
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
-RESHAPES = ("unsqueeze", "view", "reshape", "flatten")  # which leave the numbers of a row in their order
-VIEWS = (*RESHAPES, "squeeze", "expand")  # which compute nothing
+IN_ORDER = RESHAPES | {"aten.flatten.using_ints"}
+"""Operators that leave the numbers of a row where they lie: kernels read them there."""
+VIEWS = (*map(operator_name, IN_ORDER), "squeeze", "expand")  # which compute nothing
 LEAST_DROPOUT = 2**-17  # of 65,536 draws, none is below the nearest to it
 
 
@@ -70,10 +72,17 @@ def is_product(call: Call) -> bool:
 
 
 def contracted(stage: Stage, call: Call) -> int:
-    """Numbers of its rows that a product multiplies and sums for each that it makes: the other length of its matrix."""
-    shapes = _parameter_shapes(stage)
-    sizes = [prod(shapes[name]) for name in call.reads if len(shapes.get(name, ())) >= 2]
-    return max(1, sizes[0] // max(1, call.type.shape[-1])) if sizes and call.type.shape else call.type.width
+    """Numbers that a product multiplies and sums for each that it makes: the last length of its left factor."""
+    left = call.arguments[operator_name(call.op) == "addmm"]  # which adds its first argument
+    shape = _shapes(stage).get(left.name) if isinstance(left, Ref) else None
+    return shape[-1] if shape else 1
+
+
+@remembered
+def _shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
+    """Of all values and parameters, by name."""
+    made = {call.output: call.type.shape for call in stage.calls}
+    return {i.value: i.shape for i in stage.inputs} | {p.name: p.shape for p in stage.parameters} | made
 
 
 def is_head_mean(call: Call) -> bool:
@@ -118,27 +127,26 @@ def _all_float32(stage: Stage) -> bool:
 
 
 def _is_kernel(call: Call, stage: Stage) -> bool:
-    name = operator_name(call.op)
     if call.keywords:
         return False
-    if name in RESHAPES:
+    if call.op in IN_ORDER:
         return True
     if call.type.rows == "none":
-        return name == "add" and [isinstance(argument, Ref) for argument in call.arguments] == [True, False]
-    match name:
-        case "linear":
+        return call.op == "aten.add.Tensor" and [isinstance(one, Ref) for one in call.arguments] == [True, False]
+    match call.op:
+        case "aten.linear.default":
             return _is_flat_product(call, stage)
-        case "add":
+        case "aten.add.Tensor":
             return _is_sum(call, stage)
-        case "mul" | "div":
-            return _is_scale(call, stage, trained=name == "mul")
-        case "cat":
+        case "aten.mul.Tensor" | "aten.div.Tensor":
+            return _is_scale(call, stage, trained=call.op == "aten.mul.Tensor")
+        case "aten.cat.default":
             return len(call.type.shape) == 1 and _parameter_shapes(stage).keys().isdisjoint(call.reads)
-        case "dropout":
+        case "lotan.dropout":
             return drops_some(call)
-        case "relu" | "tanh" | "sigmoid":
+        case "aten.relu.default" | "aten.tanh.default" | "aten.sigmoid.default":
             return len(call.arguments) == 1
-        case "elu" | "leaky_relu":
+        case "aten.elu.default" | "aten.leaky_relu.default":
             numbers = call.arguments[1:]
             return all(isinstance(number, int | float) and number > 0 for number in numbers)
     return call.output in head_dots(stage) or is_head_mean(call)
@@ -151,15 +159,17 @@ def drops_some(call: Call) -> bool:
 
 
 def _is_flat_product(call: Call, stage: Stage) -> bool:
-    """Whether it maps rows [numbers] by parameters as they are."""
-    shapes = {parameter.name: parameter.shape for parameter in stage.parameters}
-    given = [shapes.get(a.name, ()) for a in call.arguments[1:] if isinstance(a, Ref)]
-    return len(call.type.shape) == 1 and [len(shape) for shape in given] in ([2], [2, 1])
+    """Whether it maps rows [numbers] by parameters in their own shapes."""
+    names = [argument.name for argument in call.arguments[1:] if isinstance(argument, Ref)]
+    own, seen = ([shapes.get(name, ()) for name in names] for shapes in (_own_shapes(stage), _parameter_shapes(stage)))
+    return len(call.type.shape) == 1 and own == seen and [*map(len, own)] in ([2], [2, 1])
 
 
 def _is_sum(call: Call, stage: Stage) -> bool:
     """Whether it adds rows of one shape, or a parameter of that shape to all rows."""
-    return _shape(call.arguments[0], stage) == call.type.shape == _shape(call.arguments[1], stage, biases=True)
+    first, second = call.arguments
+    rows = call.type.shape
+    return _shape(first, stage) == rows and rows in (_shape(second, stage), _bias_shape(second, rows, stage))
 
 
 def _is_scale(call: Call, stage: Stage, trained: bool) -> bool:
@@ -175,15 +185,18 @@ def _scales(by: Argument, call: Call, stage: Stage, trained: bool) -> bool:
     return rank == len(call.type.shape) or (trained and prod(_parameter_shapes(stage).get(by.name, (0,))) == 1)
 
 
-def _shape(argument: Argument, stage: Stage, biases: bool = False) -> tuple[int, ...] | None:
-    """Of the rows that an argument is; with `biases` also of a parameter, without the ones before."""
-    if not isinstance(argument, Ref):
+def _shape(argument: Argument, stage: Stage) -> tuple[int, ...] | None:
+    """Of the rows that an argument is."""
+    return _row_shapes(stage).get(argument.name) if isinstance(argument, Ref) else None
+
+
+def _bias_shape(argument: Argument, rows: tuple[int, ...], stage: Stage) -> tuple[int, ...] | None:
+    """Of the parameter that an argument is, without ones before what is added to rows of a shape."""
+    if not isinstance(argument, Ref) or argument.name not in _own_shapes(stage):
         return None
-    shape = _row_shapes(stage).get(argument.name)
-    if shape is None and biases and argument.name not in _shifted(stage):
-        shape = _parameter_shapes(stage).get(argument.name)
-        while shape and len(shape) > 1 and shape[0] == 1:
-            shape = shape[1:]
+    shape = _parameter_shapes(stage)[argument.name]
+    while shape[:1] == (1,) and len(shape) > len(rows):
+        shape = shape[1:]
     return shape
 
 
@@ -201,12 +214,12 @@ def _parameter_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
 
 
 @remembered
-def _shifted(stage: Stage) -> Set[str]:
-    """What is computed of parameters, other than by seeing them in another shape."""
-    found: set[str] = set()
+def _own_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
+    """Of parameters, by their names and by those that they are seen by in another shape."""
+    found = {parameter.name: parameter.shape for parameter in stage.parameters}
     for call in stage.calls:
-        if call.type.rows == "none" and (operator_name(call.op) not in RESHAPES or not found.isdisjoint(call.reads)):
-            found.add(call.output)
+        if call.op in IN_ORDER and call.reads[0] in found:
+            found[call.output] = found[call.reads[0]]
     return found
 
 
@@ -215,6 +228,6 @@ def _static_numbers(stage: Stage) -> Mapping[str, int]:
     """The ranks of inputs that have one number for each row and no gradient, and of views of these, by name."""
     found = {i.value: len(i.shape) for i in stage.inputs if i.width == 1 and not i.needs_gradient}
     for call in stage.on_vertices:
-        if operator_name(call.op) in RESHAPES and not found.keys().isdisjoint(call.reads):
+        if call.op in IN_ORDER and not found.keys().isdisjoint(call.reads):
             found[call.output] = len(call.type.shape)
     return found

@@ -87,7 +87,8 @@ def check_file(option: str, given: str | None) -> None:
     if path.is_dir() or not path.name:
         raise ConfigurationError(f"{option} {given} is a directory; name a file in it")
     # /dev/stdout leads to a file where it is redirected, and is none to be replaced
-    of_system = path.absolute().parent == Path("/dev") or path.absolute().parts[1:2] == ("proc",)
+    place = path.absolute()
+    of_system = place.parent == Path("/dev") or place.is_relative_to("/proc")
     if of_system or (path.exists() and not path.is_file()):
         raise ConfigurationError(f"{option} {given} is a device or a pipe; name an ordinary file")
     _check_parent(option, given, path.parent)

@@ -24,9 +24,9 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
-from planner.kernels import RESHAPES, drops_some, head_dots, is_head_mean, never_made
+from planner.kernels import IN_ORDER, drops_some, head_dots, is_head_mean, never_made
 from planner.physical import Stage
-from planner.spec import Argument, Call, Ref, ValueType, operator_name
+from planner.spec import Argument, Call, Ref, ValueType
 
 _SLOPE = 0.01  # of leaky_relu, unless given
 _ELU = (1.0, 1.0, 1.0)  # alpha, scale, input_scale
@@ -89,7 +89,7 @@ class Translation:
         return self.slot[name]
 
     def _translate(self, call: Call, reader: Call | None) -> None:
-        if operator_name(call.op) in RESHAPES:
+        if call.op in IN_ORDER:
             self._view(call)
             return
         if call.output in self._never_made:

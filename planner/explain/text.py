@@ -14,7 +14,7 @@ from typing import Any, Literal
 from planner.compiler import Planned
 from planner.cost import Pricing, StepCost
 from planner.cost.stages import chunk_rows
-from planner.estimate import columns_bytes, node_bytes, step_bytes, step_rows
+from planner.estimate import node_bytes, sizes_of_pass, step_bytes, step_rows
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
 from planner.expressions import text
@@ -244,9 +244,10 @@ def _yielded(step: PipeStep) -> str:
 def call_label(call: Call) -> str:
     """`name = operator(inputs)` of one call of a stage."""
     operator = call.op.removeprefix("aten.").removeprefix("lotan.").removesuffix(".default")
-    given = [*call.reads, *constants(call.arguments, call.keywords)]
+    numbers = constants(call.arguments, call.keywords)
     if call.op == "lotan.dropout":
-        given = [*call.reads, f"p={call.arguments[1]:g}", f"key={call.arguments[2]}"]
+        numbers = [f"p={call.arguments[1]:g}", f"key={call.arguments[2]}"]
+    given = [*call.reads, *numbers]
     return f"{call.output} = {operator}({', '.join(given)})"
 
 
@@ -310,7 +311,7 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         data["stages"] = [_stage_data(value) for value in plan.stages]
         data["passes"] = titles(plan)
         for name, steps in passes(plan).items():
-            sizes = columns_bytes(plan, steps, statistics)
+            sizes = sizes_of_pass(plan, steps, statistics)
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
             costs, alive = planned.cost(steps).steps, alive_bytes(plan, steps, statistics)
             data[name] = [_step_data(planned, step, costs[at], sizes)

@@ -69,7 +69,6 @@ FORWARD_RULES = (
 LACKING: dict[Ability, str] = {
     "edge_columns": "this engine holds no values of edges",
     "extremes": "this engine takes no max or min",
-    "sparse_rows": hold_sparse.UNABLE,
 }
 """Why a rule was left out that would have fired."""
 

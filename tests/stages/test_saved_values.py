@@ -24,6 +24,7 @@ from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
+from planner.physical import Stage
 from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.cases import OUT
@@ -207,7 +208,7 @@ def test_the_plan_knows_it_of_any_model(seed: int) -> None:
 class Odd(torch.nn.Module):
     """Two layers, and between them something that kernels do or do not do."""
 
-    def __init__(self, between: Callable[..., torch.Tensor], heads: int = 1) -> None:
+    def __init__(self, between: Callable[..., torch.Tensor]) -> None:
         super().__init__()
         self.first, self.last = nn.GCNConv(6, 8), nn.GCNConv(8, OUT)
         self.weight, self.gain = torch.nn.Parameter(torch.ones(8, 8)), torch.nn.Parameter(torch.ones(8))
@@ -221,12 +222,20 @@ class Odd(torch.nn.Module):
 ODD = {
     "a gate of parameters": (lambda m, x: x * torch.sigmoid(m.gain), True),
     "a computed matrix": (lambda m, x: torch.nn.functional.linear(x, 2 * m.weight), True),
+    "a matrix for each head": (lambda m, x: (x.view(-1, 2, 1, 4) @ m.weight.view(4, 4, 4)[:2]).flatten(1), True),
+    "a matrix before rows": (lambda m, x: (m.weight @ x.unsqueeze(-1)).flatten(1), True),
+    "a product with a bias": (lambda m, x: torch.addmm(m.gain.view(1, 8), x, m.weight), True),
+    "a product with a vector": (lambda m, x: (x @ m.gain).unsqueeze(-1) + x, True),
+    "a matrix seen as it is": (lambda m, x: torch.nn.functional.linear(x, m.weight.view(8, 8), m.gain.view(8)), False),
+    "a matrix seen otherwise": (lambda m, x: torch.nn.functional.linear(x, m.weight.view(4, 16).view(8, 8)), False),
     "a bias": (lambda m, x: x + m.gain, False),
+    "a bias of one head": (lambda m, x: (x.view(-1, 1, 8) + m.gain.view(1, 1, 8)).flatten(1), False),
     "a computed bias": (lambda m, x: x + (m.gain + 1), True),
     "a map of each head": (lambda m, x: m.each(x.view(-1, 2, 4)).flatten(1), True),
     "a sum over heads of rows": (lambda m, x: x + x.sum(-1, keepdim=True), True),
     "a bias before rows": (lambda m, x: m.gain + x, True),
     "a number": (lambda m, x: 2 * x / 3, False),
+    "a number, by the overload that kernels do not know": (lambda m, x: torch.ops.aten.mul.Scalar(x, 2.0), True),
     "a number by rows": (lambda m, x: 3 / (x + 9), True),
     "a flat slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.0), True),
     "a slope": (lambda m, x: torch.nn.functional.leaky_relu(x, 0.1), False),
@@ -237,21 +246,32 @@ ODD = {
 }
 
 
+def odd_stages(case: str) -> tuple[Stage, ...]:
+    specs = [trace(Odd(ODD[case][0]), 6, training=training) for training in (True, False)]
+    return compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan.stages
+
+
 @pytest.mark.parametrize("case", ODD)
 def test_the_plan_knows_it_of_what_is_almost_a_kernel(case: str) -> None:
-    between, by_autograd = ODD[case]
-    specs = [trace(Odd(between), 6, training=training) for training in (True, False)]
-    plan = compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan
-    for stage in plan.stages:
+    stages = odd_stages(case)
+    for stage in stages:
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls
-    assert any(map(run_by_autograd, plan.stages)) == by_autograd
+    assert any(map(run_by_autograd, stages)) == ODD[case][1]
 
 
-@pytest.mark.parametrize(("case", "factors"), [("a computed matrix", 8), ("a map of each head", 4)])
+@pytest.mark.parametrize(
+    ("case", "factors"),
+    [
+        ("a computed matrix", 8),
+        ("a map of each head", 4),
+        ("a matrix for each head", 4),
+        ("a matrix before rows", 8),
+        ("a product with a bias", 8),
+        ("a product with a vector", 8),
+    ],
+)
 def test_a_product_multiplies_as_many_numbers_as_its_matrix_is_long(case: str, factors: int) -> None:
-    specs = [trace(Odd(ODD[case][0]), 6, training=training) for training in (True, False)]
-    plan = compile_plan(*specs, LossSpec("classification", OUT, 1.0), Statistics(100, 500, 6)).plan
-    found = [contracted(s, c) for s in plan.stages for c in s.calls if is_product(c) and c.layer in ("", "each")]
+    found = [contracted(s, c) for s in odd_stages(case) for c in s.calls if is_product(c) and c.layer in ("", "each")]
     assert set(found) == {factors}
 
 
