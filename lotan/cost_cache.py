@@ -226,7 +226,7 @@ def _processor() -> str:
 
 def _file() -> Path | None:
     named = os.environ.get("LOTAN_COSTS")
-    if named == "off":
+    if named is not None and named.lower() == "off":
         return None
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     folder = Path(named) if named else Path(cache) / "lotan"

@@ -101,6 +101,20 @@ def numbers_taken(stage: Stage, call: Call) -> int:
     return call.type.width
 
 
+def gained(stage: Stage) -> set[str]:
+    """The rows that are multiplied, number by number, with what is computed of trained parameters alone."""
+    trained, inside = {one.name for one in stage.parameters if one.trainable}, never_made(stage)
+    found: set[str] = set()
+    for call in stage.calls:
+        if trained.isdisjoint(call.reads):
+            continue
+        if call.type.rows == "none":
+            trained.add(call.output)
+        elif operator_name(call.op) == "mul" and call.output not in inside:
+            found.update(call.reads)
+    return found - trained
+
+
 @remembered
 def computing(stage: Stage) -> list[Call]:
     """A stage's calls on rows of vertices, but for those that compute nothing or are part of another's kernel."""

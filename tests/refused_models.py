@@ -392,3 +392,17 @@ class Counting(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         self.calls += 1
         return self.lin(x) * self.calls  # differs from the model itself
+
+
+class NothingAlongEdges(MessagePassing):
+    def __init__(self) -> None:
+        super().__init__("sum")
+        self.narrow, self.lin = torch.nn.Linear(6, 0), torch.nn.Linear(0, 4)
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(self.propagate(graph, self.narrow(x)))  # here: no numbers to move along edges | at least one
+
+
+class NothingOut(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.conv(x, graph)[:, :0]  # here: no outputs | at least one

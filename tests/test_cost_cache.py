@@ -145,9 +145,10 @@ def test_a_folder_that_cannot_be_written_costs_no_run(folder):
     assert remember_rates({"local": DEFAULT_RATES["local"]}) is None
 
 
-def test_off_means_neither_read_nor_written(folder, monkeypatch):
+@pytest.mark.parametrize("word", ["off", "OFF"])
+def test_off_means_neither_read_nor_written(word, folder, monkeypatch):
     remember_rates({"local": SLOW_EDGES})
-    monkeypatch.setenv("LOTAN_COSTS", "off")
+    monkeypatch.setenv("LOTAN_COSTS", word)
     assert load() == Known()
     assert remember_rates({"local": DEFAULT_RATES["local"]}) is None
 

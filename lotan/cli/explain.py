@@ -80,7 +80,7 @@ def _add_run_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan, or write it to a file."""
-    out = options.out or (PAGE if options.format == "html" else None)
+    out = PAGE if options.out is None and options.format == "html" else options.out
     check_file("--out", out)
     if options.diff is not None and (options.analyze or options.alternatives):
         raise ConfigurationError("--analyze and --alternatives are of one plan, and --diff shows two")

@@ -39,6 +39,8 @@ from lotan.tracing.refusals import (
 )
 from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 
+AT_LEAST_ONE = "give the layer before an output of at least one number"
+
 
 @dataclass(frozen=True)
 class _Unusable:
@@ -185,6 +187,8 @@ class Transcript:
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
+        if not kind.width:
+            raise refusal(node, f"forward returns {_describe(kind)}: no outputs; {AT_LEAST_ONE}")
         calls = _needed(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
         parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
@@ -239,6 +243,8 @@ class Transcript:
         fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
         if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
             raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
+        if not kind.width:
+            raise refusal(node, f"rows of {_describe(kind)} have no numbers to move along edges; {AT_LEAST_ONE}")
 
     # Calls
 

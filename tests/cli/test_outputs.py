@@ -74,6 +74,13 @@ def test_a_device_is_no_file_whatever_it_leads_to(place, capsys, monkeypatch):
     assert capsys.readouterr().err.startswith(f"lotan: --out {place} is ")
 
 
+@pytest.mark.parametrize("words", [[], ["--format", "html"]])
+def test_explain_without_a_place_is_refused(words, capsys, monkeypatch):
+    monkeypatch.setattr(explain, "_trainer", lambda *_: pytest.fail("it was planned"))
+    assert main(["explain", "--graph", "digits", "--out", "", *words]) == 2
+    assert capsys.readouterr().err == "lotan: --out is empty; name a place, or leave the option out\n"
+
+
 def test_a_link_stays_one(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "file")
     write_atomically(tmp_path / "link", lambda stream: stream.write(b"new"))

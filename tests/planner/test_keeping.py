@@ -50,6 +50,17 @@ def test_of_a_stage_that_autograd_runs_more_is_kept():
     assert summed.worth == pytest.approx(seconds_again(summed, STATISTICS) / kept_bytes(summed, STATISTICS))
 
 
+@pytest.mark.parametrize(("trains", "numbers"), [(True, 3), (False, 0)])
+def test_what_a_trained_number_multiplies_is_kept(trains, numbers):
+    """Its gradient reads that; a buffer has none."""
+    found = hidden()
+    gain = ParameterSpec("gain", (1,), trains)
+    one = Call("one", "aten.add.Tensor", (Ref("gain"), 1), ValueType("none", (1,)))
+    times = Call("times", "aten.mul.Tensor", (Ref("one"), Ref(found.calls[-1].output)), ValueType("vertex", (3,)))
+    scaled = replace(found, calls=(*found.calls, one, times), parameters=(*found.parameters, gain))
+    assert saved_row_bytes(scaled) - saved_row_bytes(found) == 4 * numbers
+
+
 def test_beyond_memory_is_what_takes_less_time():
     assert choose_overflow(again=2.0, file=3.0) == ("recompute", 2.0)
     assert choose_overflow(again=3.0, file=2.0) == ("file", 2.0)
