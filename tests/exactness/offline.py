@@ -1,6 +1,7 @@
 """Many random cases of `test_random_models`, outside of the suite: models, graphs, and rules left out.
 
     python -m tests.exactness.offline --cases 20000
+    python -m tests.exactness.offline --cases 20000 --float32            as many of plain autograd, to set beside that
     python -m tests.exactness.offline --case 406052739 221293894 --off push_down_edges reuse_evaluation      one of them
 
 Prints how many were run and each that failed, with the seeds that make it again; exits with 1 if one did.
@@ -20,7 +21,12 @@ from tqdm import tqdm
 
 from planner import RULES
 from tests.exactness import test_random_models
-from tests.exactness.test_random_models import check_against_autograd, check_random_numbers, rules_off
+from tests.exactness.test_random_models import (
+    check_against_autograd,
+    check_float32_autograd,
+    check_random_numbers,
+    rules_off,
+)
 
 GRAPHS = 20  # for each model: most of a case is tracing
 
@@ -29,6 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--cases", type=int, default=20_000, help="(default: 20000)")
     parser.add_argument("--seed", type=int, default=None, help="of all (default: the time)")
+    parser.add_argument("--float32", action="store_true", help="plain autograd in our place, of those without dropout")
     one = parser.add_argument_group("one case, as a failed one was printed")
     one.add_argument("--case", type=int, nargs=2, metavar=("MODEL", "GRAPH"), help="by their seeds")
     one.add_argument("--off", nargs="*", default=[], metavar="RULE", choices=RULES, help="rules left out")
@@ -49,7 +56,10 @@ def main() -> int:
         off = rules_off(random)
         dropping, general = bool(random.integers(3) == 0), bool(random.integers(4) == 0)
         try:
-            if dropping:
+            if options.float32:
+                if not dropping:
+                    check_float32_autograd(model, graph)
+            elif dropping:
                 check_random_numbers(model, graph, off)
             else:
                 check_against_autograd(model, graph, off, general)

@@ -61,9 +61,9 @@ def specs_of(seed: int, dropping: bool) -> tuple[Spec, Spec]:
     return train, trace(model, WIDTH, training=False) if dropping else train
 
 
-def by_autograd(seed: int, drawn: Sample, stirred: bool = False) -> Trained:
-    """Steps on the model as it is, in float64."""
-    model, x, graph = in_float64(seed, False, drawn, stirred)
+def by_autograd(seed: int, drawn: Sample, stirred: bool = False, dtype: torch.dtype = torch.float64) -> Trained:
+    """Steps on the model as it is, in float64 unless asked for another type."""
+    model, x, graph = in_type(dtype, seed, False, drawn, stirred)
     optimizer, rows = torch.optim.SGD(model.parameters(), RATE), torch.from_numpy(drawn.split == 0)
     losses, gradients, evaluated = [], [], {}
     for epoch in range(STEPS):
@@ -81,9 +81,11 @@ def by_autograd(seed: int, drawn: Sample, stirred: bool = False) -> Trained:
     return Trained(losses, gradients, {key: p.detach().clone() for key, p in model.named_parameters()}, evaluated)
 
 
-def in_float64(seed: int, dropping: bool, drawn: Sample, stirred: bool) -> tuple[torch.nn.Module, Tensor, EdgeIndex]:
-    model, x = drawn_model(seed, dropping, stirred).double(), drawn.x.double()
-    return model, x, EdgeIndex(drawn.edge_index, drawn.weight.double(), len(x), torch.float64)
+def in_type(
+    dtype: torch.dtype, seed: int, dropping: bool, drawn: Sample, stirred: bool
+) -> tuple[torch.nn.Module, Tensor, EdgeIndex]:
+    model, x = drawn_model(seed, dropping, stirred).to(dtype), drawn.x.to(dtype)
+    return model, x, EdgeIndex(drawn.edge_index, drawn.weight.to(dtype), len(x), dtype)
 
 
 def evaluation_of(output: Tensor, drawn: Sample) -> Tensor:
@@ -95,7 +97,7 @@ def evaluation_of(output: Tensor, drawn: Sample) -> Tensor:
 
 def evaluated_by_autograd(seed: int, drawn: Sample, stirred: bool = False) -> Trained:
     """A model that drops while it is trained, evaluated as it is, in float64."""
-    model, x, graph = in_float64(seed, True, drawn, stirred)
+    model, x, graph = in_type(torch.float64, seed, True, drawn, stirred)
     with torch.no_grad():
         return Trained([], [], {}, {"first": evaluation_of(model.eval()(x, graph), drawn)})
 
@@ -171,6 +173,13 @@ def cases(seed: int) -> Iterator[tuple[int, set[str], bool]]:
 def test_any_rules_off_equal_autograd(seed: int) -> None:
     for graph, off, general in cases(seed):
         check_against_autograd(seed, graph, off, general)
+
+
+def check_float32_autograd(seed: int, graph: int) -> None:
+    """Of the same case, what plain autograd makes of it in float32."""
+    drawn = graph_of(graph)
+    truth, rounded = (by_autograd(seed, drawn, stirred) for stirred in (False, True))
+    assert_equal(by_autograd(seed, drawn, dtype=torch.float32), truth, TOLERANCE, rounded=[rounded])
 
 
 def check_against_autograd(seed: int, graph: int, off: set[str], general: bool) -> None:
