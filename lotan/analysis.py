@@ -18,7 +18,7 @@ from lotan.memory_limit import MemoryLimit
 from lotan.memory_watch import MemoryWatch
 from lotan.settings import TrainerConfig
 from planner.estimate import step_bytes, step_rows
-from planner.explain import Measured, duration, passes, size, step_label
+from planner.explain import Measured, duration, own_line, passes, size, step_label
 from planner.physical import PipeStep, Step, makes
 from planner.printer import WIDTH, aligned, wrapped
 
@@ -60,6 +60,7 @@ class Ran:
     steps: tuple[
         tuple[Measure, ...], ...
     ]  # of each step "rows", "bytes" or "piped_bytes", and "seconds", as far as known
+    own: float | None = None  # seconds to begin and end it; None where steps have no seconds of their own
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         taken = {"epoch": epoch}
         taken |= {name: bench.seconds(walks[name], 1 + epochs)[1:] for name in walks if name != "epoch"}
         # Steps last, for an engine may stop doing several at once.
-        found = {name: Ran(statistics.median(taken[name]), bench.steps(walks[name], epochs)) for name in walks}
+        found = {name: Ran(statistics.median(taken[name]), *bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
     needs = job.needs(config)
     totals.append(Measure("peak memory", "bytes", MemoryLimit.of(config).peak(needs), sum(watch.peak.values())))
@@ -136,32 +137,38 @@ class _Bench:
             found.append(time.perf_counter() - started)
         return found
 
-    def steps(self, steps: Sequence[Step], count: int) -> tuple[tuple[Measure, ...], ...]:
-        """What can be told of each step: its rows and bytes, and where steps run one by one its seconds, the median."""
+    def steps(self, steps: Sequence[Step], count: int) -> tuple[tuple[tuple[Measure, ...], ...], float | None]:
+        """What can be told of each step: its rows and bytes, and where steps run one by one its seconds, the median.
+
+        And then those of the pass itself.
+        """
         one_by_one = self._engine.do_one_by_one()
         watches = []
         for _ in range(1 + count if one_by_one else 1):
             watches.append(_Watch(self._engine))
             self._run(steps, watches[-1])
+            watches[-1].end()
         extents = list(watches[-1].extents)
         pipes = [number for number, step in enumerate(steps) if isinstance(step, PipeStep)]
         for number, extent in zip(pipes, self._engine.piped(), strict=False):
             extents[number] = extent
         bytes = "bytes" if one_by_one else "piped_bytes"
-        costs = self._job.planned.cost(steps).steps
+        cost = self._job.planned.cost(steps)
         plan, known = self._job.plan, self._job.planned.statistics
         found = []
         for number, (step, extent) in enumerate(zip(steps, extents, strict=True)):
-            handed_on = step_bytes(step, known, plan) if one_by_one else costs[number].piped_bytes
+            handed_on = step_bytes(step, known, plan) if one_by_one else cost.steps[number].piped_bytes
             measures = []
             if extent is not None:
                 measures.append(Measure("rows", "rows", step_rows(step, known), extent.rows))
                 measures.append(Measure(bytes, "bytes", handed_on, extent.bytes))
             if one_by_one:
                 taken = statistics.median(watch.seconds[number] for watch in watches[1:])
-                measures.append(Measure("seconds", "seconds", costs[number].seconds, taken))
+                measures.append(Measure("seconds", "seconds", cost.steps[number].seconds, taken))
             found.append(tuple(measures))
-        return tuple(found)
+        if not one_by_one:
+            return tuple(found), None
+        return tuple(found), statistics.median(watch.own for watch in watches[1:])
 
     def _run(self, steps: Sequence[Step], watch: _Watch | None = None) -> None:
         self._epoch += 1
@@ -169,17 +176,26 @@ class _Bench:
 
 
 class _Watch:
-    """Of one pass, what each step came to."""
+    """Of one pass, what each step came to, and what the pass took beside them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self.seconds: list[float] = []
         self.extents: list[Extent | None] = []
+        self.own = 0.0  # seconds
         self._since = time.perf_counter()
 
-    def __call__(self, step: Step, held: Mapping[str, Handle]) -> None:
+    def __call__(self, step: Step | None, held: Mapping[str, Handle]) -> None:
+        if step is None:
+            return self.end()
         self.seconds.append(time.perf_counter() - self._since)
         self.extents.append(self._engine.extent(step, {name: held[name] for name in makes(step)}))
+        self._since = time.perf_counter()
+        return None
+
+    def end(self) -> None:
+        """What was done since the last step, or before the first, is the pass's own."""
+        self.own += time.perf_counter() - self._since
         self._since = time.perf_counter()
 
 
@@ -215,12 +231,22 @@ def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
         said = f"{by_unit.get('rows', ''):>12}", f"{by_unit.get('bytes', ''):>8}", f"{by_unit.get('seconds', ''):>8}"
         where = "dl" if isinstance(step, PipeStep) else "graph"
         lines += aligned(f"{number:>2} {step_label(step)}", where, *said, beside=BESIDE)
-        for one in _off(measures, ran):
-            estimated = _said(one.unit, one.estimated or 0.0)
-            lines += wrapped(f"     ! {one.unit}: {estimated} estimated, {one.times:.1f} times off", WIDTH)
+        lines += _off_lines(measures, ran)
+    if ran.own is not None:
+        lines += own_line(duration(ran.own))
     if job.engine.name != "local":
         lines += wrapped(UNLISTED * (not all(ran.steps)) + ONE_JOB, WIDTH)
     return lines
+
+
+def _off_lines(measures: Sequence[Measure], ran: Ran) -> list[str]:
+    return [
+        line
+        for one in _off(measures, ran)
+        for line in wrapped(
+            f"     ! {one.unit}: {_said(one.unit, one.estimated or 0.0)} estimated, {one.times:.1f} times off", WIDTH
+        )
+    ]
 
 
 def _off(measures: Sequence[Measure], ran: Ran) -> list[Measure]:
@@ -244,4 +270,5 @@ def analysis_data(found: Analysis) -> Measured:
                for measures in ran.steps]
         for name, ran in found.passes.items()
     }  # fmt: skip
-    return Measured(totals, steps)
+    own = {name: ran.own for name, ran in found.passes.items() if ran.own is not None}
+    return Measured(totals, steps, own)

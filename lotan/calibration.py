@@ -23,7 +23,7 @@ from lotan.job import Job, prepare
 from lotan.nn import GAT, GCN, GIN, GraphSAGE
 from lotan.planted import SPLIT_SHARES
 from lotan.settings import TrainerConfig
-from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Pricing, Rates, Work, epoch_seconds, total
+from planner.cost import DEFAULT_RATES, GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_seconds, total
 from planner.footprint import Footprint
 from planner.spec import SPLITS
 
@@ -199,7 +199,7 @@ def observation(job: Job, seconds: float) -> Observation:
     """What an epoch of a job took, with the work that is counted in it."""
     pricing = job.planned.options.pricing
     cost = epoch_seconds(job.plan, job.statistics, pricing)
-    return Observation(_by_processor(total(cost.works), pricing), seconds)
+    return Observation(_by_processor(total((*cost.works, PASS)), pricing), seconds)
 
 
 def _by_processor(work: Work, pricing: Pricing) -> Work:

@@ -16,6 +16,7 @@ from lotan import analysis
 from lotan.analysis import Measure, total_lines
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
+from planner.explain import passes
 from planner.physical import PipeStep
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
@@ -63,20 +64,31 @@ def test_steps_come_to_the_rows_and_bytes_that_were_estimated_and_take_their_tim
         assert found["seconds"] > 0
 
 
+def test_what_a_pass_takes_beside_its_steps_has_a_line_and_no_step_has_it():
+    found = trainer()
+    shown = found.explain(analyze=True)
+    assert len(re.findall(r"^   beside its steps: the pass itself  .*s$", shown, re.MULTILINE)) == 2 * len(PASSES)
+    data = json.loads(found.explain("json", analyze=True))
+    for name in analysis.TITLES:
+        both = data["own_seconds"][name]
+        assert both["measured"] > 0
+        assert both["estimated"] == pytest.approx(found.job.planned.cost(passes(found.job.plan)[name]).own, rel=0.01)
+
+
 def test_as_many_epochs_run_as_are_asked_for(monkeypatch):
-    passes: list[int] = []
+    lengths: list[int] = []
     plain = analysis.run
 
     def counted(engine, plan, steps, a_pass, **more):
-        passes.append(len(steps))
+        lengths.append(len(steps))
         return plain(engine, plan, steps, a_pass, **more)
 
     monkeypatch.setattr(analysis, "run", counted)
     runs = []
     for epochs in (1, 4):
-        passes.clear()
+        lengths.clear()
         trainer().explain("json", analyze=epochs)
-        runs.append(len(passes))
+        runs.append(len(lengths))
     assert runs[1] - runs[0] == 3 * 2 * 3  # more, of three passes, whole and step by step
 
 

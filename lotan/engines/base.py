@@ -204,7 +204,7 @@ def run(
     steps: Sequence[Step],
     a_pass: Pass,
     keep: Sequence[str] = (),
-    watch: Callable[[Step, Mapping[str, Handle]], None] | None = None,
+    watch: Callable[[Step | None, Mapping[str, Handle]], None] | None = None,
 ) -> Outcome:
     """Walk `steps` once.
 
@@ -217,7 +217,7 @@ def run(
         steps: one of plan.passes.
         a_pass: epoch, parameters and seed.
         keep: columns to return in the outcome.
-        watch: told of each step and of all that is held after it.
+        watch: told when the pass has begun, of no step, and of each step with all that is held after it.
 
     Raises:
         EngineError: a stage failed. Nothing of the pass is left held.
@@ -225,6 +225,8 @@ def run(
     walk = _Walk(engine, plan)
     engine.begin(plan, steps, a_pass)
     try:
+        if watch is not None:
+            watch(None, {})
         for step, last_reads in zip(steps, last_uses(steps, keep), strict=True):
             walk.take(step)
             if watch is not None:

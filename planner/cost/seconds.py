@@ -18,6 +18,7 @@ from planner.shares import Crew
 from planner.statistics import Statistics
 
 GRADIENT_BYTES = 8  # of a number of a parameter's gradient as workers hand it in: sums over chunks are float64
+PASS = Work(passes=1)  # what a pass takes beside its steps
 _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
 
 
@@ -44,7 +45,7 @@ class Pricing:
 
 @dataclass(frozen=True)
 class StepCost:
-    """Of one step of a pass. Seconds: its part of the pass's."""
+    """Of one step of a pass. Seconds: its part of the pass's, but for what that takes of its own."""
 
     work: Work
     seconds: float
@@ -71,6 +72,7 @@ class PassCost:
     """Of a walk over steps."""
 
     works: tuple[Work, ...]  # of its steps, in order
+    own: float  # seconds to begin and end it, whatever its steps
     groups: dict[str, float]  # their part of the seconds that it would take without corrections
     seconds: float
     prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk
@@ -101,22 +103,22 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
         pricing: engine, layout and rates.
     """
     if not steps:
-        return PassCost((), dict.fromkeys(GROUPS, 0.0), 0.0, {})
+        return PassCost((), 0.0, dict.fromkeys(GROUPS, 0.0), 0.0, {})
     beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
     works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
-    works[0] += Work(passes=1)
     if pricing.engine == "blocks":
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
         for work, count in zip(works, sent, strict=True):
             work.shuffled_bytes = count
     rates = {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()}
-    whole = _seconds(total(works), rates)
+    whole = _seconds(total((*works, PASS)), rates)
     share = _shares(whole, pricing, pricing.corrections)
     prices = {name: tuple(share[name] * rate for rate in rates[name]) for name in GROUPS}
     plain = _shares(whole, pricing, Corrections())
     groups = {name: plain[name] * whole[name] for name in GROUPS}
     seconds = sum(share[name] * whole[name] for name in GROUPS)
-    return PassCost(tuple(works), groups, seconds, prices, hands_in=pricing.engine != "local")
+    own = _seconds(PASS, prices)["fixed"]
+    return PassCost(tuple(works), own, groups, seconds, prices, hands_in=pricing.engine != "local")
 
 
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:

@@ -44,6 +44,7 @@ from planner.spec import Call
 from planner.statistics import Statistics
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
+OWN = "beside its steps: the pass itself"
 BESIDE = 42  # columns of a line that the estimates of a step take
 PASSES = {
     "once": "once, before the first epoch",
@@ -65,6 +66,7 @@ class Measured:
     totals: Sequence[Mapping[str, Any]]  # each "what", "unit", "estimated" (None: by nothing), "measured", "off"
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
     """By the name of a pass, of each step: "rows", "bytes", "piped_bytes", "seconds", as far as known; and those "off"."""
+    own: Mapping[str, float]  # seconds by the name of a pass, beside its steps'; those that are known
 
 
 def as_text(planned: Planned, stage: PlanStage = "all") -> str:
@@ -171,7 +173,8 @@ def _spread(engine: str, layout: Mapping[str, int]) -> str:
 
 def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     """The steps in order, each with its engine, rows, bytes and seconds; below a pipe, the calls of its stage."""
-    lines, costs = [], planned.cost(steps).steps
+    cost = planned.cost(steps)
+    lines, costs = [], cost.steps
     for number, step in enumerate(steps):
         rows, moved = step_rows(step, planned.statistics), step_bytes(step, planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
@@ -184,7 +187,12 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
                 for line in wrapped("     " + call_label(call), WIDTH)
             ]
             lines += _kept_line(planned, planned.plan.stage(step.stage), steps)
-    return lines
+    return [*lines, *own_line(duration(cost.own))]
+
+
+def own_line(seconds: str) -> list[str]:
+    """What a pass takes beside its steps."""
+    return aligned(f"   {OWN}", "", f"{'':>16}", f"{'':>8}", f"{seconds:>8}", beside=BESIDE)
 
 
 def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[str]:
@@ -267,6 +275,8 @@ def as_data(
     for name, steps in measured.steps.items():
         for step, found in zip(data.get(name, ()), steps, strict=False):  # where physical plans are not shown, none
             step["measured"] = dict(found)
+    for name, seconds in measured.own.items():
+        data.get("own_seconds", {}).get(name, {})["measured"] = seconds
     return data | {"measured": [dict(one) for one in measured.totals]}
 
 
@@ -309,12 +319,13 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
         data["rewritten"] = _graph_data(planned.rewritten.root, statistics)
     if stage in ("all", "physical"):
         data["stages"] = [_stage_data(value) for value in plan.stages]
-        data["passes"] = titles(plan)
+        data["passes"], data["own_seconds"] = titles(plan), {}
         for name, steps in passes(plan).items():
             sizes = sizes_of_pass(plan, steps, statistics)
             turn = [isinstance(step, PipeStep) and step.mode == "turn" for step in steps]
-            costs, alive = planned.cost(steps).steps, alive_bytes(plan, steps, statistics)
-            data[name] = [_step_data(planned, step, costs[at], sizes)
+            cost, alive = planned.cost(steps), alive_bytes(plan, steps, statistics)
+            data["own_seconds"][name] = {"estimated": _rounded(cost.own)}
+            data[name] = [_step_data(planned, step, cost.steps[at], sizes)
                           | {"alive_bytes": alive[at], "turn": turn[at], "backward": any(turn[:at])}
                           for at, step in enumerate(steps)]  # fmt: skip
     return data

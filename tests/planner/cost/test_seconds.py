@@ -188,7 +188,8 @@ def test_pruned_neighbourhoods_cost_the_rows_that_they_bring(engine):
 @pytest.mark.parametrize("engine", DEFAULT_RATES)
 def test_steps_add_up_to_the_epoch(engine):
     found = epoch_seconds(gcn_plan(), STATISTICS, Pricing(engine, LAYOUT, DEFAULT_RATES[engine]))
-    assert sum(step.seconds for step in found.steps) == pytest.approx(found.seconds)
+    assert found.own == pytest.approx(DEFAULT_RATES[engine].passes)
+    assert found.own + sum(step.seconds for step in found.steps) == pytest.approx(found.seconds)
     assert sum(found.groups.values()) == pytest.approx(found.seconds)
 
 
