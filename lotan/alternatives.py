@@ -18,14 +18,15 @@ from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
-from planner.physical import Plan, Step
+from planner.physical import CollectStep, PipeStep, Plan, Stage, Step
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
 
 LEGEND = (
-    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. Seconds are estimated, and '
-    "err by a tenth or so: --analyze measures a plan. What is weighed by them: docs/planner.md, Costs."
+    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. Seconds are estimated by the '
+    "rates above, and `lotan doctor --calibrate` has rates of this machine; --analyze measures a plan. What is weighed by "
+    "them: docs/planner.md, Costs."
 )
 SPREADING = ("--partitions", "--workers")  # options
 
@@ -133,8 +134,32 @@ def _differences(plan: Plan, chosen: Plan) -> str:
         return f"evaluation in {'a pass of its own' if len(both) > len(ours) else 'the same pass'}"
     if more := _kinds_more(chain.from_iterable(both), chain.from_iterable(ours)):
         return f"{more}, with evaluation"
-    same = replace(plan, fired=chosen.fired) == chosen
-    return "the same" if same else "other columns or stages"
+    return _beyond_steps(plan, chosen)
+
+
+def _beyond_steps(plan: Plan, chosen: Plan) -> str:
+    """Of plans that take steps of the same kinds."""
+    ours, theirs = ([_width(step) for each in one.epoch(evaluates=True) for step in each] for one in (plan, chosen))
+    if (more := sum(map(bool, ours)) - sum(map(bool, theirs))) or ours != theirs:
+        return f"{more:+} column{'s' * (abs(more) > 1)}" if more else f"{sum(ours) - sum(theirs):+,} numbers a row"
+    keeps_alike = replace(plan, stages=_keeping_alike(plan), fired=()) == replace(
+        chosen, stages=_keeping_alike(chosen), fired=()
+    )
+    if not keeps_alike:
+        return "the same steps, with other stages"
+    return "the same steps" if plan.stages == chosen.stages else "the same steps, but for what is kept beyond memory"
+
+
+def _width(step: Step) -> int:
+    """Numbers of a row that it hands on, of all its columns."""
+    if isinstance(step, CollectStep):
+        return 0
+    return sum(column.width for column in (step.outputs if isinstance(step, PipeStep) else (step.output,)))
+
+
+def _keeping_alike(plan: Plan) -> tuple[Stage, ...]:
+    """Its stages, as if all kept what they keep in the same place."""
+    return tuple(replace(stage, overflow="file", worth=0.0) for stage in plan.stages)
 
 
 def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:

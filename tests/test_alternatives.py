@@ -132,9 +132,15 @@ def test_every_other_plan_says_what_differs():
     listed = {one["options"]: one["differs"] for one in found()}
     assert listed["--engine local"] == ""
     assert listed["--engine local --disable reuse_evaluation"] == "evaluation in a pass of its own"
-    assert listed["--engine blocks"] == "other columns or stages", "stages there may put what they keep in files"
+    assert listed["--engine blocks"] == "the same steps, but for what is kept beyond memory"
     assert "--engine local --disable keep_or_recompute" not in listed, "all is kept there"
     assert all(listed[options] for options in listed if "--disable" in options)
+
+
+def test_plans_of_the_same_kinds_of_steps_differ_in_columns():
+    listed = {one["options"]: one["differs"] for one in found(engine="local")}
+    assert listed["--engine local --disable drop_dead_gradients"] == "+1 column"
+    assert {one["differs"] for one in found(engine="rows") if "--partitions" in one["options"]} >= {"the same steps"}
 
 
 def test_not_beside_another_plan(capsys):
