@@ -62,10 +62,17 @@ class Known:
 
 
 def corrections(runs: Sequence[PastRun]) -> Corrections:
-    """Factors of the groups that make the relative errors of past runs least; the fewer runs, the nearer to 1."""
-    parts = np.array([[run.estimated[name] / run.measured for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
+    """Factors of the groups that make the errors of past runs least; the fewer runs, the nearer to 1.
+
+    An error counts by the geometric mean of what was estimated and what was measured, so that a run twice as slow as
+    estimated says as much as one twice as fast.
+    """
+    estimated = np.array([[run.estimated[name] for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
+    measured = np.array([run.measured for run in runs])
+    means = np.sqrt(np.maximum(estimated.sum(axis=1), LEAST_EPOCH) * measured)
+    parts = estimated / means[:, None]
     square = parts.T @ parts + TRUST * np.eye(len(GROUPS))
-    found = np.linalg.solve(square, parts.T @ np.ones(len(parts)) + TRUST)
+    found = np.linalg.solve(square, parts.T @ (measured / means) + TRUST)
     return Corrections(*np.clip(found, LEAST, MOST).tolist())
 
 

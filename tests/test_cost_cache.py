@@ -214,6 +214,14 @@ def test_corrections_approach_what_runs_have_shown():
     assert (many.fixed, many.neural) == (1, 1)  # of which these runs say nothing
 
 
+def test_slow_runs_say_as_much_as_fast_ones():
+    estimated = {"fixed": 0.0, "graph": 1.0, "neural": 0.0}
+    for count, least in ((1, 1.3), (4, 1.6), (30, 1.9)):
+        slow, fast = (corrections([PastRun(estimated, seconds)] * count).graph for seconds in (2.0, 0.5))
+        assert least < slow < 2
+        assert slow == pytest.approx(1 / fast, rel=0.13)
+
+
 def test_corrections_tell_groups_apart_and_stay_within_bounds():
     fixed, graph = ({"fixed": 1.0, "graph": 0.0, "neural": 0.0}, {"fixed": 0.5, "graph": 0.5, "neural": 0.0})
     found = corrections([PastRun(fixed, 1.0), PastRun(graph, 1.0)] * 20)

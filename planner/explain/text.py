@@ -143,7 +143,7 @@ def _rates(rates: Mapping[str, Any]) -> str:
     anew = f"`lotan doctor --calibrate` measures {'anew' if rates['measured'] else 'this one'}"
     if not rates["runs"]:
         return f"{source}; {anew}"
-    factors = ", ".join(f"{name} x{factor:.2g}" for name, factor in rates["corrections"].items())
+    factors = ", ".join(f"{name} x{factor:.2f}" for name, factor in rates["corrections"].items())
     return f"{source}, corrected by {counted(rates['runs'], 'run')} ({factors}); {anew}; LOTAN_COSTS=off leaves corrections out"
 
 

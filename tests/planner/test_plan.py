@@ -120,7 +120,7 @@ def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
         (Pricing(), "as shipped, of another machine; `lotan doctor --calibrate` measures this one"),
         (Pricing(measured=True), "measured on this machine; `lotan doctor --calibrate` measures anew"),
         (Pricing(corrections=Corrections(1.3, 1.1, 0.9), runs=1),
-         "as shipped, of another machine, corrected by 1 run (fixed x1.3, graph x1.1, neural x0.9); "
+         "as shipped, of another machine, corrected by 1 run (fixed x1.30, graph x1.10, neural x0.90); "
          "`lotan doctor --calibrate` measures this one; LOTAN_COSTS=off leaves corrections out"),
     ],
 )  # fmt: skip
