@@ -12,6 +12,7 @@ from planner.compiler import Planned, without
 from planner.estimate import step_bytes
 from planner.explain.places import PLACES, layers, listed
 from planner.explain.sizes import duration, size
+from planner.labels import layer_of, place
 from planner.nodes import Node
 from planner.optimizer import Firing
 from planner.physical import CollectStep, GatherStep, PipeStep, Step
@@ -205,10 +206,23 @@ class _Below:
 
 
 def _rewrite(firing: Firing, below: _Below) -> dict[str, Any]:
+    if firing.beside is not None:
+        return _joining(firing.beside, firing.before, firing.after)
     below.learn(firing.before)
     below.learn(firing.after)
-    return {"layer": getattr(firing.before, "layer", ""), "before": _lines(firing.before, firing.after, below),
+    return {"layer": layer_of(firing.before), "before": _lines(firing.before, firing.after, below),
             "after": _lines(firing.after, firing.before, below)}  # fmt: skip
+
+
+def _joining(first: Node, twin: Node, after: Node) -> dict[str, Any]:
+    """Two operators and the one that they became: the same text, also below them, but for the layers."""
+    return {"layer": layer_of(twin), "before": [_placed(first), _placed(twin)], "after": [_placed(after)]}
+
+
+def _placed(node: Node) -> str:
+    """The line of an operator with its layer, which the labels of some have already."""
+    words = label(node)
+    return f"{words} {shape(node)}" + ("" if "layer=" in words else f", {place(node)}")
 
 
 def _lines(root: Node, other: Node, below: _Below) -> list[str]:
