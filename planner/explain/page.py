@@ -167,7 +167,7 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
         f'<li class="rule{" fired" if fact["fired"] else ""}"><div class="state"><code>{name}</code>'
         f"<span>{state}</span>{switch if has_switch else ''}</div>",
         f'<p class="where">{escape(listed(fact["where"]))}</p>' if fact["where"] else "",
-        _gain(fact["gain"], fact["name"]) if fact["gain"] else "",
+        _gain(fact["gain"]) if fact["gain"] else "",
         "".join(f'<p class="reason">{escape(reason)}</p>' for reason in fact["declined"]),
         _rewrites(fact["rewrites"]),
         "</li>",
@@ -175,10 +175,10 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _gain(gain: Mapping[str, Any], rule: str) -> str:
+def _gain(gain: Mapping[str, Any]) -> str:
     """What a rule gained, or lost."""
     lost = f"{LOSS} " if gain_mark(gain) == LOSS else ""
-    return f'<p class="gain">{lost}{escape(gain_words(gain, rule))}</p>'
+    return f'<p class="gain">{lost}{escape(gain_words(gain))}</p>'
 
 
 def _rewrites(rewrites: Sequence[Mapping[str, Any]]) -> str:
