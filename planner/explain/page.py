@@ -7,7 +7,7 @@ tabs and tooltips of it.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -37,6 +37,8 @@ class View:
     key: str
     title: str
     pictures: tuple[Picture, ...]
+    elsewhere: Mapping[str, Sequence[View]] = field(default_factory=dict)
+    """For each rule without which it is the same: the views that differ."""
 
 
 def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]) -> str:
@@ -48,8 +50,12 @@ def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str
         without: for each rule that fired, the diagrams of the plan that does without it.
     """
     views = [_view(diagram, without) for diagram in shown]
-    switched = {picture.less for view in views for picture in view.pictures}
-    rules = "\n".join(_rule(fact, fact["name"] in switched) for fact in data["rules"])
+    differing = {rule: found for rule in without if (found := [view for view in views if _differs(view, rule)])}
+    rules = "\n".join(_rule(fact, fact["name"] in differing) for fact in data["rules"])
+    views = [
+        replace(view, elsewhere={rule: found for rule, found in differing.items() if not _differs(view, rule)})
+        for view in views
+    ]
     return document("Plan", _facts(data), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>')
 
 
@@ -59,6 +65,10 @@ def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
     others = {rule: next((d for d in found if d.key == diagram.key), nothing) for rule, found in without.items()}
     less = [Picture(other, f"without {rule}", rule) for rule, other in others.items() if other != diagram]
     return View(diagram.key, diagram.title, (Picture(diagram), *less))
+
+
+def _differs(view: View, rule: str) -> bool:
+    return any(picture.less == rule for picture in view.pictures)
 
 
 def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
@@ -85,19 +95,34 @@ def _resource(name: str) -> str:
 def _tabs(views: Sequence[View]) -> str:
     tabs = "".join(
         f'<button type="button" role="tab" id="tab-{escape(view.key)}" aria-controls="view-{escape(view.key)}"'
-        f' aria-selected="false" tabindex="-1">{escape(view.title.removeprefix("physical: "))}</button>'
+        f' aria-selected="false" tabindex="-1">{escape(_short(view))}</button>'
         for view in views
     )
     return f'<div role="tablist" aria-label="Views of the plan">{tabs}</div>'
 
 
+def _short(view: View) -> str:
+    return view.title.removeprefix("physical: ")
+
+
 def _panel(view: View, most: int) -> str:
     figures = "\n".join(_figure(picture, most) for picture in view.pictures)
+    notes = "\n".join(_note(rule, found) for rule, found in view.elsewhere.items())
     return (
         f'<section id="view-{escape(view.key)}" role="tabpanel" aria-labelledby="tab-{escape(view.key)}">'
         f"<h2>{escape(view.title)}</h2>\n"
+        f'<div class="notes" role="status">{notes}</div>\n'
         f'<div class="pictures">\n{figures}\n</div></section>'
     )
+
+
+def _note(rule: str, differing: Sequence[View]) -> str:
+    """What a switch brings up where it changes nothing, lest it look broken."""
+    ways = ", ".join(
+        f'<button type="button" data-opens="tab-{escape(view.key)}">{escape(_short(view))}</button>'
+        for view in differing
+    )
+    return f'<p data-without="{escape(rule)}" hidden><b>without {escape(rule)}:</b> the same here; it differs in {ways}</p>'
 
 
 def _tools() -> str:

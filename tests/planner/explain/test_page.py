@@ -186,6 +186,25 @@ def test_each_rule_that_fired_has_a_switch_between_two_plans():
     assert shown(found, "epoch_and_evaluation", "reuse_evaluation").all(has="box") == []
 
 
+def test_a_switch_that_changes_nothing_here_says_so_and_leads_to_where_it_does():
+    found = document("deep")
+    sections = {section.attributes["id"].removeprefix("view-"): section for section in found.all(tag="section")}
+    tabs = {tab.attributes["id"]: tab.text for tab in found.all(role="tab")}
+    for rule in (switch.attributes["data-rule"] for switch in found.all(role="switch")):
+        differing = [key for key, section in sections.items() if section.all(tag="figure", data_without=rule)]
+        for key, section in sections.items():
+            notes = section.all(tag="p", data_without=rule)
+            assert len(notes) == (key not in differing), "a picture or a note, not both"
+            for note in notes:
+                assert "hidden" in note.attributes, "until the switch is thrown; never without script, nor in print"
+                buttons = note.all(tag="button")
+                assert [button.attributes["data-opens"] for button in buttons] == [f"tab-{name}" for name in differing]
+                assert [button.text for button in buttons] == [tabs[f"tab-{name}"] for name in differing]
+    (note,) = sections["logical"].all(tag="p", data_without="hoist_invariant")
+    assert note.text.startswith("without hoist_invariant: the same here; it differs in rewritten")
+    assert all(section.all(role="status", has="notes") for section in sections.values()), "and it is read out"
+
+
 def test_each_rule_says_where_it_fired_and_what_that_gained_or_why_it_did_not():
     rules = {rule.all(tag="code")[0].text: rule for rule in document("attention").all(tag="li", has="rule")}
     assert list(rules) == [fact["name"] for fact in as_data(plan("attention"))["rules"]]
