@@ -35,17 +35,17 @@ class Waypoint:
 
 
 def draw_arrows(diagram: Diagram, layout: Layout, most: int) -> list[str]:
-    """SVG elements, one for each arrow between boxes; `most` bytes have the widest."""
+    """SVG elements, one for each arrow between boxes; `most` bytes and more have the widest."""
     return [_draw(arrow, way, most) for arrow, way in _ways(diagram, layout).items()]
 
 
 def thickness(bytes: int, most: int) -> float:
-    """Pixels of an arrow.
+    """Pixels of an arrow; one of more than `most` is no wider.
 
-    >>> thickness(0, 100), thickness(25, 100), thickness(100, 100)
-    (1.2, 6.0, 12.0)
+    >>> thickness(0, 100), thickness(25, 100), thickness(100, 100), thickness(900, 100)
+    (1.2, 6.0, 12.0, 12.0)
     """
-    return max(THINNEST, WIDEST * sqrt(bytes / most)) if most else THINNEST
+    return max(THINNEST, WIDEST * sqrt(min(1.0, bytes / most))) if most else THINNEST
 
 
 def head(x: float, y: float, across: float, down: float, width: float) -> str:

@@ -6,7 +6,7 @@ tabs and tooltips of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
@@ -73,16 +73,21 @@ def _differs(view: View, rule: str) -> bool:
 
 def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
     """A page of views under a head, with something beside them."""
-    most = max((picture.diagram.most_bytes for view in views for picture in view.pictures), default=0)
+    pictures = [picture for view in views for picture in view.pictures]
+    most = _most_bytes(picture for picture in pictures if not picture.less)
     return "\n".join([
         "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Lotan: {escape(title)}</title>", f"<style>\n{_resource('page.css')}</style>", "</head>", "<body>",
         f"<header><h1>{escape(title)}</h1>{head}</header>",
         f'<div class="columns{"" if aside else " alone"}">', "<main>", f'<div class="bar" hidden>{_tabs(views)}{_tools()}</div>',
-        *(_panel(view, most) for view in views), _legend(most, views), "</main>", aside, "</div>",
+        *(_panel(view, most) for view in views), _legend(most, pictures), "</main>", aside, "</div>",
         '<div id="tip" role="tooltip" hidden></div>', f"<script>\n{_resource('page.js')}</script>", "</body>", "</html>",
     ])  # fmt: skip
+
+
+def _most_bytes(pictures: Iterable[Picture]) -> int:
+    return max((picture.diagram.most_bytes for picture in pictures), default=0)
 
 
 def _resource(name: str) -> str:
@@ -156,8 +161,9 @@ def _measure(diagram: Diagram) -> str:
     return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}"
 
 
-def _legend(most: int, views: Sequence[View]) -> str:
-    marks = any(picture.marked for view in views for picture in view.pictures)
+def _legend(most: int, pictures: Sequence[Picture]) -> str:
+    marks = any(picture.marked for picture in pictures)
+    or_more = ", or more without a rule" if _most_bytes(pictures) > most else ""
     keys = (
         ("graph", "Graph Engine"),
         ("dl", "DL Engine"),
@@ -167,8 +173,8 @@ def _legend(most: int, views: Sequence[View]) -> str:
     )
     entries = "".join(f'<li><i class="key {name}"></i>{words}</li>' for name, words in keys)
     return (
-        f'<footer><ul class="legend">{entries}<li>width of arrows: root of the bytes; the widest is {size(most)}</li>'
-        '</ul><p class="hint">Hover over a box, or reach one with Tab and go on with the arrow keys: all that is known'
+        f'<footer><ul class="legend">{entries}<li>width of arrows: root of the bytes; the widest is {size(most)}{or_more}'
+        '</li></ul><p class="hint">Hover over a box, or reach one with Tab and go on with the arrow keys: all that is known'
         " of it. Drag to move; +, &#8722;, 0 or Ctrl and the wheel to zoom.</p></footer>"
     )
 

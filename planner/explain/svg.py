@@ -23,7 +23,7 @@ def svg(diagram: Diagram, most: int, marked: Collection[str] = ()) -> str:
 
     Args:
         diagram: to draw.
-        most: bytes of the widest arrow on the page.
+        most: bytes of the widest arrow on the page as it is at first.
         marked: keys of boxes to draw the eye to.
     """
     layout = lay_out(diagram)

@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from planner import Options
-from planner.explain import PlanView, as_data, explain
-from planner.explain.arrows import thickness
+from planner.explain import PlanView, as_data, explain, size
+from planner.explain.arrows import WIDEST, thickness
 from planner.explain.diagram import diagrams
 from planner.spec import ValueType
 from tests.planner.explain.plans import EDGES, MAKERS, plan
@@ -159,6 +159,16 @@ def test_the_more_bytes_the_wider_the_arrow():
     assert [width[ends] for ends in by_bytes] == sorted(width.values())
     assert len(set(width.values())) == 5
     assert width["5", "6"] == thickness(38400, 38400), "messages of all edges are the widest"
+
+
+def test_the_widest_arrow_is_one_that_is_shown_at_first():
+    """Those that a switch brings up may carry more, and are no wider."""
+    for name, or_more in (("gcn", True), ("row_wise", False)):
+        most = max(diagram.most_bytes for diagram in diagrams(as_data(plan(name))))
+        legend = document(name).all(tag="ul", has="legend")[0].text
+        assert legend.endswith(f"the widest is {size(most)}" + ", or more without a rule" * or_more)
+        lines = document(name).all(tag="path", has="line")
+        assert max((float(line.attributes["stroke-width"]) for line in lines), default=0.0) <= WIDEST
 
 
 def test_gradients_are_told_from_values():
