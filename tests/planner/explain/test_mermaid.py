@@ -59,9 +59,9 @@ def test_more_arrows_than_mermaid_draws_are_told_in_comments(layers, is_long):
 def test_no_name_ends_a_label():
     """Names of modules are the user's."""
     data = as_data(planned(gcn()), "logical")
-    data["logical"][1]["operator"] = 'MatMul("]:::x\n<script>alert(1)</script>#quot;`**;&amp;)'
+    data["logical"][2]["operator"] = 'MatMul("]:::x\n<script>alert(1)</script>#quot;`**;&amp;)'
     (line,) = [line for line in mermaid(diagrams(data)).splitlines() if "MatMul" in line and "script" in line]
-    label = re.fullmatch(r'    logical_1\["(.*)<br>\[V, 16\]"\]:::dlEngine', line)[1]
+    label = re.fullmatch(r'    logical_2\["(.*)<br>\[V, 16\]"\]:::dlEngine', line)[1]
     assert not re.search(r'["<>&`]', label)
     unescaped = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
-    assert unescaped == '1 MatMul("]:::x <script>alert(1)</script>#quot;`**;&amp;)'
+    assert unescaped == '2 MatMul("]:::x <script>alert(1)</script>#quot;`**;&amp;)'
