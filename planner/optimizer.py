@@ -29,6 +29,7 @@ class Firing:
     rule: str
     before: Node
     after: Node
+    beside: Node | None = None  # the operator with which that before became one
 
 
 @dataclass(frozen=True)
@@ -161,7 +162,7 @@ def _unsettled(firings: Sequence[Firing]) -> PlanError:
 def _shared(root: Node, order: Order, alike: Alike, firings: list[Firing]) -> tuple[Node, Order]:
     """The graph with what layers have in common once, also what the rules have just made alike."""
     found = share_subplans(root, order, alike)
-    firings += [Firing(share_subplans.__name__, node, shared) for node, shared in found.twins.items()]
+    firings += [Firing(share_subplans.__name__, node, kept, first) for node, (first, kept) in found.twins.items()]
     return (found.root, topological(found.root)) if found.twins else (root, order)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from html import escape
 from itertools import pairwise
@@ -16,6 +17,7 @@ THINNEST, WIDEST = 1.2, 12.0  # pixels; the width grows with the root of the byt
 BOW = 0.45  # of the distance between two points of an arrow: how far it keeps its direction at each
 LEAST_BOW = 24.0  # pixels
 LABEL = 17.0  # pixels from the end of an arrow to its label
+LETTER, RISE, FALL = 6.4, 9.0, 3.0  # pixels of a label: a letter's width, and what is above and below its line
 
 Point = tuple[float, float]
 
@@ -35,17 +37,19 @@ class Waypoint:
 
 
 def draw_arrows(diagram: Diagram, layout: Layout, most: int) -> list[str]:
-    """SVG elements, one for each arrow between boxes; `most` bytes have the widest."""
-    return [_draw(arrow, way, most) for arrow, way in _ways(diagram, layout).items()]
+    """SVG elements, one for each arrow between boxes; `most` bytes and more have the widest."""
+    ways = _ways(diagram, layout)
+    labels = _labels(ways, most)
+    return [_draw(arrow, way, most, labels.get(arrow)) for arrow, way in ways.items()]
 
 
 def thickness(bytes: int, most: int) -> float:
-    """Pixels of an arrow.
+    """Pixels of an arrow; one of more than `most` is no wider.
 
-    >>> thickness(0, 100), thickness(25, 100), thickness(100, 100)
-    (1.2, 6.0, 12.0)
+    >>> thickness(0, 100), thickness(25, 100), thickness(100, 100), thickness(900, 100)
+    (1.2, 6.0, 12.0, 12.0)
     """
-    return max(THINNEST, WIDEST * sqrt(bytes / most)) if most else THINNEST
+    return max(THINNEST, WIDEST * sqrt(min(1.0, bytes / most))) if most else THINNEST
 
 
 def head(x: float, y: float, across: float, down: float, width: float) -> str:
@@ -108,27 +112,16 @@ def _by_way_of(start: Waypoint, bends: tuple[Point, ...], end: Waypoint) -> list
 # --- drawing --------------------------------------------------------------------------------------------------------
 
 
-def _draw(arrow: Arrow, way: list[Waypoint], most: int) -> str:
+def _draw(arrow: Arrow, way: list[Waypoint], most: int, label: Label | None) -> str:
     width, end = thickness(arrow.bytes, most), way[-1]
     curve = _curve([*way[:-1], Waypoint(*end.on(-head_length(width)), end.across, end.down)])
-    label = size(arrow.bytes)
-    told = f"{', '.join(arrow.names)}: {label} from {arrow.source} to {arrow.target}"
+    told = f"{', '.join(arrow.names)}: {size(arrow.bytes)} from {arrow.source} to {arrow.target}"
     return (
         f'<g class="arrow{" back" if arrow.backward else ""}" data-source="{arrow.source}" data-target="{arrow.target}">'
         f"<title>{escape(told)}</title>"
         f'<path class="reach" d="{curve}"/><path class="line" d="{curve}" stroke-width="{width:.1f}"/>'
-        f'<path class="head" d="{head(end.x, end.y, end.across, end.down, width)}"/>{_label(label, way, width)}</g>'
+        f'<path class="head" d="{head(end.x, end.y, end.across, end.down, width)}"/>{label or ""}</g>'
     )
-
-
-def _label(words: str, way: list[Waypoint], width: float) -> str:
-    """Beside the end, where arrows run straight, on the side that the curve leaves free."""
-    end = way[-1]
-    x, y = end.on(-LABEL)
-    if end.across:
-        y += width / 2 + 12 if way[-2].y < end.y else -width / 2 - 5
-        return f'<text class="over" x="{end.x - 4:.1f}" y="{y:.1f}">{words}</text>'
-    return f'<text x="{x + width / 2 + 5:.1f}" y="{y + 4:.1f}">{words}</text>'
 
 
 def _curve(way: list[Waypoint]) -> str:
@@ -143,3 +136,59 @@ def _bow(at: Waypoint, one: Waypoint, other: Waypoint) -> float:
     """Pixels for which an arrow keeps its direction: no more than it has to go that way, so as not to come back."""
     across, down = other.x - one.x, other.y - one.y
     return min(BOW * hypot(across, down), max(LEAST_BOW, abs(across * at.across + down * at.down)))
+
+
+# --- labels ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Label:
+    """Words on a line that begins at a point, or ends there."""
+
+    x: float
+    y: float
+    words: str
+    ends: bool
+
+    @property
+    def area(self) -> tuple[float, float, float, float]:
+        """Left, right, top and bottom."""
+        width = LETTER * len(self.words)
+        left = self.x - width if self.ends else self.x
+        return left, left + width, self.y - RISE, self.y + FALL
+
+    def __str__(self) -> str:
+        kind = ' class="over"' if self.ends else ""
+        return f'<text{kind} x="{self.x:.1f}" y="{self.y:.1f}">{self.words}</text>'
+
+
+def _labels(ways: Mapping[Arrow, list[Waypoint]], most: int) -> dict[Arrow, Label]:
+    """What arrows carry, beside them; none on another: those of less go further back, or stay away."""
+    found: dict[Arrow, Label] = {}
+    taken: dict[int, list[Label]] = defaultdict(list)  # by the bands of the picture that they touch
+    for arrow in sorted(ways, key=lambda arrow: -arrow.bytes):
+        for back in (0.0, RISE + FALL):
+            label = _label(size(arrow.bytes), ways[arrow], thickness(arrow.bytes, most), back)
+            bands = {int(edge // (RISE + FALL)) for edge in label.area[2:]}
+            if not any(_overlap(label, other) for band in bands for other in taken[band]):
+                found[arrow] = label
+                for band in bands:
+                    taken[band].append(label)
+                break
+    return found
+
+
+def _overlap(one: Label, other: Label) -> bool:
+    left, right, top, bottom = one.area
+    begin, end, high, low = other.area
+    return left < end and begin < right and top < low and high < bottom
+
+
+def _label(words: str, way: list[Waypoint], width: float, back: float) -> Label:
+    """Beside the end, where arrows run straight, on the side that the curve leaves free; or some pixels back from there."""
+    end = way[-1]
+    x, y = end.on(-LABEL - back)
+    if end.across:
+        y = end.y + (width / 2 + 12 + back if way[-2].y < end.y else -width / 2 - 5 - back)
+        return Label(end.x - 4, y, words, ends=True)
+    return Label(x + width / 2 + 5, y + 4, words, ends=False)

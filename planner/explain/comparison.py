@@ -150,6 +150,8 @@ def _cell(box: Box | None) -> list[str]:
     figures = f" {size(box.bytes):>8}" + (f" {seconds:>7}" if seconds else "")
     room = SIDE - len(figures)
     first = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)[0]
+    if first.strip() == box.key:  # what follows is too long for the line: up to its operands it is not
+        first = words[: words.find("(") + 1][:room]
     indent = " " * 5
     rest = words[len(first) :].lstrip()
     further = textwrap.wrap(rest, SIDE, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)

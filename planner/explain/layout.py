@@ -40,7 +40,7 @@ class Layout:
     heights: Mapping[str, float]  # of each box: more where it has many chips
     drawn: Mapping[Arrow, tuple[Point, ...]]  # and the bends on its way
     chips: Mapping[str, tuple[Arrow, ...]]  # for each box: what is named beside it
-    lanes: tuple[float, ...]  # where each lane begins: forward, and backward where there is one
+    lanes: tuple[Point, ...]  # the upper left corner of the first row of each: forward, and backward where there is one
 
 
 def lay_out(diagram: Diagram) -> Layout:
@@ -58,7 +58,7 @@ def lay_out(diagram: Diagram) -> Layout:
             chips[arrow.target].append(arrow)
     heights = {key: max(BOX_HEIGHT, CHIP_HEIGHT * len(found) + 6) for key, found in chips.items()}
     middles, height = _middles(rows, heights)
-    across, starts, width = _side_by_side(lanes, {key for key, found in chips.items() if found})
+    across, width = _side_by_side(lanes, {key for key, found in chips.items() if found})
     places = {key: (x, middles[lane.rows[key]]) for lane in lanes for key, x in across.items() if key in lane.rows}
     return Layout(
         width=width,
@@ -67,22 +67,28 @@ def lay_out(diagram: Diagram) -> Layout:
         heights=heights,
         drawn={arrow: tuple(places[bend] for bend in found) for arrow, found in bends.items()},
         chips={key: tuple(found) for key, found in chips.items()},
-        lanes=starts,
+        lanes=tuple(_corner(lane, rows, places, heights) for lane in lanes),
     )
 
 
-def _side_by_side(
-    lanes: Sequence[_Lane], chipped: Collection[str]
-) -> tuple[dict[str, float], tuple[float, ...], float]:
-    """Where everything stands across, where each lane begins, and the width of all."""
+def _corner(lane: _Lane, rows: Mapping[str, int], places: Mapping[str, Point], heights: Mapping[str, float]) -> Point:
+    """Of the boxes in a lane's first row."""
+    first = lane.row(min(rows[key] for key in lane.boxes))
+    lefts, tops = zip(
+        *((places[key][0] - BOX_WIDTH / 2, places[key][1] - heights[key] / 2) for key in first), strict=True
+    )
+    return min(lefts), min(tops)
+
+
+def _side_by_side(lanes: Sequence[_Lane], chipped: Collection[str]) -> tuple[dict[str, float], float]:
+    """Where everything stands across, and the width of all."""
     across: dict[str, float] = {}
-    starts, right = [], MARGIN
+    right = MARGIN
     for lane in lanes:
         places, width = lane.places(chipped)
         across |= {key: right + x for key, x in places.items()}
-        starts.append(right)
         right += width + LANE_GAP
-    return across, tuple(starts), right - LANE_GAP + MARGIN
+    return across, right - LANE_GAP + MARGIN
 
 
 # --- rows -----------------------------------------------------------------------------------------------------------

@@ -20,10 +20,25 @@ ESCAPED = '#&<>"`;\\'
 """What ends a label, begins an entity, or is taken for HTML or Markdown in one."""
 
 
+MOST_ARROWS = 500
+"""Mermaid's own limit, `maxEdges`: above, it draws nothing. Only the configuration of a site can raise it."""
+
+
 def mermaid(drawn: Sequence[Diagram]) -> str:
     """A flowchart with a subgraph for each diagram."""
     body = [line for diagram in drawn for line in _subgraph(diagram)]
-    return "\n".join(["flowchart TB", *(f"  {line}" for line in [*CLASSES.splitlines(), *body])])
+    return "\n".join(["flowchart TB", *(f"  {line}" for line in [*_warning(drawn), *CLASSES.splitlines(), *body])])
+
+
+def _warning(drawn: Sequence[Diagram]) -> list[str]:
+    """Comments, each a line of its own: that there are more arrows than Mermaid draws, and what to do."""
+    count = sum(len(diagram.arrows) for diagram in drawn)
+    if count <= MOST_ARROWS:
+        return []
+    return [
+        f"%% {count} arrows: Mermaid draws no more than {MOST_ARROWS}, unless maxEdges in its configuration says so.",
+        "%% Show fewer, as with --stage physical, or take --format html.",
+    ]
 
 
 def _subgraph(diagram: Diagram) -> list[str]:

@@ -173,6 +173,14 @@
     });
   }
 
+  for (const button of all("[data-opens]")) {
+    button.addEventListener("click", () => {
+      const tab = document.getElementById(button.dataset.opens);
+      open(tab);
+      tab.focus();
+    });
+  }
+
   // --- switches: the plan as it is, or without one rule
 
   const switches = all("[role=switch]");
@@ -181,6 +189,7 @@
       const figures = all("figure", section);
       const chosen = figures.find((figure) => figure.dataset.without === rule);
       for (const figure of figures) figure.hidden = chosen ? figure !== chosen : "without" in figure.dataset;
+      for (const note of all(".notes p", section)) note.hidden = note.dataset.without !== rule;
     }
     for (const other of switches) other.setAttribute("aria-checked", other.dataset.rule !== rule);
     hush();

@@ -6,8 +6,8 @@ tabs and tooltips of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -37,6 +37,8 @@ class View:
     key: str
     title: str
     pictures: tuple[Picture, ...]
+    elsewhere: Mapping[str, Sequence[View]] = field(default_factory=dict)
+    """For each rule without which it is the same: the views that differ."""
 
 
 def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]) -> str:
@@ -48,8 +50,12 @@ def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str
         without: for each rule that fired, the diagrams of the plan that does without it.
     """
     views = [_view(diagram, without) for diagram in shown]
-    switched = {picture.less for view in views for picture in view.pictures}
-    rules = "\n".join(_rule(fact, fact["name"] in switched) for fact in data["rules"])
+    differing = {rule: found for rule in without if (found := [view for view in views if _differs(view, rule)])}
+    rules = "\n".join(_rule(fact, fact["name"] in differing) for fact in data["rules"])
+    views = [
+        replace(view, elsewhere={rule: found for rule, found in differing.items() if not _differs(view, rule)})
+        for view in views
+    ]
     return document("Plan", _facts(data), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>')
 
 
@@ -61,18 +67,27 @@ def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
     return View(diagram.key, diagram.title, (Picture(diagram), *less))
 
 
+def _differs(view: View, rule: str) -> bool:
+    return any(picture.less == rule for picture in view.pictures)
+
+
 def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
     """A page of views under a head, with something beside them."""
-    most = max((picture.diagram.most_bytes for view in views for picture in view.pictures), default=0)
+    pictures = [picture for view in views for picture in view.pictures]
+    most = _most_bytes(picture for picture in pictures if not picture.less)
     return "\n".join([
         "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>Lotan: {escape(title)}</title>", f"<style>\n{_resource('page.css')}</style>", "</head>", "<body>",
         f"<header><h1>{escape(title)}</h1>{head}</header>",
         f'<div class="columns{"" if aside else " alone"}">', "<main>", f'<div class="bar" hidden>{_tabs(views)}{_tools()}</div>',
-        *(_panel(view, most) for view in views), _legend(most, views), "</main>", aside, "</div>",
+        *(_panel(view, most) for view in views), _legend(most, pictures), "</main>", aside, "</div>",
         '<div id="tip" role="tooltip" hidden></div>', f"<script>\n{_resource('page.js')}</script>", "</body>", "</html>",
     ])  # fmt: skip
+
+
+def _most_bytes(pictures: Iterable[Picture]) -> int:
+    return max((picture.diagram.most_bytes for picture in pictures), default=0)
 
 
 def _resource(name: str) -> str:
@@ -85,19 +100,34 @@ def _resource(name: str) -> str:
 def _tabs(views: Sequence[View]) -> str:
     tabs = "".join(
         f'<button type="button" role="tab" id="tab-{escape(view.key)}" aria-controls="view-{escape(view.key)}"'
-        f' aria-selected="false" tabindex="-1">{escape(view.title.removeprefix("physical: "))}</button>'
+        f' aria-selected="false" tabindex="-1">{escape(_short(view))}</button>'
         for view in views
     )
     return f'<div role="tablist" aria-label="Views of the plan">{tabs}</div>'
 
 
+def _short(view: View) -> str:
+    return view.title.removeprefix("physical: ")
+
+
 def _panel(view: View, most: int) -> str:
     figures = "\n".join(_figure(picture, most) for picture in view.pictures)
+    notes = "\n".join(_note(rule, found) for rule, found in view.elsewhere.items())
     return (
         f'<section id="view-{escape(view.key)}" role="tabpanel" aria-labelledby="tab-{escape(view.key)}">'
         f"<h2>{escape(view.title)}</h2>\n"
+        f'<div class="notes" role="status">{notes}</div>\n'
         f'<div class="pictures">\n{figures}\n</div></section>'
     )
+
+
+def _note(rule: str, differing: Sequence[View]) -> str:
+    """What a switch brings up where it changes nothing, lest it look broken."""
+    ways = ", ".join(
+        f'<button type="button" data-opens="tab-{escape(view.key)}">{escape(_short(view))}</button>'
+        for view in differing
+    )
+    return f'<p data-without="{escape(rule)}" hidden><b>without {escape(rule)}:</b> the same here; it differs in {ways}</p>'
 
 
 def _tools() -> str:
@@ -131,8 +161,9 @@ def _measure(diagram: Diagram) -> str:
     return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}"
 
 
-def _legend(most: int, views: Sequence[View]) -> str:
-    marks = any(picture.marked for view in views for picture in view.pictures)
+def _legend(most: int, pictures: Sequence[Picture]) -> str:
+    marks = any(picture.marked for picture in pictures)
+    or_more = ", or more without a rule" if _most_bytes(pictures) > most else ""
     keys = (
         ("graph", "Graph Engine"),
         ("dl", "DL Engine"),
@@ -142,8 +173,8 @@ def _legend(most: int, views: Sequence[View]) -> str:
     )
     entries = "".join(f'<li><i class="key {name}"></i>{words}</li>' for name, words in keys)
     return (
-        f'<footer><ul class="legend">{entries}<li>width of arrows: root of the bytes; the widest is {size(most)}</li>'
-        '</ul><p class="hint">Hover over a box, or reach one with Tab and go on with the arrow keys: all that is known'
+        f'<footer><ul class="legend">{entries}<li>width of arrows: root of the bytes; the widest is {size(most)}{or_more}'
+        '</li></ul><p class="hint">Hover over a box, or reach one with Tab and go on with the arrow keys: all that is known'
         " of it. Drag to move; +, &#8722;, 0 or Ctrl and the wheel to zoom.</p></footer>"
     )
 
@@ -167,7 +198,7 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
         f'<li class="rule{" fired" if fact["fired"] else ""}"><div class="state"><code>{name}</code>'
         f"<span>{state}</span>{switch if has_switch else ''}</div>",
         f'<p class="where">{escape(listed(fact["where"]))}</p>' if fact["where"] else "",
-        _gain(fact["gain"], fact["name"]) if fact["gain"] else "",
+        _gain(fact["gain"]) if fact["gain"] else "",
         "".join(f'<p class="reason">{escape(reason)}</p>' for reason in fact["declined"]),
         _rewrites(fact["rewrites"]),
         "</li>",
@@ -175,10 +206,10 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _gain(gain: Mapping[str, Any], rule: str) -> str:
+def _gain(gain: Mapping[str, Any]) -> str:
     """What a rule gained, or lost."""
     lost = f"{LOSS} " if gain_mark(gain) == LOSS else ""
-    return f'<p class="gain">{lost}{escape(gain_words(gain, rule))}</p>'
+    return f'<p class="gain">{lost}{escape(gain_words(gain))}</p>'
 
 
 def _rewrites(rewrites: Sequence[Mapping[str, Any]]) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from operator import or_
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 from planner.compiler import Planned, without
 from planner.estimate import step_bytes
 from planner.explain.places import PLACES, layers, listed
-from planner.explain.sizes import duration, size
+from planner.explain.sizes import counted, duration, size
+from planner.labels import layer_of, place
 from planner.nodes import Node
 from planner.optimizer import Firing
-from planner.physical import CollectStep, GatherStep, PipeStep, Step
+from planner.physical import CollectStep, GatherStep, PipeStep, Plan, Step
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.rules.choose_physical import choose_physical
@@ -37,7 +39,7 @@ def rule_lines(planned: Planned) -> list[str]:
             f"{fact['name']:<22}{state}{where}", WIDTH, subsequent_indent=" " * 24, break_on_hyphens=False
         )
         gain = fact["gain"]
-        lines += _wrapped(gain_mark(gain), gain_words(gain, fact["name"])) if gain else []
+        lines += _wrapped(gain_mark(gain), gain_words(gain)) if gain else []
         lines += [piece for reason in fact["declined"] for piece in _wrapped("-", reason)]
     return lines
 
@@ -60,14 +62,14 @@ def _wrapped(mark: str, reason: str) -> list[str]:
     return textwrap.wrap(reason, WIDTH - 4, initial_indent=f"  {mark} ", subsequent_indent="    ")
 
 
-def gain_words(gain: Mapping[str, Any], rule: str = "") -> str:
+def gain_words(gain: Mapping[str, Any]) -> str:
     """The training pass with and without a rule, in a sentence; an epoch with its evaluation, where the rule is about both."""
     with_it, taken = _told(gain, ""), _told(gain, "_without")
     of_what = "an epoch with its evaluation" if gain["evaluated"] else "the training pass"
     steps = "step" if gain["steps"] == 1 else "steps"
     if with_it == taken:
-        beyond = "; it matters beyond a worker's memory" if rule == keep_or_recompute.__name__ else ""
-        return f"no difference{' to an epoch with its evaluation' * gain['evaluated']}: {with_it} {steps}{beyond}"
+        to_what, why = " to an epoch with its evaluation" * gain["evaluated"], gain["same_because"]
+        return f"no difference{to_what}: {with_it} {steps}{'; ' * bool(why)}{why}"
     percent = _percent_spared(gain)
     change = f" is {abs(percent):.0f}% {'shorter' if percent > 0 else 'longer'}" if abs(percent) >= 1 else ""
     return f"{of_what}{change}: {with_it} {steps}; without it, {taken}"
@@ -155,11 +157,13 @@ def _is_of_neighbourhoods(step: Step) -> bool:
     return isinstance(step, CollectStep | GatherStep) or (isinstance(step, PipeStep) and bool(step.collections))
 
 
-def _gain(planned: Planned, less: Planned, name: str) -> dict[str, float]:
+def _gain(planned: Planned, less: Planned, name: str) -> dict[str, Any]:
     """An epoch with and without a rule; with its evaluation, where the rule is about both. Seconds are estimated."""
     evaluated = name in OF_EVALUATION
     ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
-    return {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
+    gain = {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
+    is_same = _told(gain, "") == _told(gain, "_without")
+    return gain | {"same_because": _why_same(planned, less, name) if is_same else ""}
 
 
 def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
@@ -173,6 +177,50 @@ def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> 
 def moved_bytes(planned: Planned, steps: Sequence[Step]) -> int:
     """Bytes that all steps of a pass hand on."""
     return sum(step_bytes(step, planned.statistics, planned.plan) for step in steps)
+
+
+def _why_same(planned: Planned, less: Planned, name: str) -> str:
+    """Why a rule that fired changes no figure of its pass."""
+    if replace(planned.plan, fired=()) == replace(less.plan, fired=()):
+        return _said_of_others([rule for rule in RULES if rule != name and _does_more(less, planned, rule)])
+    changed = [words for words, steps in _WALKS.items() if steps(planned.plan) != steps(less.plan)]
+    if changed:
+        its_own = list(_WALKS)[: 3 if name in OF_EVALUATION else 1]
+        is_small = bool({*changed} & {*its_own})
+        return "it changes less than these figures show" if is_small else f"it changes {' and '.join(changed)}"
+    if name == keep_or_recompute.__name__:
+        return "it matters beyond a worker's memory"
+    spared = _calls(less.plan) - _calls(planned.plan)
+    said = (
+        f"whose stages have {counted(spared, 'operator')} fewer"
+        if spared > 0
+        else "whose stages have as many operators"
+    )
+    return f"the same steps, {said}"
+
+
+_WALKS: Mapping[str, Callable[[Plan], Sequence[Step]]] = {
+    "the training pass": lambda plan: plan.train,
+    "an evaluation": lambda plan: plan.evaluate,
+    "the pass that trains and evaluates": lambda plan: plan.train_and_evaluate,
+    "what is computed once": lambda plan: plan.prepare,
+}
+
+
+def _does_more(one: Planned, other: Planned, rule: str) -> bool:
+    """Whether a rule fires more often on one plan than on the other, or as often in other places."""
+    ours, others = one.fired(rule), other.fired(rule)
+    return ours > others or (ours == others > 0 and _where(one, rule) != _where(other, rule))
+
+
+def _said_of_others(rules: Sequence[str]) -> str:
+    if not rules:
+        return "the plan without it is the same"
+    return f"without it, {' and '.join(rules)} {'comes' if len(rules) == 1 else 'come'} to the same plan"
+
+
+def _calls(plan: Plan) -> int:
+    return sum(len(stage.calls) for stage in plan.stages)
 
 
 # --- rewrites -------------------------------------------------------------------------------------------------------
@@ -205,10 +253,23 @@ class _Below:
 
 
 def _rewrite(firing: Firing, below: _Below) -> dict[str, Any]:
+    if firing.beside is not None:
+        return _joining(firing.beside, firing.before, firing.after)
     below.learn(firing.before)
     below.learn(firing.after)
-    return {"layer": getattr(firing.before, "layer", ""), "before": _lines(firing.before, firing.after, below),
+    return {"layer": layer_of(firing.before), "before": _lines(firing.before, firing.after, below),
             "after": _lines(firing.after, firing.before, below)}  # fmt: skip
+
+
+def _joining(first: Node, twin: Node, after: Node) -> dict[str, Any]:
+    """Two operators and the one that they became: the same text, also below them, but for the layers."""
+    return {"layer": layer_of(twin), "before": [_placed(first), _placed(twin)], "after": [_placed(after)]}
+
+
+def _placed(node: Node) -> str:
+    """The line of an operator with its layer, which the labels of some have already."""
+    words = label(node)
+    return f"{words} {shape(node)}" + ("" if "layer=" in words else f", {place(node)}")
 
 
 def _lines(root: Node, other: Node, below: _Below) -> list[str]:

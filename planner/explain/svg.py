@@ -12,6 +12,7 @@ from planner.explain.sizes import size
 
 LETTERS = 27  # of the box's font that fit in a box
 CHIP_LETTERS = 20
+ABOVE = 16.0  # pixels from the first box of a lane up to its heading
 TALL = 5_000  # pixels, from which a picture does not print on one page
 CHIP_ARROW = 16.0  # pixels from a chip to its box
 WIDEST_CHIP_ARROW = 7.0
@@ -22,7 +23,7 @@ def svg(diagram: Diagram, most: int, marked: Collection[str] = ()) -> str:
 
     Args:
         diagram: to draw.
-        most: bytes of the widest arrow on the page.
+        most: bytes of the widest arrow on the page as it is at first.
         marked: keys of boxes to draw the eye to.
     """
     layout = lay_out(diagram)
@@ -42,7 +43,8 @@ def _headings(layout: Layout) -> list[str]:
     if len(layout.lanes) == 1:
         return []
     words = ("forward &#8595;", "backward &#8593;")
-    return [f'<text class="lane" x="{x:.0f}" y="24">{word}</text>' for x, word in zip(layout.lanes, words, strict=True)]
+    places = zip(layout.lanes, words, strict=True)
+    return [f'<text class="lane" x="{x:.0f}" y="{y - ABOVE:.0f}">{word}</text>' for (x, y), word in places]
 
 
 # --- boxes ----------------------------------------------------------------------------------------------------------

@@ -332,15 +332,19 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
 
 
 def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
-    order = [node for node in topological(root) if has_line(node)]
+    """Columns first, so that the numbers of operators, which alone are drawn, follow one another."""
+    order = sorted(filter(has_line, topological(root)), key=lambda node: not isinstance(node, _STATIC))
     number = {node: index for index, node in enumerate(order)}
     return [
         {"id": number[node], "operator": label(node), "engine": engine(node), "rows": node.output.rows,
          "shape": list(node.output.shape), "bytes": node_bytes(node.output, statistics),
-         "static": isinstance(node, (StaticColumn, EdgeWeight)), "layer": getattr(node, "layer", ""),
+         "static": isinstance(node, _STATIC), "layer": getattr(node, "layer", ""),
          "inputs": [number[child] for child in row_inputs(node)]}
         for node in order
     ]  # fmt: skip
+
+
+_STATIC = StaticColumn, EdgeWeight
 
 
 def _stage_data(stage: Stage) -> dict[str, Any]:

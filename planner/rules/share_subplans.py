@@ -14,7 +14,7 @@ class Shared:
     """A graph in which no two nodes differ in their layer alone."""
 
     root: Node
-    twins: Mapping[Node, Node]  # nodes that are gone, and what stands for each
+    twins: Mapping[Node, tuple[Node, Node]]  # nodes that are gone; of each, the first like it, and what stands for both
 
 
 def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike | None = None) -> Shared:
@@ -51,4 +51,4 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
             moved, group = node.with_children(new), groups[first]
             kept[first] = labelled(moved, joined(map(layer_of, group))) if len(group) > 1 else moved
         new[node] = kept[first]
-    return Shared(new[root], {twin: kept[first] for first, group in groups.items() for twin in group[1:]})
+    return Shared(new[root], {twin: (group[0], kept[first]) for first, group in groups.items() for twin in group[1:]})

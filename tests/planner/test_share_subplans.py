@@ -6,13 +6,13 @@ import pytest
 
 from planner import Options
 from planner.build import build
-from planner.explain import explain
+from planner.explain import as_data, explain
 from planner.labels import layer_of
 from planner.nodes import Dropout, Propagate, topological
 from planner.optimizer import optimize
 from planner.physical import PropagateStep
 from planner.spec import Ref, Spec
-from tests.planner.specs import FEATURES, SpecWriter, planned
+from tests.planner.specs import FEATURES, SpecWriter, gcn, planned
 
 SUMMED = 6
 
@@ -62,6 +62,24 @@ def test_a_shared_operator_names_its_layers(layers):
     assert layer_of(shared) == ("head0+head1" if layers == 2 else "head0+head1+head2+...")
     assert f"Propagate(sum, edges=graph, layer={layer_of(shared)}" in explain(found)
     assert found.firings["share_subplans"] >= layers - 1
+
+
+def test_explain_shows_the_two_operators_that_became_one():
+    """Both have the same text but for their layers, and what is below them too."""
+    facts = as_data(planned(heads("mean", "variance")), "rewritten")["rules"]
+    (rewrites,) = [fact["rewrites"] for fact in facts if fact["name"] == "share_subplans"]
+    sums = next(one for one in rewrites if one["before"][0].startswith("Aggregate"))
+    shared = "Aggregate(kind=mean, edges=graph, layer="
+    assert sums["before"] == [f"{shared}mean) [V, 6]", f"{shared}variance) [V, 6]"]
+    assert sums["after"] == [f"{shared}mean+variance) [V, 6]"]
+
+
+def test_explain_places_what_has_no_layer_in_its_text():
+    facts = as_data(planned(gcn()), "rewritten")["rules"]
+    (rewrite,) = next(fact["rewrites"] for fact in facts if fact["name"] == "share_subplans")
+    inverse = "RowWise(unsqueeze, -1) [V, 1], layer "
+    assert rewrite["before"] == [f"{inverse}convs.0", f"{inverse}convs.1"]
+    assert rewrite["after"] == [f"{inverse}convs.0+convs.1"]
 
 
 def test_it_must_not_share_what_different_random_numbers_have_dropped():

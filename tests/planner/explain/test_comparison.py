@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,16 @@ def test_what_only_one_has_stands_alone(less):
     assert [line for line in lines if " > " in line and "Aggregate" in line]
     turned = compare(less, plan("plain"), NAMES, stage="rewritten").splitlines()
     assert [line for line in turned if line.endswith(" <") and "Aggregate" in line]
+
+
+@pytest.mark.parametrize("stage", ["rewritten", "physical"])
+def test_every_number_has_its_operator_and_follows_the_one_before(less, stage):
+    lines = compare(plan("plain"), less, NAMES, stage=stage).splitlines()
+    starts = [(int(found[1]), found[2]) for line in lines if (found := re.match(r" ?(\d+) (.*)", line))]
+    assert all(re.match(r"\w+\(", rest) for _, rest in starts), "no number stands alone"
+    numbers = [number for number, _ in starts]
+    assert all(number in (before + 1, 0) for before, number in pairwise(numbers))
+    assert max(numbers) > 7
 
 
 def test_what_is_the_same_is_said_in_a_line():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from planner.explain import as_data
 from planner.explain.diagram import Arrow, Box, Diagram, diagrams
-from planner.explain.layout import BOX_WIDTH, CHIP_WIDTH, FAR, isotonic, lay_out, ranks
+from planner.explain.layout import BOX_WIDTH, CHIP_WIDTH, FAR, HEADING, MARGIN, isotonic, lay_out, ranks
 from tests.planner.explain.plans import MAKERS, plan
 
 
@@ -33,20 +33,28 @@ def drawings():
     return draw()
 
 
-def overlaps(diagram):
-    """Pairs of boxes, chips included, that share a point, and boxes that leave the picture."""
-    layout, areas = lay_out(diagram), {}
+def areas(diagram, layout):
+    """Left, right, top and bottom of every box, chips included."""
+    found = {}
     for box in diagram.boxes:
         (x, y), half = layout.centres[box.key], layout.heights[box.key] / 2
         chips = CHIP_WIDTH if layout.chips[box.key] else 0
         left, right = (0, chips) if box.backward else (chips, 0)
-        areas[box.key] = (x - BOX_WIDTH / 2 - left, x + BOX_WIDTH / 2 + right, y - half, y + half)
-    shared = [
-        (one, other)
-        for (one, a), (other, b) in combinations(areas.items(), 2)
-        if a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
-    ]
-    outside = [key for key, a in areas.items() if a[0] < 0 or a[2] < 0 or a[1] > layout.width or a[3] > layout.height]
+        found[box.key] = (x - BOX_WIDTH / 2 - left, x + BOX_WIDTH / 2 + right, y - half, y + half)
+    return found
+
+
+def touch(a, b):
+    """Whether two areas share a point."""
+    return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
+
+
+def overlaps(diagram):
+    """Pairs of boxes, chips included, that share a point, and boxes that leave the picture."""
+    layout = lay_out(diagram)
+    found = areas(diagram, layout)
+    shared = [(one, other) for (one, a), (other, b) in combinations(found.items(), 2) if touch(a, b)]
+    outside = [key for key, a in found.items() if a[0] < 0 or a[2] < 0 or a[1] > layout.width or a[3] > layout.height]
     return shared + outside
 
 
@@ -88,7 +96,8 @@ def test_the_way_back_of_a_gcn_mirrors_the_way_there():
     assert [rows[str(at)] for at in range(steps)] == [*range(turn + 1), *range(turn - 1, -1, -1)]
     assert len({layout.centres[str(at)][0] for at in range(turn + 1)}) == 1, "a chain runs straight"
     assert len({layout.centres[str(at)][0] for at in range(turn + 1, steps)}) == 1
-    assert layout.lanes[0] < layout.centres["0"][0] < layout.lanes[1] < layout.centres[str(steps - 1)][0]
+    lefts = [x for x, _ in layout.lanes]
+    assert lefts[0] < layout.centres["0"][0] < lefts[1] < layout.centres[str(steps - 1)][0]
 
 
 def test_what_is_read_from_afar_is_named():
@@ -98,6 +107,20 @@ def test_what_is_read_from_afar_is_named():
     layout = lay_out(Diagram("logical", "logical", boxes, (*chain, near, far)))
     assert len(layout.drawn[near]) == FAR - 1, "a bend for each row between"
     assert layout.chips[str(FAR + 1)] == (far,)
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawings())
+def test_a_heading_stands_over_the_first_box_of_its_lane_and_on_nothing(diagram):
+    layout, rows = lay_out(diagram), ranks(diagram)
+    for backward, (x, y) in enumerate(layout.lanes):
+        lane = [box.key for box in diagram.boxes if box.backward is bool(backward)]
+        first = [key for key in lane if rows[key] == min(rows[key] for key in lane)]
+        assert x == min(layout.centres[key][0] for key in first) - BOX_WIDTH / 2
+        assert y == min(layout.centres[key][1] - layout.heights[key] / 2 for key in first)
+        assert y >= MARGIN + HEADING, "there is room above"
+        heading = (x, x + BOX_WIDTH / 2, y - HEADING, y)
+        assert not [key for key, area in areas(diagram, layout).items() if touch(heading, area)]
 
 
 @given(st.lists(st.tuples(st.integers(-50, 50), st.integers(1, 9)), min_size=1, max_size=8))

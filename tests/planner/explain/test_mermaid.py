@@ -41,12 +41,27 @@ def test_every_arrow_leads_from_box_to_box_and_gradients_are_dotted():
     assert not any(arrow[2] == "-.->" for arrow in arrows if arrow[4].startswith("evaluation"))
 
 
+@pytest.mark.parametrize(("layers", "is_long"), [(8, False), (16, True)])
+def test_more_arrows_than_mermaid_draws_are_told_in_comments(layers, is_long):
+    """A comment is a line of its own that begins with %%, spaces aside; with braces it would be a directive."""
+    lines = explain(planned(gcn(layers=layers), gcn(layers=layers, training=False)), "mermaid").splitlines()
+    arrows = sum("-->|" in line or "-.->|" in line for line in lines)
+    comments = [line for line in lines if "%%" in line]
+    assert (arrows > 500) is bool(comments) is is_long
+    assert lines[0] == "flowchart TB"
+    assert lines[1 : 1 + len(comments)] == comments
+    if comments:
+        assert comments[0].startswith(f"  %% {arrows} arrows: Mermaid draws no more than 500, unless maxEdges")
+        assert "--stage physical" in comments[1]
+    assert not any(set("{}") & set(line) for line in comments)
+
+
 def test_no_name_ends_a_label():
     """Names of modules are the user's."""
     data = as_data(planned(gcn()), "logical")
-    data["logical"][1]["operator"] = 'MatMul("]:::x\n<script>alert(1)</script>#quot;`**;&amp;)'
+    data["logical"][2]["operator"] = 'MatMul("]:::x\n<script>alert(1)</script>#quot;`**;&amp;)'
     (line,) = [line for line in mermaid(diagrams(data)).splitlines() if "MatMul" in line and "script" in line]
-    label = re.fullmatch(r'    logical_1\["(.*)<br>\[V, 16\]"\]:::dlEngine', line)[1]
+    label = re.fullmatch(r'    logical_2\["(.*)<br>\[V, 16\]"\]:::dlEngine', line)[1]
     assert not re.search(r'["<>&`]', label)
     unescaped = re.sub(r"#(\d+);", lambda found: chr(int(found[1])), label)
-    assert unescaped == '1 MatMul("]:::x <script>alert(1)</script>#quot;`**;&amp;)'
+    assert unescaped == '2 MatMul("]:::x <script>alert(1)</script>#quot;`**;&amp;)'

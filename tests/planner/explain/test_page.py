@@ -10,8 +10,8 @@ from html.parser import HTMLParser
 import pytest
 
 from planner import Options
-from planner.explain import PlanView, as_data, explain
-from planner.explain.arrows import thickness
+from planner.explain import PlanView, as_data, explain, size
+from planner.explain.arrows import WIDEST, thickness
 from planner.explain.diagram import diagrams
 from planner.spec import ValueType
 from tests.planner.explain.plans import EDGES, MAKERS, plan
@@ -161,6 +161,16 @@ def test_the_more_bytes_the_wider_the_arrow():
     assert width["5", "6"] == thickness(38400, 38400), "messages of all edges are the widest"
 
 
+def test_the_widest_arrow_is_one_that_is_shown_at_first():
+    """Those that a switch brings up may carry more, and are no wider."""
+    for name, or_more in (("gcn", True), ("row_wise", False)):
+        most = max(diagram.most_bytes for diagram in diagrams(as_data(plan(name))))
+        legend = document(name).all(tag="ul", has="legend")[0].text
+        assert legend.endswith(f"the widest is {size(most)}" + ", or more without a rule" * or_more)
+        lines = document(name).all(tag="path", has="line")
+        assert max((float(line.attributes["stroke-width"]) for line in lines), default=0.0) <= WIDEST
+
+
 def test_gradients_are_told_from_values():
     epoch = shown(document("gcn"), "epoch")
     back = {(a.attributes["data-source"], a.attributes["data-target"]) for a in epoch.all(tag="g", has="back")
@@ -184,6 +194,25 @@ def test_each_rule_that_fired_has_a_switch_between_two_plans():
         assert len(figure.all(has="box")) == len(wanted.boxes)
     assert "hidden" not in shown(found, "epoch").attributes
     assert shown(found, "epoch_and_evaluation", "reuse_evaluation").all(has="box") == []
+
+
+def test_a_switch_that_changes_nothing_here_says_so_and_leads_to_where_it_does():
+    found = document("deep")
+    sections = {section.attributes["id"].removeprefix("view-"): section for section in found.all(tag="section")}
+    tabs = {tab.attributes["id"]: tab.text for tab in found.all(role="tab")}
+    for rule in (switch.attributes["data-rule"] for switch in found.all(role="switch")):
+        differing = [key for key, section in sections.items() if section.all(tag="figure", data_without=rule)]
+        for key, section in sections.items():
+            notes = section.all(tag="p", data_without=rule)
+            assert len(notes) == (key not in differing), "a picture or a note, not both"
+            for note in notes:
+                assert "hidden" in note.attributes, "until the switch is thrown; never without script, nor in print"
+                buttons = note.all(tag="button")
+                assert [button.attributes["data-opens"] for button in buttons] == [f"tab-{name}" for name in differing]
+                assert [button.text for button in buttons] == [tabs[f"tab-{name}"] for name in differing]
+    (note,) = sections["logical"].all(tag="p", data_without="hoist_invariant")
+    assert note.text.startswith("without hoist_invariant: the same here; it differs in rewritten")
+    assert all(section.all(role="status", has="notes") for section in sections.values()), "and it is read out"
 
 
 def test_each_rule_says_where_it_fired_and_what_that_gained_or_why_it_did_not():

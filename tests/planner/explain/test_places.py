@@ -11,7 +11,7 @@ import pytest
 from planner import Options, Planned
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import duration, explain
-from planner.explain.rules import gain_mark, gain_words
+from planner.explain.rules import gain_mark, gain_words, rule_facts
 from planner.physical import CollectStep, GatherStep, PipeStep
 from planner.spec import Spec
 from planner.statistics import Degrees, Profile, Statistics
@@ -102,6 +102,38 @@ def test_what_is_kept_matters_to_workers_without_memory():
     )
 
 
+SAME = [
+    ("commute_linear", lambda: two_gcns(Options()), "without it, hoist_invariant comes to the same plan"),
+    ("share_subplans", lambda: two_gcns(IN_ORDER), "the same steps, whose stages have 3 operators fewer"),
+    ("share_subplans", lambda: two_gcns(Options()), "the same steps, whose stages have as many operators"),
+]
+
+
+@pytest.mark.parametrize(("rule", "make", "why"), SAME)
+def test_what_makes_no_difference_says_why(rule, make, why):
+    gain = fact(make(), rule)["gain"]
+    assert gain_mark(gain) == "="
+    assert gain["same_because"] == why
+    assert gain_words(gain).endswith(why)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({}, "the plan without it is the same"),
+        ({"evaluate": ()}, "it changes an evaluation"),
+        ({"evaluate": (), "prepare": ()}, "it changes an evaluation and what is computed once"),
+        ({"train": lambda steps: (replace(steps[0], within=1), *steps[1:])}, "it changes less than these figures show"),
+    ],
+)
+def test_what_changes_elsewhere_or_too_little_says_so(change, why):
+    plan = two_gcns(Options())
+    changed = {name: value(plan.plan.train) if callable(value) else value for name, value in change.items()}
+    facts = rule_facts(plan, {"push_down": replace(plan, plan=replace(plan.plan, **changed))})
+    (gain,) = [one["gain"] for one in facts if one["gain"]]
+    assert gain["same_because"] == why
+
+
 def called_by_itself(times: int) -> Spec:
     """Sums in the model's own `forward`, and no layer."""
     w, x = SpecWriter(), FEATURES
@@ -125,7 +157,7 @@ def test_a_linear_map_that_moved_is_told():
 
 
 GAIN = {"evaluated": False, "seconds": 0.0128, "bytes": 11_100_000, "steps": 9,
-        "seconds_without": 0.0132, "bytes_without": 26_200_000, "steps_without": 23}  # fmt: skip
+        "seconds_without": 0.0132, "bytes_without": 26_200_000, "steps_without": 23, "same_because": ""}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -137,6 +169,8 @@ GAIN = {"evaluated": False, "seconds": 0.0128, "bytes": 11_100_000, "steps": 9,
          "the training pass is 100% longer: 26.4 ms, 11.1 MB in 1 step; without it, 13.2 ms, 26.2 MB in 23"),
         ({"seconds_without": 0.0128, "bytes_without": 11_100_000, "steps_without": 9}, "=",
          "no difference: 12.8 ms, 11.1 MB in 9 steps"),
+        ({"seconds_without": 0.0128, "bytes_without": 11_100_000, "steps_without": 9, "same_because": "so it is"}, "=",
+         "no difference: 12.8 ms, 11.1 MB in 9 steps; so it is"),
         ({"evaluated": True, "seconds_without": 0.0256}, "+",
          "an epoch with its evaluation is 50% shorter: 12.8 ms, 11.1 MB in 9 steps; without it, 25.6 ms, 26.2 MB in 23"),
     ],

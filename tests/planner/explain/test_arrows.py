@@ -1,0 +1,58 @@
+"""What arrows carry is written beside them, and never on another's words."""
+
+from __future__ import annotations
+
+import re
+from itertools import combinations
+
+import pytest
+from hypothesis import given, settings
+
+from planner.explain import as_data, size
+from planner.explain.arrows import draw_arrows
+from planner.explain.diagram import Arrow, Box, Diagram, diagrams
+from planner.explain.layout import lay_out
+from tests.planner.explain.plans import MAKERS, plan
+from tests.planner.explain.test_layout import drawings, touch
+
+LETTER, HEIGHT = 6.3, 10.5  # pixels of the page's font
+
+
+def labels(diagram):
+    """Words and area of every label, as drawn."""
+    drawn = "".join(draw_arrows(diagram, lay_out(diagram), diagram.most_bytes))
+    found = []
+    for over, x, y, words in re.findall(r'<text( class="over")? x="([\d.-]+)" y="([\d.-]+)">(.*?)</text>', drawn):
+        left = float(x) - LETTER * len(words) * bool(over)
+        found.append((words, (left, left + LETTER * len(words), float(y) - HEIGHT, float(y))))
+    return found
+
+
+def overlapping(diagram):
+    return [(one[0], other[0]) for one, other in combinations(labels(diagram), 2) if touch(one[1], other[1])]
+
+
+@settings(max_examples=150, deadline=None)
+@given(drawings())
+def test_no_label_lies_on_another(diagram):
+    assert overlapping(diagram) == []
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_real_plans_have_all_their_labels(name):
+    for diagram in diagrams(as_data(plan(name))):
+        assert overlapping(diagram) == []
+        assert sorted(words for words, _ in labels(diagram)) == sorted(
+            size(arrow.bytes) for arrow in lay_out(diagram).drawn
+        )
+
+
+def test_of_many_that_end_side_by_side_those_that_carry_most_are_told():
+    """Eight into one box, which has not room for all their labels."""
+    sources = [str(at) for at in range(8)]
+    boxes = tuple(Box(key, "op", "", "dl", False, 4, ()) for key in [*sources, "8"])
+    arrows = tuple(Arrow(key, "8", ("c",), (1 + at) * 111_100) for at, key in enumerate(sources))
+    told = [words for words, _ in labels(Diagram("logical", "logical", boxes, arrows))]
+    assert len(told) == len(set(told)) < len(arrows)
+    assert size(arrows[-1].bytes) in told
+    assert told == [words for words, _ in labels(Diagram("logical", "logical", boxes, arrows))]
