@@ -94,7 +94,7 @@ def load() -> Known:
 @cache
 def _warn(place: Path, error: str) -> None:
     """Once."""
-    log.warning("%s is left out, for it holds no costs of this version and machine: %s", place, error)
+    log.warning("costs in %s are left out: %s", place, error)
 
 
 def obstacle() -> str | None:
@@ -171,7 +171,7 @@ def _usable(run: PastRun) -> bool:
 
 def _known(data: Any) -> Known:
     if data["format"] != FORMAT or data["machine"] != machine():
-        raise ValueError("it is of another form or machine")
+        raise ValueError("they are of another version or machine")
     rates = {name: Rates(**{unit: float(of[unit]) for unit in UNITS}) for name, of in data["rates"].items()}
     runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
     sound = all(LEAST_RATE <= value <= MOST_RATE for of in rates.values() for value in asdict(of).values())
@@ -180,7 +180,7 @@ def _known(data: Any) -> Known:
         or not all(_usable(run) for of in runs.values() for run in of)
         or not {*rates, *runs} <= {*DEFAULT_RATES}
     ):
-        raise ValueError("it holds numbers that cannot be")
+        raise ValueError("they have numbers that cannot be")
     return Known(rates, runs)
 
 

@@ -191,12 +191,8 @@ def _why_same(planned: Planned, less: Planned, name: str) -> str:
     if name == keep_or_recompute.__name__:
         return "it matters beyond a worker's memory"
     spared = _calls(less.plan) - _calls(planned.plan)
-    said = (
-        f"whose stages have {counted(spared, 'operator')} fewer"
-        if spared > 0
-        else "whose stages have as many operators"
-    )
-    return f"the same steps, {said}"
+    how_many = f"{counted(spared, 'operator')} fewer" if spared > 0 else "as many operators"
+    return f"the same steps, with {how_many} in their stages"
 
 
 _WALKS: Mapping[str, Callable[[Plan], Sequence[Step]]] = {

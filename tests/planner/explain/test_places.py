@@ -104,8 +104,8 @@ def test_what_is_kept_matters_to_workers_without_memory():
 
 SAME = [
     ("commute_linear", lambda: two_gcns(Options()), "without it, hoist_invariant comes to the same plan"),
-    ("share_subplans", lambda: two_gcns(IN_ORDER), "the same steps, whose stages have 3 operators fewer"),
-    ("share_subplans", lambda: two_gcns(Options()), "the same steps, whose stages have as many operators"),
+    ("share_subplans", lambda: two_gcns(IN_ORDER), "the same steps, with 3 operators fewer in their stages"),
+    ("share_subplans", lambda: two_gcns(Options()), "the same steps, with as many operators in their stages"),
 ]
 
 
