@@ -18,7 +18,7 @@ from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
-from planner.physical import CollectStep, PipeStep, Plan, Stage, Step
+from planner.physical import CollectStep, Column, PipeStep, Plan, Stage, Step
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
@@ -139,9 +139,12 @@ def _differences(plan: Plan, chosen: Plan) -> str:
 
 def _beyond_steps(plan: Plan, chosen: Plan) -> str:
     """Of plans that take steps of the same kinds."""
-    ours, theirs = ([_width(step) for each in one.epoch(evaluates=True) for step in each] for one in (plan, chosen))
-    if (more := sum(map(bool, ours)) - sum(map(bool, theirs))) or ours != theirs:
-        return f"{more:+} column{'s' * (abs(more) > 1)}" if more else f"{sum(ours) - sum(theirs):+,} numbers a row"
+    ours, theirs = ([column for each in one.epoch(evaluates=True) for step in each for column in _columns(step)]
+                    for one in (plan, chosen))  # fmt: skip
+    if more := len(ours) - len(theirs):
+        return f"{more:+} column{'s' * (abs(more) > 1)}"
+    if [column.shape for column in ours] != [column.shape for column in theirs]:
+        return "columns of other widths"
     keeps_alike = replace(plan, stages=_keeping_alike(plan), fired=()) == replace(
         chosen, stages=_keeping_alike(chosen), fired=()
     )
@@ -150,11 +153,11 @@ def _beyond_steps(plan: Plan, chosen: Plan) -> str:
     return "the same steps" if plan.stages == chosen.stages else "the same steps, but for what is kept beyond memory"
 
 
-def _width(step: Step) -> int:
-    """Numbers of a row that it hands on, of all its columns."""
+def _columns(step: Step) -> Sequence[Column]:
+    """Those that it makes."""
     if isinstance(step, CollectStep):
-        return 0
-    return sum(column.width for column in (step.outputs if isinstance(step, PipeStep) else (step.output,)))
+        return ()
+    return step.outputs if isinstance(step, PipeStep) else (step.output,)
 
 
 def _keeping_alike(plan: Plan) -> tuple[Stage, ...]:

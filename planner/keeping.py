@@ -8,9 +8,9 @@ from planner.kernels import (
     ACTIVATIONS,
     VIEWS,
     contracted,
-    gained,
     head_dots,
     is_product,
+    multiplicands,
     never_made,
     numbers_taken,
     run_by_autograd,
@@ -83,9 +83,9 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
 def saved_row_bytes(stage: Stage) -> int:
     """Bytes of a row that is kept between forward and backward.
 
-    What a matrix, the vectors of heads or a trained number were multiplied with, unless it is an input, and the outputs of
-    activations; a ReLU's lies in that of the dropout that follows it. Where autograd runs a stage, outputs of products and of
-    dropout besides, and of a stage that reads edges the output of every call.
+    What a matrix, the vectors of heads or what else has a gradient were multiplied with, unless it is an input, and the
+    outputs of activations; a ReLU's lies in that of the dropout that follows it. Where autograd runs a stage, outputs of
+    products and of dropout besides, and of a stage that reads edges the output of every call.
     """
     return sum(map(_saved_row_bytes, stage.each))
 
@@ -109,19 +109,19 @@ def _is_kept(call: Call, kept: Set[str]) -> bool:
 
 @remembered
 def multiplied_inputs(stage: Stage) -> Set[str]:
-    """The columns that a matrix, the vectors of heads or a trained number are multiplied with."""
+    """The columns that a matrix, the vectors of heads or what else has a gradient are multiplied with."""
     return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
 
 
 @remembered
 def multiplied(stage: Stage) -> Set[str]:
-    """The values that a matrix, the vectors of heads or a trained number are multiplied with: the gradients of these need them.
+    """The values that a matrix, the vectors of heads or what else has a gradient are multiplied with: its gradient needs them.
 
     By the names that they are read by, and if these are views, by those that they were made by.
     """
     found = {name for call in stage.calls if is_product(call) for name in call.reads}
     found.update(name for dots in head_dots(stage).values() for name in (dots.x, dots.vectors))
-    found |= gained(stage)
+    found |= multiplicands(stage)
     for call in reversed(stage.calls):
         if call.output in found and operator_name(call.op) in VIEWS:
             found.update(call.reads)

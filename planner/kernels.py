@@ -101,18 +101,27 @@ def numbers_taken(stage: Stage, call: Call) -> int:
     return call.type.width
 
 
-def gained(stage: Stage) -> set[str]:
-    """The rows that are multiplied, number by number, with what is computed of trained parameters alone."""
-    trained, inside = {one.name for one in stage.parameters if one.trainable}, never_made(stage)
+@remembered
+def multiplicands(stage: Stage) -> Set[str]:
+    """The values that are multiplied or divided number by number, where the other factor has a gradient, which reads them.
+
+    Among them may be parameters; inputs that have no gradient, and views of these, are left out.
+    """
+    static = {i.value for i in stage.inputs if not i.needs_gradient}
+    trained = {i.value for i in stage.inputs if i.needs_gradient} | {p.name for p in stage.parameters if p.trainable}
     found: set[str] = set()
     for call in stage.calls:
+        if operator_name(call.op) in VIEWS and static.issuperset(call.reads):
+            static.add(call.output)
         if trained.isdisjoint(call.reads):
             continue
-        if call.type.rows == "none":
-            trained.add(call.output)
-        elif operator_name(call.op) == "mul" and call.output not in inside:
-            found.update(call.reads)
-    return found - trained
+        trained.add(call.output)
+        if operator_name(call.op) in ("mul", "div"):
+            refs = [argument.name for argument in call.arguments[:2] if isinstance(argument, Ref)]
+            found.update(
+                one for one, other in zip(refs, refs[::-1], strict=True) if len(refs) == 2 and other in trained
+            )
+    return found - static
 
 
 @remembered

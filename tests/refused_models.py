@@ -394,15 +394,16 @@ class Counting(Model):
         return self.lin(x) * self.calls  # differs from the model itself
 
 
-class NothingAlongEdges(MessagePassing):
+class NothingAlongEdges(Model):
     def __init__(self) -> None:
-        super().__init__("sum")
-        self.narrow, self.lin = torch.nn.Linear(6, 0), torch.nn.Linear(0, 4)
+        super().__init__()
+        self.narrow, self.wide = torch.nn.Linear(6, 0), torch.nn.Linear(0, 6)
 
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(self.propagate(graph, self.narrow(x)))  # here: no numbers to move along edges | at least one
+        x = self.narrow(x)  # here: [num_vertices, 0] | at least one number
+        return self.conv(self.wide(F.dropout(x, training=self.training)), graph)
 
 
 class NothingOut(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.conv(x, graph)[:, :0]  # here: no outputs | at least one
+        return self.conv(x, graph)[:, :0]  # here: [num_vertices, 0] | at least one number

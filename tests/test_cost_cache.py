@@ -216,10 +216,11 @@ def test_corrections_approach_what_runs_have_shown():
 
 def test_slow_runs_say_as_much_as_fast_ones():
     estimated = {"fixed": 0.0, "graph": 1.0, "neural": 0.0}
-    for count, least in ((1, 1.3), (4, 1.6), (30, 1.9)):
-        slow, fast = (corrections([PastRun(estimated, seconds)] * count).graph for seconds in (2.0, 0.5))
-        assert least < slow < 2
-        assert slow == pytest.approx(1 / fast, rel=0.13)
+    for count, least in ((1, 1.41), (4, 1.73), (30, 1.95)):
+        slow, fast = ([PastRun(estimated, seconds)] * count for seconds in (2.0, 0.5))
+        assert least < corrections(slow).graph < 2
+        assert corrections(slow).graph == pytest.approx(1 / corrections(fast).graph)
+        assert corrections([*slow, *fast]).graph == pytest.approx(1)
 
 
 def test_corrections_tell_groups_apart_and_stay_within_bounds():

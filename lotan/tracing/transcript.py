@@ -39,7 +39,7 @@ from lotan.tracing.refusals import (
 )
 from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 
-AT_LEAST_ONE = "give the layer before an output of at least one number"
+AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
 
 @dataclass(frozen=True)
@@ -187,8 +187,6 @@ class Transcript:
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
-        if not kind.width:
-            raise refusal(node, f"forward returns {_describe(kind)}: no outputs; {AT_LEAST_ONE}")
         calls = _needed(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
         parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
@@ -243,8 +241,6 @@ class Transcript:
         fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
         if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
             raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
-        if not kind.width:
-            raise refusal(node, f"rows of {_describe(kind)} have no numbers to move along edges; {AT_LEAST_ONE}")
 
     # Calls
 
@@ -273,6 +269,8 @@ class Transcript:
         if reason is not None:
             raise refusal(node, reason)
         kind = self._type(node, node.meta["val"]) if kind is None else kind
+        if kind.rows != "none" and not kind.width:
+            raise refusal(node, f"{short_name(op)} makes {_describe(kind)}; {AT_LEAST_ONE}")
         self._types[name] = kind
         self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
         return Ref(name)

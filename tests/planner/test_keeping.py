@@ -9,6 +9,7 @@ import pytest
 from planner import Options
 from planner.compiler import ALL_KEPT
 from planner.keeping import DISK_RATE, MULTIPLICATIONS, SENT_RATE, VALUES, kept_bytes, saved_row_bytes, seconds_again
+from planner.kernels import run_by_autograd
 from planner.physical import Stage
 from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
 from planner.spec import Call, ParameterSpec, Ref, ValueType
@@ -50,6 +51,24 @@ def test_of_a_stage_that_autograd_runs_more_is_kept():
     assert summed.worth == pytest.approx(seconds_again(summed, STATISTICS) / kept_bytes(summed, STATISTICS))
 
 
+@pytest.mark.parametrize(
+    ("op", "by", "numbers"), [("mul", "other", 6), ("div", "other", 6), ("add", "other", 0), ("div", "one", 3)]
+)
+def test_both_factors_are_kept_where_both_have_gradients(op, by, numbers):
+    """Autograd runs such a stage: the sum of a row and a number is no kernel."""
+    found = hidden()
+    rows = found.calls[-1].output
+    one = Call("one", "aten.add.Tensor", (Ref("gain"), 1), ValueType("none", (1,)))
+    other = Call("other", "aten.add.Tensor", (Ref(rows), 1), ValueType("vertex", (3,)))
+    last = Call("last", f"aten.{op}.Tensor", (Ref(rows), Ref(by)), ValueType("vertex", (3,)))
+    parameters = (*found.parameters, ParameterSpec("gain", (1,)))
+    before, after = (
+        replace(found, calls=(*found.calls, one, other, *more), parameters=parameters) for more in ((), (last,))
+    )
+    assert run_by_autograd(before)
+    assert saved_row_bytes(after) - saved_row_bytes(before) == 4 * numbers
+
+
 @pytest.mark.parametrize(("trains", "numbers"), [(True, 3), (False, 0)])
 def test_what_a_trained_number_multiplies_is_kept(trains, numbers):
     """Its gradient reads that; a buffer has none."""
@@ -57,8 +76,9 @@ def test_what_a_trained_number_multiplies_is_kept(trains, numbers):
     gain = ParameterSpec("gain", (1,), trains)
     one = Call("one", "aten.add.Tensor", (Ref("gain"), 1), ValueType("none", (1,)))
     times = Call("times", "aten.mul.Tensor", (Ref("one"), Ref(found.calls[-1].output)), ValueType("vertex", (3,)))
-    scaled = replace(found, calls=(*found.calls, one, times), parameters=(*found.parameters, gain))
-    assert saved_row_bytes(scaled) - saved_row_bytes(found) == 4 * numbers
+    gained = replace(found, calls=(*found.calls, one, times), parameters=(*found.parameters, gain))
+    assert not run_by_autograd(gained)
+    assert saved_row_bytes(gained) - saved_row_bytes(found) == 4 * numbers
 
 
 def test_beyond_memory_is_what_takes_less_time():
