@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import os
 import shlex
+from dataclasses import replace
 
 import pytest
 
 import lotan
-from lotan.alternatives import Alternative, alternative_lines
+from lotan.alternatives import Alternative, _differences, alternative_lines
 from lotan.cli import main
 from lotan.errors import ConfigurationError
+from planner.physical import PropagateStep
 
 
 def trainer(**options) -> lotan.Trainer:
@@ -141,6 +143,24 @@ def test_plans_of_the_same_kinds_of_steps_differ_in_columns():
     listed = {one["options"]: one["differs"] for one in found(engine="local")}
     assert listed["--engine local --disable drop_dead_gradients"] == "+1 column"
     assert {one["differs"] for one in found(engine="rows") if "--partitions" in one["options"]} >= {"the same steps"}
+
+
+def test_plans_with_as_many_columns_may_differ_in_their_widths():
+    plan = trainer().plan.planned.plan
+    at, sums = next((at, step) for at, step in enumerate(plan.train) if isinstance(step, PropagateStep))
+    wider = replace(sums, output=replace(sums.output, shape=(64,)))
+    other = replace(plan, train=(*plan.train[:at], wider, *plan.train[at + 1 :]), train_and_evaluate=())
+    assert _differences(other, replace(plan, train_and_evaluate=())) == "columns of other widths"
+
+
+def test_stages_that_keep_elsewhere_are_the_same_but_for_that():
+    plan = trainer().plan.planned.plan
+    elsewhere = replace(plan, stages=tuple(replace(stage, overflow="recompute", worth=1.0) for stage in plan.stages))
+    file = replace(plan, stages=tuple(replace(stage, overflow="file") for stage in plan.stages))
+    assert _differences(elsewhere, file) == "the same steps, but for what is kept beyond memory"
+    first, *others = plan.stages
+    other = replace(plan, stages=(replace(first, calls=first.calls[:-1]), *others))
+    assert _differences(other, plan) == "the same steps, with other stages"
 
 
 def test_not_beside_another_plan(capsys):

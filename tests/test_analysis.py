@@ -17,7 +17,7 @@ from lotan.analysis import Measure, total_lines
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
 from planner.explain import passes
-from planner.physical import PipeStep
+from planner.physical import PipeStep, makes
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
@@ -73,6 +73,34 @@ def test_what_a_pass_takes_beside_its_steps_has_a_line_and_no_step_has_it():
         both = data["own_seconds"][name]
         assert both["measured"] > 0
         assert both["estimated"] == pytest.approx(found.job.planned.cost(passes(found.job.plan)[name]).own, rel=0.01)
+
+
+class Ticking:
+    """A clock that goes on by what is done: 100 seconds to begin, 10 for a step, 1,000 to end, and none to look."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def run(self, engine, plan, steps, a_pass, watch) -> None:
+        self.now += 100
+        watch(None, {})
+        for step in steps:
+            self.now += 10
+            watch(step, dict.fromkeys(makes(step)))
+        self.now += 1000
+
+
+def test_what_a_pass_takes_to_begin_and_to_end_is_no_steps(monkeypatch):
+    clock, job = Ticking(), trainer().job
+    monkeypatch.setattr(analysis, "time", clock)
+    monkeypatch.setattr(analysis, "run", clock.run)
+    engine = SimpleNamespace(do_one_by_one=lambda: True, extent=lambda *_: None, piped=list)
+    steps, own = analysis._Bench(engine, job, {}, 0).steps(job.plan.train, 3)
+    assert {one.measured for of in steps for one in of} == {10}
+    assert own == 1100
 
 
 def test_as_many_epochs_run_as_are_asked_for(monkeypatch):

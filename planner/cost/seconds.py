@@ -72,7 +72,7 @@ class PassCost:
     """Of a walk over steps."""
 
     works: tuple[Work, ...]  # of its steps, in order
-    own: float  # seconds to begin and end it, whatever its steps
+    own: float  # seconds whatever its steps: to begin and end it, and the optimizer's step
     groups: dict[str, float]  # their part of the seconds that it would take without corrections
     seconds: float
     prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk

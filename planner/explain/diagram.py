@@ -50,6 +50,7 @@ class Diagram:
     title: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
+    own: str = field(default="", compare=False)  # what a pass takes beside its steps, in words
 
     @property
     def is_graph(self) -> bool:
@@ -67,7 +68,8 @@ def diagrams(data: Mapping[str, Any]) -> tuple[Diagram, ...]:
     graphs = [_of_graph(name, data[name]) for name in ("logical", "rewritten") if name in data]
     stages = {stage["name"]: stage for stage in data.get("stages", ())}
     titles = data.get("passes", {})
-    return (*graphs, *(_of_pass(name, titles[name], data[name], stages) for name in titles if data[name]))
+    own = {name: _own(seconds) for name, seconds in data.get("own_seconds", {}).items()}
+    return (*graphs, *(_of_pass(name, titles[name], data[name], stages, own[name]) for name in titles if data[name]))
 
 
 # --- operator graphs ------------------------------------------------------------------------------------------------
@@ -107,11 +109,15 @@ def _read_name(node: Mapping[str, Any]) -> str:
 # --- passes ---------------------------------------------------------------------------------------------------------
 
 
-def _of_pass(name: str, title: str, steps: Sequence[Mapping[str, Any]], stages: Mapping[str, Any]) -> Diagram:
+def _own(seconds: Mapping[str, float]) -> str:
+    return "; measured ".join(duration(seconds[how]) for how in ("estimated", "measured") if how in seconds)
+
+
+def _of_pass(name: str, title: str, steps: Sequence[Mapping[str, Any]], stages: Mapping[str, Any], own: str) -> Diagram:
     boxes = tuple(_step_box(number, step, stages) for number, step in enumerate(steps))
     maker = {column: number for number, step in enumerate(steps) for column in step["makes"]}
     arrows = [arrow for number, step in enumerate(steps) for arrow in _arrows_into(number, step, maker, steps)]
-    return Diagram(name, f"physical: {title}", boxes, tuple(arrows))
+    return Diagram(name, f"physical: {title}", boxes, tuple(arrows), own)
 
 
 def _arrows_into(

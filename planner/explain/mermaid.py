@@ -37,7 +37,7 @@ def _warning(drawn: Sequence[Diagram]) -> list[str]:
         return []
     return [
         f"%% {count} arrows: Mermaid draws no more than {MOST_ARROWS}, unless maxEdges in its configuration says so.",
-        "%% Show fewer, as with --stage physical, or take --format html.",
+        f"%% Take {'one --stage, or ' if len({d.is_graph for d in drawn}) > 1 else ''}--format html.",
     ]
 
 

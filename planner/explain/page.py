@@ -158,7 +158,7 @@ def _measure(diagram: Diagram) -> str:
         return "nothing to do"
     if diagram.is_graph:
         return f"{len(diagram.boxes)} operators"
-    return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}"
+    return f"{len(diagram.boxes)} steps, which hand on {size(sum(box.bytes for box in diagram.boxes))}; {diagram.own} beside them"
 
 
 def _legend(most: int, pictures: Sequence[Picture]) -> str:

@@ -191,7 +191,9 @@ def _why_same(planned: Planned, less: Planned, name: str) -> str:
     if name == keep_or_recompute.__name__:
         return "it matters beyond a worker's memory"
     spared = _calls(less.plan) - _calls(planned.plan)
-    how_many = f"{counted(spared, 'operator')} fewer" if spared > 0 else "as many operators"
+    how_many = (
+        f"{counted(abs(spared), 'operator')} {'fewer' if spared > 0 else 'more'}" if spared else "as many operators"
+    )
     return f"the same steps, with {how_many} in their stages"
 
 

@@ -187,8 +187,11 @@ def test_pruned_neighbourhoods_cost_the_rows_that_they_bring(engine):
 
 @pytest.mark.parametrize("engine", DEFAULT_RATES)
 def test_steps_add_up_to_the_epoch(engine):
-    found = epoch_seconds(gcn_plan(), STATISTICS, Pricing(engine, LAYOUT, DEFAULT_RATES[engine]))
-    assert found.own == pytest.approx(DEFAULT_RATES[engine].passes)
+    pricing = Pricing(engine, LAYOUT, DEFAULT_RATES[engine])
+    slower = epoch_seconds(gcn_plan(), STATISTICS, replace(pricing, corrections=Corrections(fixed=2.0)))
+    found = epoch_seconds(gcn_plan(), STATISTICS, pricing)
+    assert 2 * found.own == slower.own == pytest.approx(2 * DEFAULT_RATES[engine].passes)
+    assert slower.own + sum(step.seconds for step in slower.steps) == pytest.approx(slower.seconds)
     assert found.own + sum(step.seconds for step in found.steps) == pytest.approx(found.seconds)
     assert sum(found.groups.values()) == pytest.approx(found.seconds)
 

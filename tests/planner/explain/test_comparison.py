@@ -86,7 +86,10 @@ def test_page_marks_what_differs(less):
 def test_a_pass_that_only_one_has_is_nothing_in_the_other():
     document = parsed(compare(plan("gcn"), plan("plain"), NAMES, "html"))
     captions = [caption.text for caption in document.all(id="view-once")[0].all(tag="figcaption")]
-    assert captions == ["as given: 3 steps, which hand on 9.6 kB", "--disable push_down: nothing to do"]
+    assert captions == [
+        "as given: 3 steps, which hand on 9.6 kB; 550 us beside them",
+        "--disable push_down: nothing to do",
+    ]
     assert " 0 Pipe(prepare.0, forward)" in compare(plan("plain"), plan("gcn"), NAMES)
 
 

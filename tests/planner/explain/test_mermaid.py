@@ -52,8 +52,13 @@ def test_more_arrows_than_mermaid_draws_are_told_in_comments(layers, is_long):
     assert lines[1 : 1 + len(comments)] == comments
     if comments:
         assert comments[0].startswith(f"  %% {arrows} arrows: Mermaid draws no more than 500, unless maxEdges")
-        assert "--stage physical" in comments[1]
+        assert comments[1] == "  %% Take one --stage, or --format html."
     assert not any(set("{}") & set(line) for line in comments)
+
+
+def test_of_one_stage_with_too_many_arrows_only_a_page_is_left():
+    shown = explain(planned(gcn(layers=200), gcn(layers=200, training=False)), "mermaid", "physical")
+    assert shown.splitlines()[2] == "  %% Take --format html."
 
 
 def test_no_name_ends_a_label():

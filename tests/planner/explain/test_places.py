@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -129,9 +130,35 @@ def test_what_makes_no_difference_says_why(rule, make, why):
 def test_what_changes_elsewhere_or_too_little_says_so(change, why):
     plan = two_gcns(Options())
     changed = {name: value(plan.plan.train) if callable(value) else value for name, value in change.items()}
-    facts = rule_facts(plan, {"push_down": replace(plan, plan=replace(plan.plan, **changed))})
+    assert gain_without(plan, "push_down", **changed)["same_because"] == why
+
+
+def gain_without(plan: Planned, rule: str, **changed: Any) -> dict[str, Any]:
+    """Of a rule without which the plan would be changed so."""
+    facts = rule_facts(plan, {rule: replace(plan, plan=replace(plan.plan, **changed))})
     (gain,) = [one["gain"] for one in facts if one["gain"]]
-    assert gain["same_because"] == why
+    return gain
+
+
+def test_a_rule_on_evaluation_that_changes_an_evaluation_changes_its_own_figures():
+    plan = two_gcns(Options(eval_every=1))
+    steps = plan.plan.evaluate
+    changed = (
+        (replace(steps[0], within=None), *steps[1:]) if steps[0].within else (replace(steps[0], within=9), *steps[1:])
+    )
+    for rule, why in (
+        ("reuse_evaluation", "it changes less than these figures show"),
+        ("push_down", "it changes an evaluation"),
+    ):
+        assert gain_without(plan, rule, evaluate=changed)["same_because"] == why
+
+
+def test_stages_may_have_more_operators_by_a_rule():
+    plan = two_gcns(Options())
+    last = plan.plan.stages[-1]
+    fewer = (*plan.plan.stages[:-1], replace(last, calls=last.calls[:-1]))
+    why = "the same steps, with 1 operator more in their stages"
+    assert gain_without(plan, "push_down", stages=fewer)["same_because"] == why
 
 
 def called_by_itself(times: int) -> Spec:
