@@ -66,7 +66,7 @@ class OutgoingChunk:
 
     `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run,
     partition and index under the same tensor name: these are offered by checksum first and sent when the worker asks.
-    A kept tensor is replaced when one of other content is offered under its name, so both sets are safe for anything;
+    A kept tensor is replaced when one of its shape and other content is offered, so both sets are safe for anything;
     they differ in when the worker lets go: `epoch_kept` ones at the first sign of the next epoch.
     """
 

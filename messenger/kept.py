@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Slot = tuple[str, int, int, str]
-"""Run, partition, chunk and tensor name: one tensor is kept for each."""
+Slot = tuple[str, int, int, str, tuple[int, ...]]
+"""Run, partition, chunk, tensor name and shape: one tensor is kept for each. Passes on fewer vertices have shorter chunks."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class ParkedChunk:
             chunk.reply = region, offset, size
         for name, dtype, shape, total, epoch_only in header["offers"]:
             offer = Offer(name, dtype, tuple(shape), total, epoch_only)
-            array = kept.get(chunk._slot(name), offer)
+            array = kept.get(chunk._slot(offer), offer)
             if array is None:
                 chunk.missing[name] = offer
             else:
@@ -78,12 +78,12 @@ class ParkedChunk:
                 array = copy
             if Offer(name, array.dtype.name, array.shape, tensor_checksum(raw_bytes(array)), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
-            kept.put(self._slot(name), offer, array, self.key.epoch)
+            kept.put(self._slot(offer), offer, array, self.key.epoch)
             self.tensors[name] = array
             del self.missing[name]
 
-    def _slot(self, name: str) -> Slot:
-        return self.key.run, self.key.partition, self.key.chunk, name
+    def _slot(self, offer: Offer) -> Slot:
+        return self.key.run, self.key.partition, self.key.chunk, offer.name, offer.shape
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from messenger.assignment import Assignment
 from messenger.endpoint import Endpoint
 from messenger.errors import AddressInUseError, ConflictError, MessengerError, StaleEpochError, UnsafeBindError
 from messenger.fields import Kind
-from messenger.frames import Message, decode, encode
+from messenger.frames import Message, decode, encode, raw_bytes, tensor_checksum
 from messenger.kept import KeptTensors, Offer
 from messenger.keys import CurveKeys, allowed_keys, check_bind, create_keys, keyed_endpoint
 from messenger.ledger import Commit, Ledger
@@ -107,36 +107,37 @@ class TestAssignment:
 
 class TestKeptTensors:
     def test_exactly_what_was_offered_or_nothing(self):
-        kept, slot = KeptTensors(1000), ("run", 0, 0, "x")
+        kept, slot = KeptTensors(1000), ("run", 0, 0, "x", (2,))
         offer = Offer("x", "float32", (2,), 17, False)
         kept.put(slot, offer, np.zeros(2, np.float32), 0)
         assert kept.get(slot, offer) is not None
         assert kept.get(slot, Offer("x", "float32", (2,), 18, False)) is None
-        assert kept.get(("run", 0, 1, "x"), offer) is None
+        assert kept.get(("run", 0, 1, "x", (2,)), offer) is None
 
     def test_the_budget_holds_and_the_oldest_goes(self):
         kept, offer = KeptTensors(100), Offer("x", "float32", (10,), 1, False)
+        slots = {chunk: ("run", 0, chunk, "x", (10,)) for chunk in (0, 1, 2, 9)}
         for chunk in range(3):
-            kept.put(("run", 0, chunk, "x"), offer, np.zeros(10, np.float32), 0)
-            kept.get(("run", 0, 0, "x"), offer)
+            kept.put(slots[chunk], offer, np.zeros(10, np.float32), 0)
+            kept.get(slots[0], offer)
             assert kept.bytes <= 100
-        assert [kept.get(("run", 0, chunk, "x"), offer) is not None for chunk in range(3)] == [True, False, True]
-        kept.put(("run", 0, 9, "x"), offer, np.zeros(26, np.float32), 0)
-        assert kept.get(("run", 0, 9, "x"), offer) is None
+        assert [kept.get(slots[chunk], offer) is not None for chunk in range(3)] == [True, False, True]
+        kept.put(slots[9], offer, np.zeros(26, np.float32), 0)
+        assert kept.get(slots[9], offer) is None
 
     def test_forgetting(self):
         kept = KeptTensors(1000)
         static, epoch = Offer("a", "int8", (4,), 1, False), Offer("b", "int8", (4,), 1, True)
         for run in ("one", "two"):
-            kept.put((run, 0, 0, "a"), static, np.zeros(4, np.int8), 0)
-            kept.put((run, 0, 0, "b"), epoch, np.zeros(4, np.int8), 0)
+            kept.put((run, 0, 0, "a", (4,)), static, np.zeros(4, np.int8), 0)
+            kept.put((run, 0, 0, "b", (4,)), epoch, np.zeros(4, np.int8), 0)
         kept.begin_epoch("one", 0)
         assert kept.bytes == 16, "what came before the parameters stays"
         kept.begin_epoch("one", 1)
         assert kept.bytes == 12
         kept.forget("two")
         assert kept.bytes == 4
-        assert kept.get(("one", 0, 0, "a"), static) is not None
+        assert kept.get(("one", 0, 0, "a", (4,)), static) is not None
 
 
 class TestSums:
@@ -291,6 +292,27 @@ class TestRoom:
         tensors = {"y": placed, "z": np.zeros(40, np.float32)}
         frames = encode(Message(Kind.RESULT, {"ticket": 1, "chunk": 0, "digest": 0}, tensors), Limits(), space)
         assert len(frames) == 3
+
+
+class TestOffers:
+    def chunk(self, rows: int, checksum: int) -> Message:
+        header = {"run": "r", "epoch": 0, "stage": "s", "mode": "forward", "partition": 0, "chunk": 0}
+        header |= {"first_row": 0, "rows": rows, "digest": 5, "offers": [["x", "float32", [rows], checksum, False]]}
+        return Message(Kind.CHUNK, header, {})
+
+    def test_passes_over_more_and_over_fewer_vertices_take_turns(self) -> None:
+        """Each with a last chunk of its own length: what either has sent stays."""
+        kept = KeptTensors(1 << 20)
+        arrays = {rows: np.arange(rows, dtype=np.float32) for rows in (8, 3)}
+        sums = {rows: tensor_checksum(raw_bytes(array)) for rows, array in arrays.items()}
+        asked = []
+        for _ in range(3):
+            for rows, array in arrays.items():
+                chunk = ParkedChunk.of(self.chunk(rows, sums[rows]), kept)
+                asked.append(chunk.want(spares=False))
+                if asked[-1]:
+                    chunk.fill(Message(Kind.DATA, {}, {"x": array}), kept)
+        assert asked == [["x"], ["x"], [], [], [], []]
 
 
 class TestSpares:
