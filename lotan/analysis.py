@@ -90,21 +90,23 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
         engine.load(job.graph, job.plan)
         bench = _Bench(engine, job, weights, config.seed)
         bench.seconds(walks["epoch"], EPOCHS)  # of fresh memory, and of compilers
-        before = engine.bytes_moved()
-        epoch = bench.seconds(walks["epoch"], epochs)
-        moved = {name: (bytes - before[name]) / epochs for name, bytes in engine.bytes_moved().items()}
-        taken = {"epoch": epoch}
-        taken |= {name: bench.seconds(walks[name], 1 + epochs)[1:] for name in walks if name != "epoch"}
+        taken, moved = {}, {}
+        for name, walk in walks.items():
+            bench.seconds(walk, 1)  # what is sent once is there then
+            before = engine.bytes_moved()
+            taken[name] = bench.seconds(walk, epochs)
+            moved[name] = {what: (bytes - before[what]) / epochs for what, bytes in engine.bytes_moved().items()}
         # Steps last, for an engine may stop doing several at once.
         found = {name: Ran(statistics.median(taken[name]), *bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
     needs = job.needs(config)
     totals.append(Measure("peak memory", "bytes", MemoryLimit.of(config).peak(needs), sum(watch.peak.values())))
-    return Analysis(job, (*totals, *_moved(job, walks["epoch"], moved)), found)
+    totals += [one for name, walk in walks.items() for one in _moved(job, name, walk, moved[name])]
+    return Analysis(job, tuple(totals), found)
 
 
-def _moved(job: Job, steps: Sequence[Step], moved: Mapping[str, float]) -> list[Measure]:
-    """Of a training pass; nothing moves on local."""
+def _moved(job: Job, name: str, steps: Sequence[Step], moved: Mapping[str, float]) -> list[Measure]:
+    """Of a pass; nothing moves on local."""
     if job.engine.name == "local":
         return []
     cost = job.planned.cost(steps)
@@ -112,12 +114,12 @@ def _moved(job: Job, steps: Sequence[Step], moved: Mapping[str, float]) -> list[
     counted = None if job.engine.name == "rows" else cost.moved("shuffled")
     return [
         Measure(
-            "piped, a training pass",
+            f"piped, {TITLES[name]}",
             "bytes",
             cost.moved("piped"),
             moved["messenger_sent"] + moved["messenger_received"],
         ),
-        Measure("shuffled, a training pass", "bytes", counted, moved["shuffle_written"]),
+        Measure(f"shuffled, {TITLES[name]}", "bytes", counted, moved["shuffle_written"]),
     ]
 
 

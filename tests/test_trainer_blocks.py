@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pyspark.sql import DataFrame, SparkSession
 
 import lotan
 from lotan.jar import JAR
+from planner.physical import PipeStep
 from tests.test_trainer_rows import _fit, _in_spark, _tables
 
 pytestmark = [
@@ -38,6 +40,34 @@ def test_auto_is_blocks_and_equals_local(spark: SparkSession, ids: str) -> None:
     assert rows["id"].tolist() == expected["id"].tolist()
     assert rows["prediction"].tolist() == expected["prediction"].tolist()
     np.testing.assert_allclose(np.stack(rows["probability"]), np.stack(expected["probability"]), rtol=1e-4, atol=1e-6)
+
+
+def test_static_rows_are_sent_once_where_training_has_fewer_than_evaluation(spark: SparkSession) -> None:
+    """On the same worker: what four epochs more have sent is less than the features, which they read eight times."""
+    count, width, training = 400, 64, 40
+    random = np.random.default_rng(0)
+    vertices = pd.DataFrame({
+        "id": np.arange(count),
+        "features": list(random.normal(size=(count, width)).astype(np.float32)),
+        "label": random.integers(0, 3, size=count),
+        "split": ["train"] * training + ["test"] * (count - training),
+    })  # fmt: skip
+    source, target = random.integers(0, count, size=(2, 400))
+    graph = lotan.Graph(vertices, pd.DataFrame({"src": source, "dst": target}))
+    sent = []
+    for epochs in (2, 6):
+        torch.manual_seed(0)
+        model = lotan.nn.GCN(width, 4, 2, 3, dropout=0.5)
+        trainer = lotan.Trainer(model, graph, engine="blocks", workers=1, partitions=2, epochs=epochs, progress=False)
+        pipes = [
+            step
+            for steps in (trainer.job.plan.train, trainer.job.plan.evaluate)
+            for step in steps
+            if isinstance(step, PipeStep)
+        ]
+        assert len({step.within for step in pipes}) > 1
+        sent.append(trainer.fit().report["bytes"]["messenger_sent"])
+    assert sent[1] - sent[0] < 4 * count * width
 
 
 def test_a_bad_graph_is_refused_before_anything_starts(spark: SparkSession) -> None:
