@@ -24,9 +24,10 @@ from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
 
 LEGEND = (
-    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. Seconds are estimated by the '
-    "rates above, and `lotan doctor --calibrate` has rates of this machine; --analyze measures a plan. What is weighed by "
-    "them: docs/planner.md, Costs."
+    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '
+    "more or less than its engine's with all rules, and that one than >: steps of a kind; columns, which steps hand on; levels, "
+    "the vertices that training depends on. Seconds are estimated by the rates above, and `lotan doctor --calibrate` has rates "
+    "of this machine; --analyze measures a plan. What is weighed by them: docs/planner.md, Costs."
 )
 SPREADING = ("--partitions", "--workers")  # options
 
@@ -41,7 +42,7 @@ class Alternative:
     seconds: float  # of an epoch, with its evaluation where each has one, estimated
     steps: int  # of one, with its evaluation where each has one
     bytes: int  # that they hand on
-    differs: str  # in words: what an epoch has more or less than the chosen plan's, if anything
+    differs: str  # in words: what an epoch has more or less than its engine's, or that than the chosen plan's
     peak_bytes: int  # of all processes on this host, estimated
     fits: bool  # within the memory limit
 
@@ -59,11 +60,12 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
         if not config.rgb and engine == "blocks":
             continue
         listed = list(variants(job, config, engine, known))
-        for planned, words in listed:
-            found.append(_alternative(job, config, known, planned, words))
         first = listed[0][0]
+        for planned, words in listed:
+            beside = job.plan if planned is first else first.plan
+            found.append(_alternative(job, config, known, planned, words, beside))
         for spread, words in _spreads(config, engine):
-            found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}"))
+            found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}", first.plan))
     return sorted(found, key=lambda one: one.seconds)
 
 
@@ -104,7 +106,9 @@ def variants(
     yield first.with_options(replace(first.options, plan=general)), f"--engine {engine} --plan general"
 
 
-def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str) -> Alternative:
+def _alternative(
+    job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str, beside: Plan
+) -> Alternative:
     plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
     pricing = spread_over(priced(engine, config, known, session_master(job.graph, config)), needs)
@@ -117,40 +121,53 @@ def _alternative(job: Job, config: TrainerConfig, known: cost_cache.Known, plann
         seconds=planned.seconds_at(pricing),
         steps=sum(map(len, passes)),
         bytes=sum(moved_bytes(planned, steps) for steps in passes),
-        differs="" if chosen else _differences(plan, job.plan),
+        differs="" if chosen else _differences(plan, beside),
         peak_bytes=needs.peak,
         fits=limit.bytes is None or needs.least <= limit.bytes,
     )
 
 
-def _differences(plan: Plan, chosen: Plan) -> str:
-    """In kinds of steps, of training or else with evaluation, in levels or passes; or in what the steps are about."""
-    if more := _kinds_more(plan.train, chosen.train):
-        return more
-    if Counter(step.within for step in plan.train) != Counter(step.within for step in chosen.train):
-        return "other levels"
-    both, ours = (one.epoch(evaluates=True) for one in (plan, chosen))
-    if len(both) != len(ours):
-        return f"evaluation in {'a pass of its own' if len(both) > len(ours) else 'the same pass'}"
-    if more := _kinds_more(chain.from_iterable(both), chain.from_iterable(ours)):
-        return f"{more}, with evaluation"
-    return _beyond_steps(plan, chosen)
+def _differences(plan: Plan, other: Plan) -> str:
+    """What a plan has more or less than another: kinds of steps, levels, passes, columns; or what else differs."""
+    both, others = (list(chain.from_iterable(one.epoch(evaluates=True))) for one in (plan, other))
+    training = _kinds_more(plan.train, other.train)
+    evaluated = "" if training else _kinds_more(both, others)
+    found = [
+        training,
+        f"{evaluated}, with evaluation" if evaluated else "",
+        _levels(plan, other),
+        _evaluation(plan, other),
+    ]
+    found = found if training or evaluated else [*found, _columns_more(both, others)]
+    return ", ".join(filter(None, found)) or _in_stages(plan, other)
 
 
-def _beyond_steps(plan: Plan, chosen: Plan) -> str:
-    """Of plans that take steps of the same kinds."""
-    ours, theirs = ([column for each in one.epoch(evaluates=True) for step in each for column in _columns(step)]
-                    for one in (plan, chosen))  # fmt: skip
+def _levels(plan: Plan, other: Plan) -> str:
+    ours, theirs = ({step.within for step in one.train} for one in (plan, other))
+    if ours == theirs:
+        return ""
+    return "without levels" if ours == {None} else "with levels" if theirs == {None} else "other levels"
+
+
+def _evaluation(plan: Plan, other: Plan) -> str:
+    ours, theirs = (len(one.epoch(evaluates=True)) for one in (plan, other))
+    return "" if ours == theirs else f"evaluation in {'a pass of its own' if ours > theirs else 'the same pass'}"
+
+
+def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
+    """Of all columns that are made."""
+    ours, theirs = ([column.shape for step in each for column in _columns(step)] for each in (steps, others))
     if more := len(ours) - len(theirs):
         return f"{more:+} column{'s' * (abs(more) > 1)}"
-    if [column.shape for column in ours] != [column.shape for column in theirs]:
-        return "columns of other widths"
-    keeps_alike = replace(plan, stages=_keeping_alike(plan), fired=()) == replace(
-        chosen, stages=_keeping_alike(chosen), fired=()
-    )
-    if not keeps_alike:
+    return "" if ours == theirs else "columns of other widths"
+
+
+def _in_stages(plan: Plan, other: Plan) -> str:
+    """Of plans that take the same steps."""
+    ours, theirs = (replace(one, stages=_keeping_alike(one), fired=()) for one in (plan, other))
+    if ours != theirs:
         return "the same steps, with other stages"
-    return "the same steps" if plan.stages == chosen.stages else "the same steps, but for what is kept beyond memory"
+    return "the same steps" if plan.stages == other.stages else "the same steps, but for what is kept beyond memory"
 
 
 def _columns(step: Step) -> Sequence[Column]:
@@ -176,7 +193,7 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
     alike = _alike(found)
     shown = [one for one in found if not any(one in others for others in alike.values())]
     wide = max(len(_called(one)) for one in shown) + 1
-    head = f"  {'':<{wide}}{'an epoch':>9}{'hands on':>9}{'steps':>6}{'peak':>9}  against >"
+    head = f"  {'':<{wide}}{'an epoch':>9}{'hands on':>9}{'steps':>6}{'peak':>9}  against"
     lines = ["== alternatives ==", head]
     for one in shown:
         said = ", ".join(filter(None, [one.differs, "" if one.fits else "over the limit"]))

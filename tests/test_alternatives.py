@@ -133,7 +133,7 @@ def test_every_other_plan_says_what_differs():
     """Also one that trains with the same steps: it evaluates otherwise, or its stages keep other values."""
     listed = {one["options"]: one["differs"] for one in found()}
     assert listed["--engine local"] == ""
-    assert listed["--engine local --disable reuse_evaluation"] == "evaluation in a pass of its own"
+    assert listed["--engine local --disable reuse_evaluation"].startswith("evaluation in a pass of its own")
     assert listed["--engine blocks"] == "the same steps, but for what is kept beyond memory"
     assert "--engine local --disable keep_or_recompute" not in listed, "all is kept there"
     assert all(listed[options] for options in listed if "--disable" in options)

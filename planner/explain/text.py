@@ -153,10 +153,15 @@ def _bytes(moved: Mapping[str, int]) -> str:
 
 
 def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
+    """What passes came to; where that is off, beside the estimate."""
+    beside = (f" (! {_quantity(one, 'estimated')} estimated)" if one["off"] else "" for one in totals)
     return "; ".join(
-        f"{one['what']} {(duration if one['unit'] == 'seconds' else size)(one['measured'])}{' (!)' * one['off']}"
-        for one in totals
+        f"{one['what']} {_quantity(one, 'measured')}{estimate}" for one, estimate in zip(totals, beside, strict=True)
     )
+
+
+def _quantity(one: Mapping[str, Any], which: str) -> str:
+    return duration(one[which]) if one["unit"] == "seconds" else size(round(one[which]))
 
 
 def _spread(engine: str, layout: Mapping[str, int]) -> str:
