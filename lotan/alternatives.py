@@ -18,7 +18,7 @@ from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
-from planner.physical import CollectStep, Column, PipeStep, Plan, Stage, Step
+from planner.physical import Plan, Stage, Step, columns_made
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
@@ -156,7 +156,7 @@ def _evaluation(plan: Plan, other: Plan) -> str:
 
 def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
     """Of all columns that are made."""
-    ours, theirs = ([column.shape for step in each for column in _columns(step)] for each in (steps, others))
+    ours, theirs = ([column.shape for step in each for column in columns_made(step)] for each in (steps, others))
     if more := len(ours) - len(theirs):
         return f"{more:+} column{'s' * (abs(more) > 1)}"
     return "" if ours == theirs else "columns of other widths"
@@ -168,13 +168,6 @@ def _in_stages(plan: Plan, other: Plan) -> str:
     if ours != theirs:
         return "the same steps, with other stages"
     return "the same steps" if plan.stages == other.stages else "the same steps, but for what is kept beyond memory"
-
-
-def _columns(step: Step) -> Sequence[Column]:
-    """Those that it makes."""
-    if isinstance(step, CollectStep):
-        return ()
-    return step.outputs if isinstance(step, PipeStep) else (step.output,)
 
 
 def _keeping_alike(plan: Plan) -> tuple[Stage, ...]:

@@ -311,17 +311,18 @@ def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
     lasting = plan.lasting
     columns = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in lasting]
-    static = sum(row_bytes(column) * _rows_held(plan, statistics, layout, column.name) for column in columns)
-    static += KEY_BYTES * _rows_held(plan, statistics, layout)
+    pipes = [step for steps in plan.passes for step in steps if isinstance(step, PipeStep)]
+    static = KEY_BYTES * _rows_held(pipes, statistics, layout)
+    for column in columns:
+        readers = [step for step in pipes if column.name in step.inputs]
+        static += row_bytes(column) * _rows_held(readers, statistics, layout)
     kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
     may_keep = kept if layout.saved is None else layout.workers * layout.saved
     return static + min(kept, may_keep)
 
 
-def _rows_held(plan: Plan, statistics: Statistics, layout: Layout, column: str | None = None) -> int:
-    """Rows of a static column, or of keys, that workers hold: of all vertices, and the chunk in which a level ends once more."""
-    pipes = [step for steps in plan.passes for step in steps if isinstance(step, PipeStep)]
-    levels = {step.within for step in pipes if column is None or column in step.inputs}
-    *others, _ = sorted({statistics.vertices, *map(statistics.rows_within, levels)})
+def _rows_held(readers: Sequence[PipeStep], statistics: Statistics, layout: Layout) -> int:
+    """Rows that workers hold of what these read: of all vertices, and the chunk in which a level ends once more."""
+    *others, _ = sorted({statistics.vertices, *(statistics.rows_within(step.within) for step in readers)})
     chunks = layout.partitions * (layout.chunk_rows or CHUNK_ROWS)
     return statistics.vertices + sum(min(rows, chunks) for rows in others)

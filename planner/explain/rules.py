@@ -67,7 +67,7 @@ def gain_words(gain: Mapping[str, Any]) -> str:
     with_it, taken = _told(gain, ""), _told(gain, "_without")
     of_what = "an epoch with its evaluation" if gain["evaluated"] else "the training pass"
     steps = "step" if gain["steps"] == 1 else "steps"
-    if with_it == taken:
+    if gain_mark(gain) == SAME:
         to_what, why = " to an epoch with its evaluation" * gain["evaluated"], gain["same_because"]
         return f"no difference{to_what}: {with_it} {steps}{'; ' * bool(why)}{why}"
     percent = _percent_spared(gain)
@@ -162,8 +162,7 @@ def _gain(planned: Planned, less: Planned, name: str) -> dict[str, Any]:
     evaluated = name in OF_EVALUATION
     ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
     gain = {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
-    is_same = _told(gain, "") == _told(gain, "_without")
-    return gain | {"same_because": _why_same(planned, less, name) if is_same else ""}
+    return gain | {"same_because": _why_same(planned, less, name) if gain_mark(gain) == SAME else ""}
 
 
 def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
