@@ -1,7 +1,7 @@
 """Full-batch training: one epoch is one run of the plan, then one step of the optimizer.
 
-Everything before the first epoch is in `lotan.job`; how the steps of a plan run, in `lotan.engines.base`. The README has the
-tour of an epoch, and the file to read for each of its stations.
+Everything before the first epoch is in `lotan.job`; how the steps of a plan run, in `lotan.engines.base`. docs/developing/architecture.md
+has the way of an epoch, and what to read for each of its stations.
 """
 
 from __future__ import annotations
