@@ -40,7 +40,7 @@ HEAP = "Java's heap"
 
 
 class Watch:
-    """Notes memory and time while `Trainer` walks through its passes: stands in for `lotan.epochs.run`.
+    """Notes memory and time while `Trainer` walks through its passes: stands in for `lotan.passes.run`.
 
     Args:
         java: the gateway to Spark's JVM.

@@ -11,15 +11,16 @@ import fcntl
 import os
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 
 from lotan.errors import LotanError
+from lotan.files import DamagedError, force_directory, read_data, write_atomically
 
 FORMAT = 1
 LAST, BEST, PREVIOUS = "last.pt", "best.pt", "last.previous.pt"
@@ -27,10 +28,6 @@ LAST, BEST, PREVIOUS = "last.pt", "best.pt", "last.previous.pt"
 
 class CheckpointError(LotanError):
     """A checkpoint that cannot be written, read or resumed from."""
-
-
-class DamagedError(LotanError):
-    """A file that torch cannot read: cut short, overwritten, or never written by it."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +100,7 @@ def keep_as_best(directory: Path) -> None:
     except OSError:
         shutil.copyfile(directory / LAST, unfinished)
     os.replace(unfinished, directory / BEST)
-    _force_directory(directory)
+    force_directory(directory)
 
 
 @contextmanager
@@ -164,54 +161,6 @@ def _put_aside(directory: Path) -> None:
         )
         os.replace(directory / LAST, directory / PREVIOUS)
     (directory / BEST).unlink(missing_ok=True)
-
-
-def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Call `write(stream)` on a new file, and put the file in the place of `path` once it is safely on the disk."""
-    path = path.resolve()  # a link stays one
-    # one name for all attempts, so that what a killed run left is written over and never gathers
-    unfinished = path.with_name(path.name + ".unfinished")
-    try:
-        with open(unfinished, "wb") as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(unfinished, path)
-    except BaseException as error:
-        unfinished.unlink(missing_ok=True)
-        # torch's zip writer turns an OSError of the stream into a RuntimeError
-        found = error.__context__ if isinstance(error, RuntimeError) else error
-        if isinstance(found, OSError) and found.filename is None:
-            raise OSError(found.errno, found.strerror, str(path)) from error
-        raise
-    _force_directory(path.parent)
-
-
-def _force_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def read_data(path: Path) -> dict[str, Any]:
-    """The plain data and tensors that `torch.save` wrote as a dictionary.
-
-    Raises:
-        OSError: the file is not there, or cannot be opened.
-        DamagedError: it holds something else; torch's own words for it, which fill a screen, are the cause.
-    """
-    cause = None
-    try:
-        content = torch.load(path, weights_only=True, map_location="cpu")
-        if isinstance(content, dict):
-            return content
-    except OSError:
-        raise
-    except Exception as error:  # of what type depends on where a file was cut
-        cause = error
-    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or no file of lotan's") from cause
 
 
 def _read(path: Path) -> Checkpoint:

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from lotan.engines.base import Engine
 from lotan.engines.opening import open_engine
-from lotan.epochs import Passes
 from lotan.graph import Graph
+from lotan.passes import Passes
 from lotan.settings import TrainerConfig
 from planner.footprint import Footprint
 from planner.physical import CollectStep, EdgeDropoutStep, Plan, PropagateStep, Stage

@@ -24,7 +24,7 @@ from lotan.borders import PlanError, spark_translated
 from lotan.checkpoint import claimed
 from lotan.early_stopping import LOWER_IS_BETTER
 from lotan.engines.opening import check_engine
-from lotan.epochs import BatchPasses, evaluate, run_epoch
+from lotan.epochs import evaluate, run_epoch
 from lotan.errors import ConfigurationError, DivergedError, ModelError
 from lotan.finish import finished
 from lotan.graph import Graph
@@ -33,6 +33,7 @@ from lotan.learner import Learner
 from lotan.loaded_engine import LoadedEngine
 from lotan.members import OWN, Member, MemberState, check_own, folder_of
 from lotan.memory_watch import MemoryWatch
+from lotan.passes import BatchPasses
 from lotan.run import Run
 from lotan.settings import TrainerConfig, make_config
 from lotan.tracking import MemberTrackers

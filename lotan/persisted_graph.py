@@ -11,11 +11,11 @@ from weakref import WeakKeyDictionary
 from lotan.arguments import require_kind
 from lotan.borders import first_line
 from lotan.engines.opening import open_engine
-from lotan.epochs import Passes
 from lotan.graph import Graph
 from lotan.job import Job
 from lotan.learner import Learner
 from lotan.loaded_engine import LoadedEngine
+from lotan.passes import Passes
 from lotan.settings import TrainerConfig
 from planner.batch import by_content
 

@@ -51,7 +51,7 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
     """Write as Parquet: one file from pandas, there whole or not at all; a directory of files from Spark."""
     if isinstance(frame, pd.DataFrame):
-        from lotan.checkpoint import write_atomically  # which loads torch, and Spark's tasks load this module
+        from lotan.files import write_atomically  # which loads torch, and Spark's tasks load this module
 
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))

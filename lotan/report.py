@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lotan import __version__
-from lotan.checkpoint import write_atomically
+from lotan.files import write_atomically
 from lotan.memory_watch import MEMORY_KEYS
 from planner.explain import step_label
 

@@ -14,11 +14,11 @@ import torch
 
 from lotan.arguments import require_kind
 from lotan.borders import spark_translated
-from lotan.checkpoint import DamagedError, read_data, write_atomically
 from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import ModelError, StageError
+from lotan.files import DamagedError, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.job import foreseen, plan_for, takes_roots
 from lotan.predictions import hold, predictions, write

@@ -22,13 +22,14 @@ from lotan.arguments import require_kind
 from lotan.borders import spark_translated, translated
 from lotan.checkpoint import claimed
 from lotan.engines.opening import check_engine
-from lotan.epochs import Passes, evaluate, run_epoch
+from lotan.epochs import evaluate, run_epoch
 from lotan.errors import ConfigurationError
 from lotan.finish import finished, remember_epochs
 from lotan.graph import Graph
 from lotan.job import Job, prepare
 from lotan.learner import Learner, weights_of
 from lotan.memory_watch import MemoryWatch
+from lotan.passes import Passes
 from lotan.persisted_graph import open_passes
 from lotan.progress import Progress
 from lotan.run import Run

@@ -20,8 +20,8 @@ from lotan.checkpoint import (
     load_checkpoint,
     put_aside,
     save_checkpoint,
-    write_atomically,
 )
+from lotan.files import write_atomically
 
 IDENTITY = {"seed": "0", "model": "abc"}
 

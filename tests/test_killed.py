@@ -154,7 +154,7 @@ def only_spark_tries_again(patch: pytest.MonkeyPatch) -> None:
     once = lambda context, run, what, _, stall: action.force(context, run, what, 1, stall)  # noqa: E731
     for engine in ("rows", "blocks"):
         patch.setattr(f"lotan.engines.{engine}.engine.force", once)
-    for module in ("lotan.epochs", "lotan.engines.base"):
+    for module in ("lotan.passes", "lotan.engines.base"):
         patch.setattr(f"{module}.PASS_ATTEMPTS", 1)
 
 

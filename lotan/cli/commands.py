@@ -22,7 +22,7 @@ def write_command(options: argparse.Namespace, folder: str | Path) -> None:
         options: of `lotan train`.
         folder: of the run.
     """
-    from lotan.checkpoint import write_atomically
+    from lotan.files import write_atomically
 
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:

@@ -101,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(place: Path, shown: str) -> None:
-    from lotan.checkpoint import write_atomically
+    from lotan.files import write_atomically
 
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, lambda stream: stream.write(shown.encode()))

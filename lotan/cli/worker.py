@@ -37,7 +37,7 @@ def run(options: argparse.Namespace) -> int:
 
     memory = byte_count("memory", options.memory, least=0)
     os.environ.update(worker_environment(options.threads) | os.environ)
-    from lotan.worker import WorkerSettings, serve
+    from lotan.worker.serving import WorkerSettings, serve
 
     name = options.name or f"{os.uname().nodename}-{os.getpid()}"
     print(f"worker {name} for {options.router}", flush=True)

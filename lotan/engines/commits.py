@@ -11,7 +11,7 @@ import torch
 from lotan.borders import translated
 from lotan.engines.base import Extent, Outcome, Pass
 from lotan.errors import EngineError
-from lotan.worker import encode_program
+from lotan.stages.codec import encode_program
 from messenger.coordinator import CoordinatorLink
 from messenger.errors import MessengerError
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, PipeJob

@@ -45,6 +45,18 @@ def encode_stage(stage: Stage) -> Plain:
     }
 
 
+def encode_program(stage: Stage, source_gradients: str, rows: int | None = None) -> Plain:
+    """Encode a stage with the way it is to be run, as it is published to workers.
+
+    Args:
+        stage: the stage.
+        source_gradients: "summed" or "per_edge", as `StageProgram` takes it.
+        rows: rows of a chunk that the stage runs on at a time; None: all of them.
+    """
+    program = {"stage": encode_stage(stage), "source_gradients": source_gradients}
+    return program if rows is None or stage.edge_sets else program | {"rows": rows}
+
+
 def _encode_input(i: StageInput) -> Plain:
     return {
         "value": i.value,

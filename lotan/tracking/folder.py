@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import ConfigurationError
+from lotan.files import write_atomically
 from lotan.report import finite, versions, write_report
 from lotan.tracking.tracker import Entry, Start, Tracker
 from planner.explain import explain

@@ -10,8 +10,8 @@ from typing import Any
 
 import pandas as pd
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import EngineError
+from lotan.files import write_atomically
 from lotan.report import write_report
 from lotan.run import Run
 from lotan.tuning.table import table

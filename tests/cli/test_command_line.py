@@ -346,7 +346,7 @@ def test_predictions_go_to_a_folder_that_is_not_there_yet(tmp_path):
 
 def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys):
     served = []
-    monkeypatch.setattr("lotan.worker.serve", served.append)
+    monkeypatch.setattr("lotan.worker.serving.serve", served.append)
     monkeypatch.setattr("os.environ", {})  # the command sets variables of its process
     words = ["worker", "--router", "tcp://127.0.0.1:5570"]
     assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]

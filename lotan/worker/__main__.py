@@ -1,0 +1,7 @@
+"""`python -m lotan.worker`."""
+
+import sys
+
+from lotan.worker.serving import main
+
+sys.exit(main())
