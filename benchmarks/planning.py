@@ -23,8 +23,8 @@ from epoch import machine
 import lotan
 from lotan import nn
 from lotan.engines.choice import ABILITIES
-from lotan.job import plan_for
-from lotan.settings import TrainerConfig
+from lotan.planning.job import plan_for
+from lotan.settings.config import TrainerConfig
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.explain import explain

@@ -49,7 +49,7 @@ RULE = "prune_vertices"
 def write_graph(name: str, folder: str) -> None:
     """The graph, with as many training vertices as it is to have."""
     import lotan
-    from lotan.calibration import trained_on
+    from lotan.exploring.calibration import trained_on
 
     graph = lotan.datasets.generate(*GRAPHS[name]["sizes"], seed=0)
     training = GRAPHS[name]["training"]

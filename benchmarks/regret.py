@@ -31,13 +31,13 @@ from apart import run_apart, write_table
 from cost_model import cases as priced_cases
 from epoch import machine
 
-from lotan.alternatives import variants
-from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
-from lotan.free_memory import free_memory
-from lotan.job import Job, prepare
-from lotan.memory_limit import MemoryLimit
-from lotan.settings import TrainerConfig
+from lotan.exploring.alternatives import variants
+from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
+from lotan.memory.free import free_memory
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.job import Job, prepare
+from lotan.settings.config import TrainerConfig
 from planner.compiler import Planned
 from planner.kernels import VIEWS
 from planner.physical import PipeStep, Stage, Step

@@ -116,7 +116,7 @@ CASES = (
 def read_graph(name: str, vertices: int, edges: int) -> lotan.Graph:
     """One of the graphs above, with so many vertices and edges if it is generated."""
     import lotan
-    from lotan.calibration import thinned, trained_on
+    from lotan.exploring.calibration import thinned, trained_on
 
     if name not in STAND_INS:
         graph = lotan.datasets.generate(vertices, edges, WIDTH, CLASSES, seed=0)

@@ -20,15 +20,15 @@ check_rooms()  # before the first import of either, for its message is the bette
 
 if TYPE_CHECKING:
     from lotan import datasets, ml, nn
+    from lotan.batch.members import Member
+    from lotan.batch.model_batch import ModelBatch
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
-    from lotan.members import Member
-    from lotan.model_batch import ModelBatch
-    from lotan.optimizers import SGD, Adagrad, Adam, AdamW
-    from lotan.persisted_graph import persisted
-    from lotan.settings import TrainerConfig
-    from lotan.trained_model import TrainedModel, load
-    from lotan.trainer import Trainer
+    from lotan.results.trained_model import TrainedModel, load
+    from lotan.settings.config import TrainerConfig
+    from lotan.settings.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.training.persisted_graph import persisted
+    from lotan.training.trainer import Trainer
     from lotan.tuning import Tuned, tune
 
 __version__ = "0.1.0"
@@ -64,15 +64,15 @@ __all__ = [
 _MODULES = {"datasets", "ml", "nn"}
 _PLACES = {
     "Graph": "lotan.graph",
-    "Trainer": "lotan.trainer",
-    "TrainerConfig": "lotan.settings",
-    "Member": "lotan.members",
-    "ModelBatch": "lotan.model_batch",
-    "persisted": "lotan.persisted_graph",
+    "Trainer": "lotan.training.trainer",
+    "TrainerConfig": "lotan.settings.config",
+    "Member": "lotan.batch.members",
+    "ModelBatch": "lotan.batch.model_batch",
+    "persisted": "lotan.training.persisted_graph",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
-    **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
+    **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
     **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),
-    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
+    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.settings.optimizers"),
 }
 
 

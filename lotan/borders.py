@@ -18,7 +18,7 @@ from lotan.errors import ConfigurationError, EngineError, LotanError
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(rf"{re.escape(_TRACEBACK)}\n(?:[ \t].*\n)+(\S.*)")
 
-OUT_OF_MEMORY = 3  # the status with which Java ends, as it is told to in lotan.spark_session
+OUT_OF_MEMORY = 3  # the status with which Java ends, as it is told to in lotan.hosts.spark_session
 JAVA_SECONDS = 0.2  # that a process which has closed its connections is given to end
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from tests.leaks import Snapshot
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -16,7 +16,7 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lotan.spark_session import JavaFolder
+from lotan.hosts.spark_session import JavaFolder
 
 SHARED_MEMORY = Path("/dev/shm")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lotan.cli.options import number
 
 if TYPE_CHECKING:
-    from lotan.planted import PlantedGraph
+    from lotan.datasets.planted import PlantedGraph
 
 MOST = 1 << 40  # vertices, edges, features: what goes beyond is a slip of the keyboard
 
@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _generate(options: argparse.Namespace) -> int:
     from lotan.datasets import write_npz, write_parquet
-    from lotan.planted import PlantedGraph
+    from lotan.datasets.planted import PlantedGraph
 
     graph = PlantedGraph(options.vertices, options.edges, options.features, options.classes, options.seed)
     form = options.format or ("npz" if options.place.endswith(".npz") else "parquet")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from planner.cost import UNITS
 
 if TYPE_CHECKING:
-    from lotan.doctor import Finding
+    from lotan.cli.checks import Finding
     from planner.cost import Rates
 
 MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     """Print what was found; 1 where training cannot run."""
     if options.calibrate is not None:
         return calibrate(options.calibrate)
-    from lotan.doctor import can_train, examine
+    from lotan.cli.checks import can_train, examine
 
     findings = examine()
     print(json.dumps([asdict(one) for one in findings], indent=2) if options.json else table(findings))
@@ -42,8 +42,9 @@ def run(options: argparse.Namespace) -> int:
 
 def calibrate(engines: list[str]) -> int:
     """Measure rates, remember them, and say which; 1, without measuring, where they cannot be remembered."""
-    from lotan import calibration, cost_cache
-    from lotan.jar import JAR
+    from lotan.exploring import calibration
+    from lotan.hosts.jar import JAR
+    from lotan.planning import cost_cache
 
     if obstacle := cost_cache.obstacle():
         print(f"nothing is measured, for it could not be remembered: {obstacle}. Name another folder in $LOTAN_COSTS.")

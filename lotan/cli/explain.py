@@ -24,7 +24,7 @@ from lotan.errors import ConfigurationError
 from planner.explain import FORMATS, STAGES
 
 if TYPE_CHECKING:
-    from lotan.trainer import Trainer
+    from lotan.training.trainer import Trainer
 
 PAGE = "plan.html"  # where a page goes
 
@@ -121,8 +121,8 @@ def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
 def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.cli.models import model_for, needs_of
     from lotan.engines.opening import check_engine, placed
-    from lotan.settings import make_config
-    from lotan.trainer import Trainer
+    from lotan.settings.config import make_config
+    from lotan.training.trainer import Trainer
 
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
     config = make_config(settings)

@@ -99,7 +99,7 @@ def _end_now(status: int) -> None:
     """Kill what this process started, give its exit handlers a moment, and end it. Folders may be removed later."""
     import psutil
 
-    from lotan.local_folder import leave_removal
+    from lotan.hosts.local_folder import leave_removal
 
     with suppress(OSError):  # a reader that is gone, or does not read on, must not keep the process
         if select.select([], [2], [], 0)[1]:

@@ -9,9 +9,9 @@ import torch
 
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
-from lotan.job import GUESSED_OUTPUTS, foreseen_of
-from lotan.named_models import OWN, STOCK, factory_of, made
-from lotan.settings import TrainerConfig
+from lotan.nn.named_models import OWN, STOCK, factory_of, made
+from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.settings.config import TrainerConfig
 from planner.footprint import Footprint
 
 MOST_CLASSES = 10_000

@@ -28,7 +28,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Predict every vertex."""
-    from lotan.trained_model import load
+    from lotan.results.trained_model import load
 
     check_out(options.out)
     load(options.model_dir).write_predictions(read_graph(options), options.out, **plan_settings(options))

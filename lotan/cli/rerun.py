@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
     """Train as then, and say whether every loss and metric is the same to the last bit."""
     from lotan.cli import train
     from lotan.cli.commands import read_command
-    from lotan.report import versions
+    from lotan.results.report import versions
     from lotan.tracking.folder import EPOCHS
 
     defaults = argparse.ArgumentParser()

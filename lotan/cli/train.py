@@ -18,8 +18,8 @@ from lotan.cli.outputs import add_result_options, check_outputs
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-    from lotan.run import Run
-    from lotan.trainer import Trainer
+    from lotan.results.run import Run
+    from lotan.training.trainer import Trainer
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,8 @@ def train(options: argparse.Namespace) -> Run:
     from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
     from lotan.engines.opening import check_engine, placed
-    from lotan.report import write_report
-    from lotan.settings import make_config
+    from lotan.results.report import write_report
+    from lotan.settings.config import make_config
     from lotan.tracking import open_tracker
 
     check_outputs(options, files=("report",), directories=("save", "log_dir"))
@@ -84,8 +84,8 @@ def train(options: argparse.Namespace) -> Run:
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
     """The Trainer that the options describe."""
     from lotan.cli.models import model_for
-    from lotan.optimizers import optimizer_by_name
-    from lotan.trainer import Trainer
+    from lotan.settings.optimizers import optimizer_by_name
+    from lotan.training.trainer import Trainer
 
     return Trainer(
         model_for(options, graph),

@@ -16,7 +16,7 @@ from lotan.cli.options import (
     read_graph,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
-from lotan.search_names import SEARCHES
+from lotan.tuning.search_names import SEARCHES
 
 if TYPE_CHECKING:
     from lotan.tuning import Tuned
@@ -136,9 +136,9 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
 
 def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
     """Into the folder of each model that `lotan train` has options for, for `lotan rerun`."""
+    from lotan.batch.members import folder_of
     from lotan.cli import train
     from lotan.cli.commands import write_command
-    from lotan.members import folder_of
 
     parser = argparse.ArgumentParser()
     train.add_options(parser)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from lotan.byte_sizes import byte_count
 from lotan.cli.options import number
+from lotan.settings.byte_sizes import byte_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
     import os
     from tempfile import gettempdir
 
-    from lotan.session import worker_environment
+    from lotan.hosts.session import worker_environment
 
     memory = byte_count("memory", options.memory, least=0)
     os.environ.update(worker_environment(options.threads) | os.environ)

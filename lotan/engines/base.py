@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from lotan.errors import EngineError, PassLostError
-from lotan.randomness import Randomness
+from lotan.stages.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 from planner.statistics import Statistics
 
@@ -51,7 +51,7 @@ class Outcome:
 
     gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)  # by parameter name, summed in partition order
     statistics: np.ndarray | None = (
-        None  # of a turn. float64 [splits, k], of a batch [models, splits, k]; see lotan.metrics
+        None  # of a turn. float64 [splits, k], of a batch [models, splits, k]; see lotan.stages.metrics
     )
     evaluation: np.ndarray | None = None  # of an evaluation, all splits; as `statistics`
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lotan.free_memory import free_memory
-from lotan.memory_limit import MemoryLimit, heap_notes
+from lotan.memory.free import free_memory
+from lotan.memory.limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.rules.choose_physical import Candidate, choose_physical
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.graph import Graph
-    from lotan.settings import TrainerConfig
+    from lotan.settings.config import TrainerConfig
 
 MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
 SPARK_SECONDS = (
@@ -147,7 +147,7 @@ def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, 
     """
     if engine == "local" or config.memory_limit is None:
         return ()
-    from lotan.spark_session import active_session
+    from lotan.hosts.spark_session import active_session
 
     spark = graph.tables()[0].sparkSession if graph.origin == "spark" else active_session()
     return () if spark is None else heap_notes(MemoryLimit.of(config), spark)

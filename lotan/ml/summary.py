@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lotan.run import Run
+from lotan.results.run import Run
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Summary:
     history: list[dict[str, Any]]  # one entry an epoch, as in a run's report
     metrics: dict[str, dict[str, float]]  # by split and name, at the best epoch
     best_epoch: int  # 0: none
-    report: dict[str, Any]  # see lotan.report
+    report: dict[str, Any]  # see lotan.results.report
     diverged: str | None = None  # why, where it did
 
     @classmethod

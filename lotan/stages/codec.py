@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from lotan.errors import StageError
-from lotan.row_wise import DTYPES
 from lotan.stages.fields import Reader, one_of, size_of
+from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
 from planner.physical import Counts, Overflow, Part, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType

@@ -2,8 +2,8 @@
 
 `recording` runs the model once on fake tensors (shapes without data), whose numbers of vertices and edges are symbols, and
 torch.fx writes down every operator before autograd or decompositions take it apart. `transcript` turns that into calls in one
-canonical form (`forms`) and refuses what mixes rows (`lotan.row_wise`); `check` compares the calls with the model itself on a
-small graph.
+canonical form (`forms`) and refuses what mixes rows (`lotan.stages.row_wise`); `check` compares the calls with the model
+itself on a small graph.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The last check of a trace: on a small graph with real numbers, the calls do what the model does, and keep rows apart.
 
-The table in `lotan.row_wise` says of operators what they are; this catches what slipped through, and what torch.fx cannot see,
-such as a backward of one's own in a torch.autograd.Function.
+The table in `lotan.stages.row_wise` says of operators what they are; this catches what slipped through, and what torch.fx
+cannot see, such as a backward of one's own in a torch.autograd.Function.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
-from lotan.row_wise import DTYPES, overload
+from lotan.stages.row_wise import DTYPES, overload
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # the same operators in the same order: any real difference is far greater

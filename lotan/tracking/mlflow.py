@@ -20,7 +20,7 @@ from lotan.tracking.tracker import Entry, Start, Tracker, scalars
 from planner.explain import explain
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lotan.tuning.table import aligned
 
 if TYPE_CHECKING:
-    from lotan.members import MemberState
+    from lotan.batch.members import MemberState
 
 REDRAW_SECONDS = 0.1  # at most so often
 SPARE_LINES = 4  # of the terminal, for heads and what is below

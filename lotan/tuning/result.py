@@ -12,8 +12,8 @@ import pandas as pd
 
 from lotan.errors import EngineError
 from lotan.files import write_atomically
-from lotan.report import write_report
-from lotan.run import Run
+from lotan.results.report import write_report
+from lotan.results.run import Run
 from lotan.tuning.table import table
 from lotan.tuning.trial_settings import Settings, short, varied
 from planner.explain.view import framed

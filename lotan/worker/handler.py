@@ -17,12 +17,12 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness
-from lotan.saved_runs import SavedRuns
-from lotan.spill_file import SpillFile
 from lotan.stages import Chunk, EdgeBlock, Memory, Program, StageGradients, decode_stage, make_program
 from lotan.stages.chunk import Places
 from lotan.stages.pieces import Pieces
+from lotan.stages.randomness import Randomness
+from lotan.stages.spill_file import SpillFile
+from lotan.worker.saved_runs import SavedRuns
 from messenger.fields import ALIGNMENT
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
 from messenger.room import Room

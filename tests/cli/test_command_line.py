@@ -311,7 +311,7 @@ def test_results_are_kept_in_the_order_of_their_worth(tmp_path, capsys, monkeypa
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
 
-    monkeypatch.setattr("lotan.report.write_report", fail)
+    monkeypatch.setattr("lotan.results.report.write_report", fail)
     words = ["--report", str(tmp_path / "report.json"), "--save", str(tmp_path / "model")]
     assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", *words]) == 1
     assert "test  " in capsys.readouterr().out

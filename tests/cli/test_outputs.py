@@ -128,7 +128,7 @@ def test_a_disk_that_fills_is_one_line(tmp_path, capsys, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
 
-    monkeypatch.setattr("lotan.report.write_report", fail)
+    monkeypatch.setattr("lotan.results.report.write_report", fail)
     words = ["--graph", "digits", "--engine", "local", "--epochs", "1", "--report", str(tmp_path / "report.json")]
     assert main(["train", *words]) == 1
     assert "No space left on device" in capsys.readouterr().err

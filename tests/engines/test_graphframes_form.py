@@ -13,7 +13,7 @@ from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.engines.rows.graphframes_form import has_core, propagate_by_messages, require_core
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options
 from tests.exactness.cases import models, sample, trained_on
 from tests.exactness.steps import assert_equals_truth, plan_of, train

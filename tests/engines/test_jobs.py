@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from lotan.engines.action import named_jobs
 from lotan.engines.commits import described_pass
 from lotan.errors import EngineError
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from planner.physical import Column, PipeStep, PropagateStep
 from tests.engines.blocks.faults import Place, at_commit
 from tests.tracking.runs import trainer

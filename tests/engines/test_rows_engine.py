@@ -21,7 +21,7 @@ from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.errors import EngineError
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
 from tests.engines.drawn import Drawn, draw_graph

@@ -14,7 +14,7 @@ from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows import RowsEngine, RowsSettings
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside

@@ -26,7 +26,7 @@ from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
 from planner.physical import CollectStep, EdgeDropoutStep, EdgeStep, PipeStep, Step, reads

@@ -53,7 +53,7 @@ from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, tr
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
 from tests.planner import test_choose_physical
 from tests.planner.specs import gcn
-from tests.test_saved_runs import check_stages
+from tests.worker.test_saved_runs import check_stages
 
 
 def graph_of(seed: int) -> Sample:

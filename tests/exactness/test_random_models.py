@@ -220,7 +220,7 @@ def check_random_numbers(seed: int, graph: int, off: set[str]) -> None:
 
 
 ELSEWHERE = {
-    "share_models": "tests/test_model_batch.py",  # on plans of several models
+    "share_models": "tests/batch/test_model_batch.py",  # on plans of several models
     "keep_or_recompute": "tests/exactness/test_blocks.py",  # on engines with workers
 }
 """Rules that never fire on a single model on `local`, and what has them fire."""

@@ -19,7 +19,7 @@ from lotan.engines.base import Pass, run
 from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.physical import CollectStep, PipeStep, reads
 from planner.rules import prune_vertices

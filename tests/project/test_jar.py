@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import lotan
-from lotan import jar
+from lotan.hosts import jar
 from tests.conftest import ROOT
 from tests.project.test_set_up import fake_maven
 

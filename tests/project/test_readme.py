@@ -88,7 +88,7 @@ def test_each_point_of_the_tour_names_a_file():
     points = re.split(r"^\d+\. ", tour, flags=re.MULTILINE)[1:]
     assert len(points) == 10
     assert [point for point in points if not re.search(r"`(?:lotan|planner)/", point)] == []
-    assert {"`lotan/epochs.py`", "`lotan/learner.py`"} <= set(re.findall(r"`[^`]+`", tour))
+    assert {"`lotan/training/epochs.py`", "`lotan/training/learner.py`"} <= set(re.findall(r"`[^`]+`", tour))
 
 
 def test_files_and_rules_named_exist():

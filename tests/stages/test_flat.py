@@ -9,8 +9,8 @@ import torch
 
 from lotan import nn
 from lotan.engines.choice import ABILITIES
-from lotan.randomness import Randomness
 from lotan.stages import Chunk, StageProgram
+from lotan.stages.randomness import Randomness
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.kernels import run_by_autograd

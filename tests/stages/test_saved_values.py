@@ -14,12 +14,12 @@ import torch
 
 from lotan import nn
 from lotan.engines.choice import ABILITIES
-from lotan.saved_runs import SavedRuns
-from lotan.spill_file import PAGE, SpillFile
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
+from lotan.stages.spill_file import PAGE, SpillFile
 from lotan.tracing import trace
+from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
 from planner.keeping import recompute_seconds, spill_seconds
@@ -130,7 +130,7 @@ def test_a_full_disk_is_said_once_and_costs_a_rerun(tmp_path: Path, monkeypatch,
     with caplog.at_level(logging.WARNING):
         found = gradients(program, 0, SpillFile(str(tmp_path)))
     assert all(torch.equal(found[key], ample[key]) for key in ample)
-    (line,) = [record.message for record in caplog.records if record.name == "lotan.spill_file"]
+    (line,) = [record.message for record in caplog.records if record.name == "lotan.stages.spill_file"]
     assert "No space left" in line
     assert str(tmp_path) in line
 

@@ -16,7 +16,7 @@ import numpy as np
 from lotan.engines.blocks.load import Loaded
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.errors import EngineError
-from lotan.randomness import Randomness, threshold_of
+from lotan.stages.randomness import Randomness, threshold_of
 from planner.expressions import ROWS, Expression, operands
 from planner.physical import (
     EdgeDotStep,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import lotan
 from lotan.errors import EngineError
-from lotan.jar import BUILD, require_jar
+from lotan.hosts.jar import BUILD, require_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 from lotan.engines.blocks.facade import facade
 from lotan.errors import EngineError
-from lotan.jar import require_jar
-from lotan.spark_session import active_session
+from lotan.hosts.jar import require_jar
+from lotan.hosts.spark_session import active_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lotan.settings import TrainerConfig
+    from lotan.settings.config import TrainerConfig
 
 
 def obstacle(config: TrainerConfig, spark: SparkSession | None) -> str | None:

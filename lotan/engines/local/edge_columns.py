@@ -17,9 +17,9 @@ from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.topology import Edges, first_rows
 from lotan.errors import EngineError
-from lotan.randomness import Randomness, dropout
 from lotan.stages.chunk import padded, sparse_rows
 from lotan.stages.edges import reduce_edges
+from lotan.stages.randomness import Randomness, dropout
 from planner.expressions import Expression
 from planner.physical import (
     EdgeDotStep,

@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import lotan
-from lotan import jar
 from lotan.engines.blocks import facade
 from lotan.errors import EngineError
+from lotan.hosts import jar
 
 JVM = Path(__file__).parents[3] / "jvm"
 
@@ -24,7 +24,7 @@ def test_jar_and_package_have_one_version() -> None:
 
 
 def test_a_missing_jar_names_the_command_that_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.hosts.jar")
     with pytest.raises(EngineError, match=re.escape(jar.BUILD)):
         jar.require_jar()
 
@@ -40,7 +40,7 @@ class Session:
 
 
 def test_a_foreign_jar_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.hosts.jar")
     jar.JAR.touch()
     line = re.escape(f".config('spark.jars', '{jar.JAR}')")
     with pytest.raises(EngineError, match=rf"version 0\.0\.1.*{line}"):

@@ -13,7 +13,7 @@ from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ABILITIES
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds

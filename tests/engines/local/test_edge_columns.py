@@ -17,7 +17,7 @@ from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.topology import Edges, EdgeSets
-from lotan.randomness import Randomness
+from lotan.stages.randomness import Randomness
 from planner.physical import (
     Column,
     EdgeDotStep,

@@ -16,7 +16,7 @@ from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph import Graph
-from lotan.metrics import metrics
+from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.physical import PropagateStep
 from planner.spec import LossSpec

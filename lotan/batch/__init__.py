@@ -1,0 +1,1 @@
+"""Many models over the same passes."""

@@ -1,0 +1,1 @@
+"""Plans that are looked at, not trained."""

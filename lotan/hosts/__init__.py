@@ -1,0 +1,1 @@
+"""What runs beside this process: found, started and stopped."""

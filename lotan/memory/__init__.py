@@ -1,0 +1,1 @@
+"""How much memory there is, how much may be taken, and how much was."""

@@ -1,0 +1,41 @@
+"""How a run is priced: its engine's rates on this machine, and how its work would be spread."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.cost_cache import Known
+from planner.cost import Pricing
+from planner.footprint import Footprint
+
+if TYPE_CHECKING:
+    from lotan.settings.config import TrainerConfig
+
+
+def priced(engine: str, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
+    """What turns a plan for an engine into seconds.
+
+    Args:
+        engine: that would run it.
+        config: as asked for.
+        known: of this machine.
+        master: of the Spark session that it would run in, where there is one; None: as configured.
+    """
+    limit = MemoryLimit.of(config)
+    spread = replace(
+        limit.layout(engine, config.partitions),
+        saved=limit.saved if limit.shares is None else limit.shares.saved,
+        shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
+    )
+    measured, runs = engine in known.rates, len(known.runs.get(engine, ()))
+    return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine), measured, runs)
+
+
+def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
+    """The same where memory wants more partitions."""
+    if needs.partitions is None:
+        return pricing
+    return replace(pricing, layout=replace(pricing.layout, partitions=needs.partitions))

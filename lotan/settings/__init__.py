@@ -1,0 +1,1 @@
+"""What a user may ask for, checked."""

@@ -1,0 +1,1 @@
+"""One run, epoch by epoch."""
