@@ -12,7 +12,7 @@ export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
 NOTEBOOKS := $(VENV)/.set-up-notebooks
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
-JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 JVM := jvm/pom.xml $(shell find jvm/src/main)
 
 .PHONY: help setup jar run test check bench notebooks clean

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError, ModelError
 from lotan.rooms import check_rooms
+from lotan.version import __version__
 
 check_rooms()  # before the first import of either, for its message is the better one
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
     from lotan.tuning import Tuned, tune
-
-__version__ = "0.1.0"
 
 __all__ = [
     "SGD",

@@ -130,7 +130,7 @@ def _discard_output() -> None:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     import argparse
 
-    from lotan import __version__
+    from lotan.version import __version__
     from lotan.cli.help import Help
 
     parser = argparse.ArgumentParser(

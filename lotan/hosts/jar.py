@@ -6,10 +6,10 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
-import lotan
 from lotan.errors import EngineError
+from lotan.version import __version__
 
-JAR = Path(lotan.__file__).parent / "jars" / f"lotan-{lotan.__version__}.jar"
+JAR = Path(__file__).parents[1] / "jars" / f"lotan-{__version__}.jar"
 
 BUILD = "make jar"
 """The command that builds the jar, in a checkout."""

@@ -218,7 +218,7 @@ def _write(known: Known) -> Path | None:
 
 def machine() -> dict[str, Any]:
     """What rates depend on, and a file is named after."""
-    from lotan import __version__
+    from lotan.version import __version__
 
     return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": list(UNITS)}
 

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotan import __version__
+from lotan.version import __version__
 from lotan.files import write_atomically
 from lotan.memory.watch import MEMORY_KEYS
 from planner.explain import step_label

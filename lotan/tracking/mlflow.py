@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from lotan import __version__
+from lotan.version import __version__
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tracking.tracker import Entry, Start, Tracker, scalars
 from planner.explain import explain
