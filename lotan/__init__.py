@@ -4,8 +4,9 @@
     model = lotan.nn.GCN(in_channels=64, hidden_channels=64, num_layers=2, out_channels=10)
     run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
 
-What is named here is public. It is imported at first use, so that `import lotan` and `lotan --help` load neither torch nor
-Spark.
+The names listed here are public. Each is imported at first use, so that `import lotan` and `lotan --help` load neither
+torch nor Spark. For the same reason some functions below import what only they need: the commands in `lotan.cli`, and
+whatever serves Spark alone in `engines`, `graph`, `memory` and `validation`.
 """
 
 from __future__ import annotations

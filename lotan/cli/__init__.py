@@ -130,8 +130,8 @@ def _discard_output() -> None:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     import argparse
 
-    from lotan.version import __version__
     from lotan.cli.help import Help
+    from lotan.version import __version__
 
     parser = argparse.ArgumentParser(
         prog="lotan",

@@ -9,6 +9,7 @@ from typing import Any
 
 from lotan.cli.outputs import RESULTS
 from lotan.errors import ConfigurationError
+from lotan.files import write_atomically
 
 COMMAND = "command.json"
 PLACES = ("graph", "keys")
@@ -22,8 +23,6 @@ def write_command(options: argparse.Namespace, folder: str | Path) -> None:
         options: of `lotan train`.
         folder: of the run.
     """
-    from lotan.files import write_atomically
-
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:
         if kept[name] is not None and Path(kept[name]).exists():

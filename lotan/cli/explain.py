@@ -21,6 +21,7 @@ from lotan.cli.options import (
 )
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
+from lotan.files import write_atomically
 from planner.explain import FORMATS, STAGES
 
 if TYPE_CHECKING:
@@ -101,8 +102,6 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(place: Path, shown: str) -> None:
-    from lotan.files import write_atomically
-
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, lambda stream: stream.write(shown.encode()))
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from lotan.version import __version__
 from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
 
 log = logging.getLogger(__name__)
@@ -218,8 +219,6 @@ def _write(known: Known) -> Path | None:
 
 def machine() -> dict[str, Any]:
     """What rates depend on, and a file is named after."""
-    from lotan.version import __version__
-
     return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": list(UNITS)}
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from lotan.files import write_atomically
 from planner.spec import Task
 
 if TYPE_CHECKING:
@@ -51,8 +52,6 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
     """Write as Parquet: one file from pandas, there whole or not at all; a directory of files from Spark."""
     if isinstance(frame, pd.DataFrame):
-        from lotan.files import write_atomically  # which loads torch, and Spark's tasks load this module
-
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
     else:

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotan.version import __version__
 from lotan.files import write_atomically
 from lotan.memory.watch import MEMORY_KEYS
+from lotan.version import __version__
 from planner.explain import step_label
 
 if TYPE_CHECKING:
