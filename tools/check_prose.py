@@ -1,7 +1,7 @@
-"""Checks docstrings and commit subjects for faults of style that a program can find.
+"""Check docstrings and commit subjects for faults of style that a program can find.
 
-python tools/check_prose.py            prints the faults and exits 1 if there are any
-python tools/check_prose.py --relist   writes the files that have faults now into tools/prose_to_mend.txt, after files have moved
+python tools/check_prose.py            print the faults and exit 1 if there are any
+python tools/check_prose.py --relist   write the files that have faults now into tools/prose_to_mend.txt, after files have moved
 
 A docstring must not begin with one of `FRAGMENTS`, must have at least three words, and no sentence of it may be longer
 than `MOST_WORDS` words. Files listed in tools/prose_to_mend.txt are not mended yet. Their faults are not printed, but a
@@ -41,7 +41,7 @@ _END = re.compile(r"(?<![ei]\.[eg])(?<!\bal)(?<!\bvs)[.!?][\"')\]]*\s+")
 
 
 def docstring_faults(source: str) -> Iterator[tuple[int, str]]:
-    """Yields the line and a description of each fault in the docstrings of a module's source."""
+    """Yield the line and a description of each fault in the docstrings of a module's source."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
@@ -52,7 +52,7 @@ def docstring_faults(source: str) -> Iterator[tuple[int, str]]:
 
 
 def text_faults(text: str) -> Iterator[str]:
-    """Yields a description of each fault in one docstring.
+    """Yield a description of each fault in one docstring.
 
     >>> list(text_faults("Of one model."))
     ['the docstring begins with "Of", so it is no sentence: say what the thing does or is']
@@ -70,13 +70,13 @@ def text_faults(text: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Yields the sentences of a docstring. Code, equations, tables and examples are left out."""
+    """Yield the sentences of a docstring. Code, equations, tables and examples are left out."""
     for block in _blocks(text):
         yield from (sentence for sentence in _END.split(block) if sentence.strip())
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Yields each paragraph, list item and entry of a section as one line."""
+    """Yield each paragraph, list item and entry of a section as one line."""
     block: list[str] = []
     section, verbatim = "", False
     for line in [*text.splitlines(), ""]:
@@ -150,7 +150,7 @@ def _git(root: Path, *arguments: str) -> list[str]:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the check and returns the exit status."""
+    """Run the check and returns the exit status."""
     found = faulty_files(ROOT)
     listed = ROOT / TO_MEND
     if arguments == ["--relist"]:
