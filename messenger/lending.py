@@ -23,7 +23,7 @@ from messenger.spaces import Space, shared_room
 
 log = logging.getLogger(__name__)
 
-APART_LIMIT = 4096  # partitions remembered whose workers share no memory; the oldest are tried again
+INLINE_LIMIT = 4096  # partitions remembered whose workers share no memory; the oldest are tried again
 
 _warned: set[str] = set()  # once per process and kind of failure
 
@@ -68,7 +68,7 @@ class Lender:
         self._region: Region | None = None
         self._full = False  # no space could be had; tried again for the next partition
         self._loans: dict[int, Loan] = {}  # by chunk
-        self._apart: dict[tuple[str, int], None] = {}  # run and partition: its worker shares no memory with us
+        self._inline: dict[tuple[str, int], None] = {}  # run and partition: its worker shares no memory with us
         self._sharers: set[bytes] = set()  # workers that have read shared tensors
         self._results: dict[tuple[str, str], tuple[float, int]] = {}  # stage and mode -> most bytes a row, most tensors
 
@@ -82,7 +82,7 @@ class Lender:
     @property
     def sharing(self) -> bool:
         """Whether this partition's tensors are put into shared memory as far as it reaches."""
-        return self._settings.shared_bytes > 0 and (self._job.run, self._job.partition) not in self._apart
+        return self._settings.shared_bytes > 0 and (self._job.run, self._job.partition) not in self._inline
 
     def lend(self, chunk: OutgoingChunk, tensors: Iterable[np.ndarray]) -> Space | None:
         """Space for tensors of a chunk, or None: they travel inline."""
@@ -119,15 +119,15 @@ class Lender:
             if loan.sent:
                 self._sharers.add(worker)
         elif worker in self._sharers:  # the partition has moved to a worker of this host
-            self._apart.pop((self._job.run, self._job.partition), None)
+            self._inline.pop((self._job.run, self._job.partition), None)
 
-    def set_apart(self, worker: bytes) -> bool:
+    def send_inline(self, worker: bytes) -> bool:
         """A worker cannot map the region, so it has touched nothing. False if nothing was shared with it."""
         if not self.sharing:
             return False
-        self._apart[self._job.run, self._job.partition] = None
-        if len(self._apart) > APART_LIMIT:
-            del self._apart[next(iter(self._apart))]
+        self._inline[self._job.run, self._job.partition] = None
+        if len(self._inline) > INLINE_LIMIT:
+            del self._inline[next(iter(self._inline))]
         self._sharers.discard(worker)
         for loan in self._loans.values():
             loan.end()
