@@ -41,9 +41,10 @@ test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
 	@tools/maven.sh test
 	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-check: setup ## Check format, lint, types and the direction of imports
+check: setup ## Check format, lint, prose, types and the direction of imports
 	ruff format --check .
 	ruff check .
+	python tools/check_prose.py
 	mypy
 	lint-imports
 	@tools/maven.sh spotless:check test-compile
