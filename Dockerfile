@@ -19,7 +19,7 @@ RUN apt-get update \
 ARG PIP_EXTRA_INDEX_URL=
 ARG TORCH=torch
 WORKDIR /lotan
-COPY pyproject.toml constraints.txt README.md ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY lotan lotan
 COPY planner planner
 COPY messenger messenger

@@ -1,18 +1,16 @@
-"""Writes the tables in docs/planner.md: of rules, from the docstrings of planner/rules; of work, from planner/cost.
+"""The tables that the documentation takes from the planner: rules from planner/rules, units of work from planner/cost.
 
-python tools/planner_tables.py            after a rule, its docstring or its place in RULES, or work and its rates have changed
+`tools/build_docs.py` puts them into the pages, so they are never out of date.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "planner.md"
 COUNTED = ("counting.py", "stages.py")  # where one counts as several
 TIMES = re.compile(r"^([A-Z_]+) = ([\d.]+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
@@ -30,7 +28,7 @@ def _row(name: str, left_out: bool) -> str:
     module = import_module(f"planner.rules.{name}")
     does = _paragraph(module.__doc__).removeprefix("Rule: ").rstrip(".")
     because = _paragraph(getattr(module, name).__doc__).rstrip(".")
-    cells = [f"[`{name}`](../planner/rules/{name}.py)", does, because, "no" if left_out else "yes"]
+    cells = [f"`{name}`", does, because, "no" if left_out else "yes"]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -60,17 +58,3 @@ def times() -> str:
     return "\n".join(
         ["| constant | | |", "|---|---|---|", *(f"| `{name}` | {value} | {words} |" for name, value, words in found)]
     )
-
-
-def updated(page: str) -> str:
-    """The page with its tables as they should be."""
-    for name, table in (("rules", rules), ("units", units), ("times", times)):
-        begin, end = f"<!-- {name}: written by tools/planner_tables.py -->", f"<!-- end of {name} -->"
-        before, rest = page.split(begin)
-        page = f"{before}{begin}\n{table()}\n{end}{rest.split(end)[1]}"
-    return page
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-    PAGE.write_text(updated(PAGE.read_text()))

@@ -329,7 +329,9 @@ class ModelBatch:
         return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
 
     def report(self) -> dict[str, Any]:
-        """What was run and measured, as plain data for JSON, see docs/planner.md. Seconds are wall time, sizes are bytes.
+        """Report what was run and measured, as plain data for JSON. Seconds are wall time, sizes are bytes.
+
+        The page docs/concepts/model-batches.md explains its entries.
 
         Raises:
             ConfigurationError: nothing has been trained yet.

@@ -57,7 +57,7 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
         "  hidden = [16, 64]\n"
         "  [optimizer]\n"
         "  lr = [0.01, 0.001]\n"
-        "docs/tune.md has all that it may say; what it does not say is as lotan train has it",
+        "docs/reference/grid-file.md has all that it may say; what it does not say is as lotan train has it",
     )
     group.add_argument(
         "--search",

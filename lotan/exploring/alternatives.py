@@ -27,7 +27,7 @@ LEGEND = (
     'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '
     "more or less than its engine's with all rules, and that one than >: steps of a kind; columns, which steps hand on; levels, "
     "the vertices that training depends on. Seconds are estimated by the rates above, and `lotan doctor --calibrate` has rates "
-    "of this machine; --analyze measures a plan. What is weighed by them: docs/planner.md, Costs."
+    "of this machine; --analyze measures a plan. What is weighed by them: docs/concepts/choices.md."
 )
 SPREADING = ("--partitions", "--workers")  # options
 

@@ -67,7 +67,7 @@ def make_report(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The report of a finished run, see the README. Seconds are wall time, sizes are bytes.
+    """The report of a finished run, see docs/reference/report.md. Seconds are wall time, sizes are bytes.
 
     Without `estimates`, the model was one of a batch, whose measurements these are.
     """

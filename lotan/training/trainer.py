@@ -1,7 +1,7 @@
 """Full-batch training: one epoch is one run of the plan, then one step of the optimizer.
 
-Everything before the first epoch is in `lotan.planning.job`; how the steps of a plan run, in `lotan.engines.base`. The README
-has the tour of an epoch, and the file to read for each of its stations.
+`lotan.planning.job` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
+docs/developing/architecture.md follows an epoch and names the file to read at each of its stations.
 """
 
 from __future__ import annotations

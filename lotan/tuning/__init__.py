@@ -1,4 +1,7 @@
-"""Hyper-parameter search: the models of a grid, trained on one graph over shared passes. See docs/tune.md."""
+"""Hyper-parameter search: the models of a grid, trained on one graph over shared passes.
+
+The page docs/reference/grid-file.md lists the keys of a grid file.
+"""
 
 from lotan.tuning.config import TuneConfig
 from lotan.tuning.grid_file import read_grid

@@ -86,7 +86,7 @@ class Tuned:
         return pd.DataFrame([self._row(trial) for trial in self.trials])
 
     def report(self) -> dict[str, Any]:
-        """All of it as plain data, see docs/tune.md."""
+        """All of it as plain data, see docs/reference/report.md."""
         best = self.trials[0].number if self.trials and self.trials[0].value is not None else None
         return {
             **{name: item for name, item in self.batch.items() if name != "members"},

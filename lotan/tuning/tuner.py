@@ -44,7 +44,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
 
     Args:
         graph: what to train on; it needs validation vertices.
-        grid: the path of a grid file, or a dictionary of the same form, see docs/tune.md.
+        grid: the path of a grid file, or a dictionary of the same form, see docs/reference/grid-file.md.
         options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that are not each model's
             own, such as `engine`, `monitor`, `checkpoint_dir`.
 
