@@ -5,8 +5,8 @@
     run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
 
 The names listed here are public. Each is imported at first use, so that `import lotan` and `lotan --help` load neither
-torch nor Spark. For the same reason some functions below import what only they need: the commands in `lotan.cli`, and
-whatever serves Spark alone in `engines`, `graph`, `memory` and `validation`.
+torch nor Spark. For the same reason some functions import their own modules: the commands in `lotan.cli`, and functions
+that serve Spark alone in `engines`, `graph`, `memory` and `validation`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError
 from lotan.rooms import check_rooms
 from lotan.version import __version__
 
-check_rooms()  # before the first import of either, for its message is the better one
+check_rooms()  # before the first import of either package, because this error message is the better one
 
 if TYPE_CHECKING:
     from lotan import datasets, ml, nn
@@ -77,7 +77,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What is not imported yet (PEP 562)."""
+    """Import a public name at its first use (PEP 562)."""
     if name in _MODULES:
         return import_module(f"lotan.{name}")
     if name in _PLACES:
@@ -86,5 +86,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, imported or not."""
+    """Return all public names, imported or not."""
     return sorted({*globals(), *__all__})

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and files of plain data and tensors that are read back with care."""
+"""Files that are written completely or not at all, and files of plain data and tensors that are read with care."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from lotan.errors import LotanError
 
 
 class DamagedError(LotanError):
-    """A file that torch cannot read: cut short, overwritten, or never written by it."""
+    """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
 
 
 def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Call `write(stream)` on a new file, and put the file in the place of `path` once it is safely on the disk."""
-    path = path.resolve()  # a link stays one
-    # one name for all attempts, so that what a killed run left is written over and never gathers
+    """Call `write(stream)` on a new file, and rename the file to `path` once it is safely on the disk."""
+    path = path.resolve()  # a link stays a link
+    # All attempts use one name: the file that a killed run left is overwritten, and such files never gather.
     unfinished = path.with_name(path.name + ".unfinished")
     try:
         with open(unfinished, "wb") as stream:
@@ -27,7 +27,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         os.replace(unfinished, path)
     except BaseException as error:
         unfinished.unlink(missing_ok=True)
-        # torch's zip writer turns an OSError of the stream into a RuntimeError
+        # Torch's zip writer turns an OSError of the stream into a RuntimeError.
         found = error.__context__ if isinstance(error, RuntimeError) else error
         if isinstance(found, OSError) and found.filename is None:
             raise OSError(found.errno, found.strerror, str(path)) from error
@@ -36,7 +36,7 @@ def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 
 def force_directory(directory: Path) -> None:
-    """Have the disk hold what was created, renamed or removed in a directory."""
+    """Force entries that were created, renamed or removed in a directory to the disk."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -45,11 +45,11 @@ def force_directory(directory: Path) -> None:
 
 
 def read_data(path: Path) -> dict[str, Any]:
-    """The plain data and tensors that `torch.save` wrote as a dictionary.
+    """Return the dictionary of plain data and tensors that `torch.save` wrote.
 
     Raises:
-        OSError: the file is not there, or cannot be opened.
-        DamagedError: it holds something else; torch's own words for it, which fill a screen, are the cause.
+        OSError: If the file is not there, or cannot be opened.
+        DamagedError: If it holds something else. Its cause is torch's own message, which fills a screen.
     """
     import torch
 
@@ -60,6 +60,6 @@ def read_data(path: Path) -> dict[str, Any]:
             return content
     except OSError:
         raise
-    except Exception as error:  # of what type depends on where a file was cut
+    except Exception as error:  # the type depends on the place where a file was cut
         cause = error
-    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or no file of lotan's") from cause
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause

@@ -1,1 +1,1 @@
-"""Many models over the same passes."""
+"""The training of many models over shared passes."""

@@ -1,4 +1,4 @@
-"""The members of a model batch: what each is, and what has become of it."""
+"""The members of a model batch: their models and settings, and the state of their training."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from lotan.training.learner import Learner
 
 MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
 OWN = ("optimizer", "seed", "epochs", "patience")
-"""The settings that each member has of its own."""
+"""The settings that may differ from member to member."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One model of a batch, and what is its own."""
+    """One model of a batch, with the settings that are its own."""
 
-    model: torch.nn.Module  # trained in place: in the end it holds its best weights
-    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.settings.optimizers
-    seed: int = 0  # of dropout; the model's initial weights are as the model comes
-    epochs: int = 200  # at most
-    patience: int | None = None  # evaluations without improvement after which to stop; None: never
-    name: str = ""  # for people; empty: its number
+    model: torch.nn.Module  # trained in place: at the end it holds its best weights
+    # the optimizer and its arguments, see lotan.settings.optimizers
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
+    seed: int = 0  # seed of dropout; the model brings its own initial weights
+    epochs: int = 200  # the largest number of epochs
+    patience: int | None = None  # evaluations without improvement after which training stops; None: never
+    name: str = ""  # a name to show; empty: "model" and the member's number
 
 
 def folder_of(directory: str | Path, number: int) -> Path:
-    """A member's own folder in one that all have.
+    """Return the folder of one member in a directory that all members share.
 
     >>> folder_of("runs", 3).as_posix()
     'runs/model-0003'
@@ -40,10 +41,10 @@ def folder_of(directory: str | Path, number: int) -> Path:
 
 
 def check_own(member: Member, others: Sequence[Member]) -> None:
-    """Refuse a model that has weights of another member's: two optimizers would step them.
+    """Refuse a model that shares a weight with another member: two optimizers would change it.
 
     Raises:
-        ConfigurationError: naming the weight, and the other member.
+        ConfigurationError: If a weight is shared; the message has the weight and the other member.
     """
     owners = {
         id(parameter): (number, name)
@@ -62,35 +63,35 @@ def check_own(member: Member, others: Sequence[Member]) -> None:
 
 @dataclass
 class MemberState:
-    """What has become of a member so far."""
+    """The state of a member's training."""
 
     number: int
     name: str
     state: MemberOutcome = "waiting"
-    reason: str = ""  # why it ended, where it did not reach its last epoch
-    learner: Learner | None = field(default=None, repr=False)  # once it trains
+    reason: str = ""  # the reason why training ended before the last epoch
+    learner: Learner | None = field(default=None, repr=False)  # None before training begins
 
     @property
     def ended(self) -> bool:
-        """Whether it trains no further."""
+        """True if the member will not be trained further."""
         return self.state not in ("waiting", "training")
 
     @property
     def epoch(self) -> int:
-        """Epochs done."""
+        """The number of finished epochs."""
         return 0 if self.learner is None else self.learner.state.epoch
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """One entry an epoch, as a `Run` has them; seconds are those of the whole batch."""
+        """One entry per epoch, as in a `Run`; seconds are those of the whole batch."""
         return [] if self.learner is None else self.learner.state.history
 
     @property
     def best_epoch(self) -> int | None:
-        """Of the evaluations so far; None before the first."""
+        """The best epoch of all evaluations so far; None before the first evaluation."""
         return None if self.learner is None else self.learner.state.stopping.best_epoch or None
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
-        """Of the best epoch, by split and name; empty before the first evaluation."""
+        """The metrics of the best epoch, by split and name; empty before the first evaluation."""
         return self.history[self.best_epoch - 1]["metrics"] if self.best_epoch else {}

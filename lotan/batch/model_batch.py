@@ -1,7 +1,7 @@
-"""Many models trained on one graph over the same passes: what they compute alike is computed once, the rest side by side.
+"""Many models trained on one graph over the same passes: common parts are computed once, the rest side by side.
 
-Each model has the bits that it would have alone, whatever else is in the batch: see `planner.rules.share_models` and
-`lotan.stages.side_by_side`.
+Each model has the same bits as if it were trained alone, whatever the other models are. See
+`planner.rules.share_models` and `lotan.stages.side_by_side`.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ from planner.footprint import Footprint
 
 
 class ModelBatch:
-    """Trains many models on one graph over shared passes; used as a context, which stops all that was started.
+    """Trains many models on one graph over shared passes.
+
+    A batch is used as a context, which stops all processes that it has started.
 
         with lotan.ModelBatch(graph, [lotan.Member(one), lotan.Member(other, optimizer=lotan.SGD(lr=0.1))]) as batch:
             batch.train()
             runs = batch.runs()
 
-    Models of any kind may be in one batch; what the Planner can, it shares. A batch that memory is too small for is trained in
-    several, one after the other.
+    Models of any kind may be in one batch; the Planner shares what it can. If memory is too small for all models
+    together, they are trained in several batches, one after the other.
 
     Args:
-        graph: what to train on.
-        members: the models.
-        on_epoch: called with a member's number and its entry of the history, as soon as an epoch has its figures.
-        max_models: that train together; None: as many as fit into memory.
-        options: the fields of `lotan.TrainerConfig` that are not a member's own, such as `engine`. With `checkpoint_dir`
-            or `log_dir`, each member has a directory of its own there.
+        graph: The graph that all members are trained on.
+        members: The models, each with its own settings.
+        on_epoch: A function that is called with a member's number and its history entry once an epoch has its figures.
+        max_models: The largest number of models that train together; None: as many as fit into memory.
+        options: The fields of `lotan.TrainerConfig` that are common to all members, such as `engine`. In
+            `checkpoint_dir` and `log_dir`, each member has a directory of its own.
 
     Raises:
-        ConfigurationError: for an unknown or unusable option.
+        ConfigurationError: If an option is unknown or unusable.
     """
 
     def __init__(
@@ -79,10 +81,10 @@ class ModelBatch:
             raise ConfigurationError(f"max_models is {max_models!r}; expected an integer of at least 1")
         self.graph, self.config = graph, make_config(options)
         self.states: list[MemberState] = []
-        self.batches: list[list[int]] = []  # members by the batch that they were trained in last
+        self.batches: list[list[int]] = []  # member numbers, grouped by the batch in which they were trained last
         self._members: list[Member] = []
         self._jobs: dict[int, Job] = {}
-        self._plans: dict[tuple[int, ...], Batch] = {}  # by who trains together
+        self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
         self._told, self._most = on_epoch, max_models
         self._opened = ExitStack()
         self._trackers = MemberTrackers()
@@ -105,7 +107,7 @@ class ModelBatch:
             self.close()
 
     def close(self) -> None:
-        """Stop all that was started. May be called twice."""
+        """Stop all processes that were started. This may be called twice."""
         try:
             self._trackers.close()
         finally:
@@ -115,11 +117,11 @@ class ModelBatch:
     # -- members -----------------------------------------------------------------------------------------------------
 
     def add(self, members: Sequence[Member]) -> list[int]:
-        """More members; their numbers.
+        """Add members, and return their numbers.
 
         Raises:
-            ConfigurationError: something else than members, settings that cannot be used, or a model that shares weights
-                with another member's.
+            ConfigurationError: If an item is not a member, a setting is unusable, or a model shares weights with
+                another member's model.
         """
         first = len(self._members)
         for number, member in enumerate(members, first):
@@ -142,7 +144,12 @@ class ModelBatch:
         return replace(self.config, **{name: getattr(member, name) for name in OWN}, **folders)
 
     def stop(self, number: int, reason: str) -> None:
-        """Have a member train no further."""
+        """Stop the training of a member.
+
+        Args:
+            number: The number of the member.
+            reason: The reason, for the report.
+        """
         state = self.states[number]
         if not state.ended:
             state.state, state.reason = "stopped", reason
@@ -151,18 +158,19 @@ class ModelBatch:
 
     @spark_translated()
     def train(self, upto: int | None = None, only: Collection[int] | None = None) -> None:
-        """Train every member on: to that epoch, its own last one, or its early stop. May be called again, and goes on.
+        """Train every member until the given epoch, its own last epoch, or its early stop.
 
-        A member whose numbers are no longer finite ends there, and touches no other.
+        A further call continues the training. A member whose numbers are no longer finite ends, and the others continue
+        unchanged.
 
         Args:
-            upto: the epoch after which to pause; None: each member's last.
-            only: numbers of those to train; None: all.
+            upto: The epoch after which to pause; None: each member's last epoch.
+            only: The numbers of the members to train; None: all members.
 
         Raises:
-            GraphError, ModelError, PlanError: before the first epoch, for what cannot be trained.
-            EngineError: for a failure while running.
-            CheckpointError: for a checkpoint that cannot be written or does not belong to this run.
+            GraphError, ModelError, PlanError: Before the first epoch, if a model cannot be trained on the graph.
+            EngineError: If an engine or a worker fails.
+            CheckpointError: If a checkpoint cannot be written or belongs to a different run.
         """
         chosen = [state.number for state in self.states if not state.ended and (only is None or state.number in only)]
         if not chosen:
@@ -182,7 +190,11 @@ class ModelBatch:
             self._evaluate_late(batch, needs)
 
     def _epochs(self, passes: BatchPasses, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
-        """Epochs of those who train together, until their number changes; who is waiting then."""
+        """Run epochs for members that train together, until one of them stops or others have to join.
+
+        Returns:
+            The numbers of all members that still wait for epochs.
+        """
         others = [number for number in waiting if number not in together]
         next_of_others = min((self.states[number].epoch for number in others), default=None)
         while True:
@@ -195,7 +207,7 @@ class ModelBatch:
                 return sorted([*going, *others])
 
     def _line(self, together: Sequence[int]) -> str:
-        """What there is to say of an epoch: how many trained, and which is the best of all so far."""
+        """Return the line for an epoch: how many models were trained, and which model is the best so far."""
         known = [state for state in self.states if state.best_epoch is not None and state.state != "diverged"]
         words = f"epoch {max(self.states[number].epoch for number in together)}: {len(together)} models"
         stopping = [(state, state.learner.state.stopping) for state in known if state.learner is not None]
@@ -208,13 +220,13 @@ class ModelBatch:
 
     def _goes_on(self, number: int, upto: int | None) -> bool:
         state = self.states[number]
-        assert state.learner is not None  # it has begun
+        assert state.learner is not None  # its training has begun
         if not state.ended and state.learner.done:
             state.state = "stopped early" if state.learner.exhausted else "done"
         return not state.ended and (upto is None or state.epoch < upto)
 
     def _evaluate_late(self, batch: Sequence[int], needs: Footprint) -> None:
-        """Those that ended without metrics, having been resumed with fewer epochs."""
+        """Evaluate members that ended without metrics, because training was resumed with fewer epochs."""
         late = [
             number
             for number in batch
@@ -246,10 +258,11 @@ class ModelBatch:
     def _state_of(self, learner: Learner) -> MemberState:
         return next(state for state in self.states if state.learner is learner)
 
-    # -- what they stand on ------------------------------------------------------------------------------------------
+    # -- jobs, plans and the engine
+    # --------------------------------------------------------------------------------------
 
     def _begin(self, chosen: Sequence[int]) -> list[Job]:
-        """Trace, check and plan those that have not been, and let them begin or resume; their jobs."""
+        """Trace, check and plan the chosen models if needed, begin or resume their training, and return their jobs."""
         check_engine(self.config, self.graph)
         jobs = self._prepare(chosen)
         for number, job in zip(chosen, jobs, strict=True):
@@ -266,14 +279,14 @@ class ModelBatch:
         return jobs
 
     def _prepare(self, numbers: Sequence[int]) -> list[Job]:
-        """The jobs of members, each made once."""
+        """Return the jobs of members. Each job is made once."""
         for number in numbers:
             if number not in self._jobs:
                 self._jobs[number] = self._prepared(number)
         return [self._jobs[number] for number in numbers]
 
     def _prepared(self, number: int) -> Job:
-        """On the engine that was chosen for the first one."""
+        """Make the job of a member, on the engine that was chosen for the first member."""
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
         if others:
             engine = others[0].engine.name
@@ -288,7 +301,7 @@ class ModelBatch:
         return replace(job, engine=others[0].engine, partitions=others[0].partitions) if others else job
 
     def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
-        """The engine with a plan for these."""
+        """Return the passes of the members that train together, on an engine that is ready for their plan."""
         learners = [learner for number in together if (learner := self.states[number].learner) is not None]
         batch = self._planned(together)
         engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
@@ -311,12 +324,12 @@ class ModelBatch:
     # -- results -----------------------------------------------------------------------------------------------------
 
     def run_of(self, number: int) -> Run:
-        """What `Trainer.fit` hands back, of a member that has been evaluated.
+        """Return the run of a member that has been evaluated, as `Trainer.fit` would.
 
-        Its model holds its best weights until it trains on.
+        The member's model holds its best weights until it is trained further.
 
         Raises:
-            ConfigurationError: it has not been evaluated yet.
+            ConfigurationError: If the member has not been evaluated yet.
         """
         state = self.states[number]
         if state.learner is None or state.best_epoch is None:
@@ -325,7 +338,7 @@ class ModelBatch:
         return finished(state.learner, self.graph, self.setup_seconds, self._memory.peak, self._engine.bytes_moved())
 
     def runs(self) -> dict[int, Run]:
-        """Those of all members that have been evaluated, by number."""
+        """Return the runs of all members that have been evaluated, by number."""
         return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
 
     def report(self) -> dict[str, Any]:
@@ -334,7 +347,7 @@ class ModelBatch:
         The page docs/concepts/model-batches.md explains its entries.
 
         Raises:
-            ConfigurationError: nothing has been trained yet.
+            ConfigurationError: If nothing has been trained yet.
         """
         if not self._jobs:
             raise ConfigurationError("there is nothing to report: train first")
@@ -360,10 +373,10 @@ class ModelBatch:
 
     @spark_translated()
     def explain(self) -> str:
-        """The steps of an epoch of each batch, in words: what models share, and what runs side by side.
+        """Return the steps of an epoch in words, for each batch: which steps models share, and which run side by side.
 
         Raises:
-            GraphError, ModelError, PlanError: for what cannot be trained.
+            GraphError, ModelError, PlanError: If a model cannot be trained on the graph.
         """
         numbers = [state.number for state in self.states]
         batches = divide(self._prepare(numbers), numbers, self.config, self._most)

@@ -1,4 +1,4 @@
-"""The plan of models that train together, and how many of them memory has room for."""
+"""The common plan of models that train together, and the number of models that fit into memory."""
 
 from __future__ import annotations
 
@@ -18,21 +18,22 @@ from planner.shares import DRIVER_BYTES
 
 @translated()
 def plan_batch(jobs: Sequence[Job], config: TrainerConfig) -> Batch:
-    """One plan for all."""
+    """Return one plan for all models."""
     return compile_batch([job.plan for job in jobs], share="share_models" not in config.disable)
 
 
 def divide(jobs: Sequence[Job], numbers: Sequence[int], config: TrainerConfig, most: int | None) -> list[list[int]]:
-    """Models to train together, in the order given: as many at a time as fit into memory.
+    """Divide models into batches that fit into memory, in the order given.
 
-    More at a time is never slower, for what they share is done once, until columns go to the disk. Models of other losses,
-    such as of more outputs, are trained apart: their figures are counted otherwise.
+    Larger batches are never slower while columns stay in memory, because common work is done once. Models with
+    different losses, for example with different numbers of outputs, are trained apart, because their statistics have
+    different shapes.
 
     Args:
-        jobs: of the models.
-        numbers: by which they are called.
-        config: says whether there is a memory limit; without one, what is free is the limit.
-        most: models at a time; None: no more than fit.
+        jobs: The jobs of the models.
+        numbers: The numbers of the models, in the same order.
+        config: The settings, with the memory limit. Without a limit, the free memory is the limit.
+        most: The largest number of models in a batch; None: no limit but memory.
     """
     found: list[list[int]] = []
     heap = _heap(jobs[0], config)
@@ -46,7 +47,10 @@ def divide(jobs: Sequence[Job], numbers: Sequence[int], config: TrainerConfig, m
 
 
 def _heap(job: Job, config: TrainerConfig) -> int | None:
-    """Bytes of the heap that blocks will lie in; None: there are none. It does not grow once Spark runs."""
+    """Return the bytes of the Spark heap that blocks will use, or None on other engines.
+
+    The heap does not grow once Spark runs.
+    """
     if job.engine.name != "blocks":
         return None
     from lotan.hosts.spark_session import active_session, heap_of
@@ -59,7 +63,7 @@ def _heap(job: Job, config: TrainerConfig) -> int | None:
 
 
 def _fitting(jobs: Sequence[Job], config: TrainerConfig, most: int | None, heap: int | None) -> int:
-    """How many of the first, at least one."""
+    """Return how many of the first models fit into memory together, at least one."""
     fewest, beyond = 1, min(len(jobs), most or len(jobs)) + 1
     while beyond - fewest > 1:
         middle = (fewest + beyond) // 2

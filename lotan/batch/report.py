@@ -1,4 +1,4 @@
-"""The report of a model batch, as plain data for JSON; and its plan in words."""
+"""The report of a model batch as plain data for JSON, and its plan in words."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ def batch_report(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
-    """What was run and measured. Seconds are wall time, sizes are bytes.
+    """Return the settings and measurements of a batch. Seconds are wall time, sizes are bytes.
 
     Args:
-        job: of one of the models.
-        plans: of what trained together, see `plan_data`.
-        members: what became of each.
-        setup_seconds: beside epochs.
-        peak_memory: see `lotan.memory.watch`.
-        bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
+        job: The job of one of the models.
+        plans: The plan of each group of models that trained together, see `plan_data`.
+        members: The result of each member.
+        setup_seconds: Seconds spent outside of epochs.
+        peak_memory: Peak bytes of memory by kind of process, see `lotan.memory.watch`.
+        bytes_moved: Bytes by way of transport, see `lotan.engines.base.Engine.bytes_moved`.
     """
     return {
         **job_figures(job),
@@ -40,12 +40,12 @@ def batch_report(
 
 
 def plan_data(batch: Batch, numbers: Sequence[int], job: Job) -> dict[str, Any]:
-    """Of models that train together.
+    """Return the plan of models that train together, as plain data.
 
     Args:
-        batch: their plan.
-        numbers: by which they are called, in its order.
-        job: of one of them.
+        batch: Their common plan.
+        numbers: The members' numbers, in the order of the plan.
+        job: The job of one of them.
     """
     return {
         "models": list(numbers),
@@ -56,12 +56,12 @@ def plan_data(batch: Batch, numbers: Sequence[int], job: Job) -> dict[str, Any]:
 
 
 def estimated_seconds(batch: Batch, job: Job) -> float:
-    """Of a training pass of the batch."""
+    """Return the estimated seconds of a training pass of the batch."""
     return epoch_seconds(batch.plan, job.statistics, job.planned.options.pricing).seconds
 
 
 def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:
-    """The steps of an epoch of models that train together."""
+    """Return the steps of an epoch of models that train together, as lines of text."""
     several = f", {len(batch.stacks)} plans side by side" if len(batch.stacks) > 1 else ", all by one plan"
     count = f"{len(numbers)} models{several}" if len(numbers) > 1 else "1 model"
     lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch"]

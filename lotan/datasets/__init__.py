@@ -1,4 +1,4 @@
-"""Which graphs have a name here, and graphs generated for tests and measurements."""
+"""Graphs that have a name, and graphs that are generated for tests and measurements."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class DataSet:
     """A graph that `Graph.read` knows by name."""
 
     name: str
-    place: str  # "built in", or the file
-    size: str  # in vertices, or in bytes where the file has not been read
+    place: str  # "built in", or the path of the file
+    size: str  # vertices, or bytes if the file has not been read
 
 
 def available() -> list[DataSet]:
-    """The built-in graphs, then those in `$LOTAN_DATA` and `../shared/data`, by name; the first of a name wins."""
+    """Return the built-in graphs, then those in `$LOTAN_DATA` and `../shared/data` by name. The first graph of a name wins."""
     found = {name: DataSet(name, "built in", one.size) for name, one in BUILT_IN.items()}
     for folder in files.data_directories():
         for path in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -46,18 +46,18 @@ def _bytes_of(path: Path) -> int:
 def generate(
     vertices: int, edges: int, width: int = 64, classes: int = 8, seed: int = 0, undirected: bool = False
 ) -> Graph:
-    """A `PlantedGraph` in memory.
+    """Return a `PlantedGraph` in memory.
 
     Args:
-        vertices: at least `classes`.
-        edges: drawn; exactly as many directed edges unless `undirected`, which adds their reverses.
-        width: of the features.
-        classes: vertices of each are equally many.
-        seed: of everything.
-        undirected: see `Graph`.
+        vertices: The number of vertices, at least `classes`.
+        edges: The number of directed edges to draw; `undirected` adds their reverses.
+        width: The number of features of a vertex.
+        classes: The number of classes, which have equally many vertices.
+        seed: The seed of all random numbers.
+        undirected: True to add the reverse of every edge, see `Graph`.
 
     Raises:
-        ConfigurationError: fewer vertices than classes.
+        ConfigurationError: If there are fewer vertices than classes.
     """
     drawn, ends = _in_memory(PlantedGraph(vertices, edges, width, classes, seed))
     return Graph.from_arrays(drawn.features, ends.src, ends.dst, drawn.label, drawn.split, undirected=undirected)
@@ -70,24 +70,24 @@ def _in_memory(graph: PlantedGraph) -> tuple[VertexBlock, EdgeBlock]:
 
 
 def write_parquet(graph: PlantedGraph, directory: Path) -> None:
-    """Write a graph that `Graph.read` reads, a block at a time, each a row group.
+    """Write a graph for `Graph.read` as Parquet, block by block; each block is a row group.
 
     Raises:
-        ConfigurationError: there is something at `directory`.
+        ConfigurationError: If something exists at `directory`.
     """
     with _whole(directory) as folder:
         folder.mkdir()
         _write(folder / files.VERTICES, map(_vertex_table, graph.vertex_blocks()))
-        nothing = EdgeBlock(np.zeros(0, np.int64), np.zeros(0, np.int64))  # has the columns where there are no edges
+        nothing = EdgeBlock(np.zeros(0, np.int64), np.zeros(0, np.int64))  # a block without rows, which has the columns
         blocks = graph.edge_blocks() if graph.edges else [nothing]
         _write(folder / files.EDGES, (pa.table(block._asdict()) for block in blocks))
 
 
 def write_npz(graph: PlantedGraph, file: Path) -> None:
-    """Write a graph that `Graph.read` reads as an archive, for which all of it is held in memory.
+    """Write a graph for `Graph.read` as an archive. The whole graph is held in memory.
 
     Raises:
-        ConfigurationError: there is something at `file`.
+        ConfigurationError: If something exists at `file`.
     """
     with _whole(file) as partial, partial.open("wb") as archive:
         vertices, edges = _in_memory(graph)
@@ -108,7 +108,7 @@ def _write(file: Path, tables: Iterable[pa.Table]) -> None:
     writer = None
     try:
         for table in tables:
-            # random numbers: no dictionary is worth its time
+            # a dictionary of random numbers is not worth its time
             writer = writer or parquet.ParquetWriter(file, table.schema, use_dictionary=["split"])
             writer.write_table(table, row_group_size=max(1, len(table)))
     finally:
@@ -118,7 +118,7 @@ def _write(file: Path, tables: Iterable[pa.Table]) -> None:
 
 @contextmanager
 def _whole(place: Path) -> Iterator[Path]:
-    """A place beside `place` to write to, put there when the block ends well and removed when it does not."""
+    """Yield a place beside `place` to write to. It is renamed to `place` if the block succeeds, or else removed."""
     if place.exists():
         raise ConfigurationError(f"{place} exists; name another place, or remove it first")
     place.parent.mkdir(parents=True, exist_ok=True)

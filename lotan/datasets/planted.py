@@ -1,4 +1,4 @@
-"""Random graphs with skewed degrees and planted classes, drawn a block at a time: as large as the disk, not the memory."""
+"""Random graphs with skewed degrees and planted classes, drawn block by block: they may be larger than memory."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy.typing as npt
 from lotan.errors import ConfigurationError
 
 HOMOPHILY = 0.7  # share of the edges whose ends are drawn from one class
-POWER = 5  # a vertex of rank r is an edge's end with a chance in proportion to (r + 1) ** (1 / POWER - 1), so -0.8
-SIGNAL = 2.5  # length of a class's point, in standard deviations of a feature around it
-SPLIT_SHARES = (0.54, 0.18)  # of the vertices: to train on, to validate; the rest is to test
+POWER = 5  # the vertex of rank r is drawn as an edge's end in proportion to (r + 1) ** (1 / POWER - 1), so -0.8
+SIGNAL = 2.5  # length of a class's centre, in standard deviations of a feature around it
+SPLIT_SHARES = (0.54, 0.18)  # shares of the training and the validation vertices; the rest are test vertices
 
 VERTEX_NUMBERS = 1 << 23  # features of a block: 32 MB
-EDGE_ROWS = 1 << 20  # of a block
+EDGE_ROWS = 1 << 20  # edges of a block
 
-_PLACES, _POINTS, _VERTICES, _EDGES = range(4)  # what random numbers are for; each has a stream of its own
+_PLACES, _POINTS, _VERTICES, _EDGES = range(4)  # the purposes of random numbers; each has a stream of its own
 
 
 class VertexBlock(NamedTuple):
-    """Consecutive vertices."""
+    """A block of consecutive vertices."""
 
     ids: npt.NDArray[np.int64]
     features: npt.NDArray[np.float32]  # [vertices, width]
@@ -33,7 +33,7 @@ class VertexBlock(NamedTuple):
 
 
 class EdgeBlock(NamedTuple):
-    """Some of the edges, in no order."""
+    """A block of edges, in no particular order."""
 
     src: npt.NDArray[np.int64]
     dst: npt.NDArray[np.int64]
@@ -41,21 +41,22 @@ class EdgeBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class PlantedGraph:
-    """What to draw. The defaults have the size of a graph of citations that is a common benchmark, ogbn-arxiv.
+    """The description of a random graph. The defaults have the size of ogbn-arxiv, a common benchmark graph of citations.
 
-    Both ends of an edge are drawn by popularity, a power law; the source, with the chance `HOMOPHILY`, among the vertices
-    of the destination's class. Features are normal around a point for each class, at a distance at which neighbours help.
-    Parallel edges and self-loops occur. The same arguments give the same graph, and `seed` decides all of it. Between
-    blocks, 16 bytes a vertex are held and nothing of an edge.
+    Both ends of an edge are drawn by popularity, which follows a power law. With probability `HOMOPHILY`, the source is
+    drawn from the class of the destination. Features are normally distributed around a centre for each class; the
+    centres are so close that neighbours help to tell the classes apart. Parallel edges and self-loops occur.
+
+    The same arguments give the same graph. Between blocks, 16 bytes per vertex are held and nothing per edge.
 
     Raises:
-        ConfigurationError: fewer vertices than classes.
+        ConfigurationError: If there are fewer vertices than classes.
     """
 
     vertices: int = 169_343
     edges: int = 2_400_000
     width: int = 128
-    classes: int = 40  # vertices of each are equally many
+    classes: int = 40  # classes have equally many vertices
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -65,7 +66,7 @@ class PlantedGraph:
             )
 
     def vertex_blocks(self) -> Iterator[VertexBlock]:
-        """All vertices, in the order of their ids."""
+        """Yield all vertices in blocks, in the order of their ids."""
         points = self._random(_POINTS).standard_normal((self.classes, self.width), dtype=np.float32)
         points *= SIGNAL / np.sqrt(max(1, self.width))
         rows = max(1, VERTEX_NUMBERS // max(1, self.width))
@@ -78,7 +79,7 @@ class PlantedGraph:
             yield VertexBlock(np.arange(start, start + len(label)), features, label, split)
 
     def edge_blocks(self) -> Iterator[EdgeBlock]:
-        """All edges."""
+        """Yield all edges in blocks."""
         for block, start in enumerate(range(0, self.edges, EDGE_ROWS)):
             yield self._edge_block(block, min(EDGE_ROWS, self.edges - start))
 
@@ -95,7 +96,7 @@ class PlantedGraph:
 
     @cached_property
     def _at_rank(self) -> npt.NDArray[np.int64]:
-        """Vertices from the most to the least popular."""
+        """The vertices from the most to the least popular."""
         return self._random(_PLACES).permutation(self.vertices)
 
     @cached_property

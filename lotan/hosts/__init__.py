@@ -1,1 +1,1 @@
-"""What runs beside this process: found, started and stopped."""
+"""The processes beside this one: Spark, the Router and workers, and the files that they need."""

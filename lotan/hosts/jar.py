@@ -1,4 +1,4 @@
-"""The jar that `jvm/` is built into: where it lies, and how a Spark session gets it."""
+"""The jar that is built from `jvm/`: its place, and how a Spark session loads it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ BUILD = "make jar"
 
 
 def require_jar() -> Path:
-    """Where the jar is.
+    """Return the path of the jar.
 
     Raises:
-        EngineError: it has not been built.
+        EngineError: If the jar has not been built.
     """
     if not JAR.is_file():
         raise EngineError(f"the jar of the blocks engine is not at {JAR}; build it with: {BUILD}")
@@ -27,32 +27,32 @@ def require_jar() -> Path:
 
 
 def spark_jars() -> str | None:
-    """The `spark.jars` of a session of our own; None where our jar is not built and Spark decides alone.
+    """Return the `spark.jars` of a session of our own; None if our jar is not built, so that Spark decides alone.
 
-    It replaces that of spark-defaults.conf, whose jars come first in it; `--jars` in PYSPARK_SUBMIT_ARGS replaces both.
+    It replaces the entry of spark-defaults.conf, whose jars come first in it. `--jars` in PYSPARK_SUBMIT_ARGS replaces both.
     """
     return ",".join(filter(None, [spark_default("spark.jars"), str(JAR)])) if JAR.is_file() else None
 
 
 def spark_home() -> Path:
-    """Of the Spark that PySpark starts."""
+    """Return the home of the Spark that PySpark starts."""
     package = find_spec("pyspark")
     return Path(os.environ.get("SPARK_HOME") or Path(str(package and package.origin)).parent)
 
 
 def spark_defaults() -> list[str]:
-    """The lines of spark-defaults.conf, comments and blank ones left out."""
+    """Return the lines of spark-defaults.conf without comments and blank lines."""
     file = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf"
     lines = file.read_text().splitlines() if file.is_file() else []
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
 
 def spark_default(name: str) -> str:
-    """What spark-defaults.conf gives a setting, in its last line for it; nothing where there is none."""
+    """Return the value of a setting in spark-defaults.conf: that of its last line, or an empty text."""
     return next(filter(None, (_value(line, name) for line in reversed(spark_defaults()))), "")
 
 
 def _value(line: str, name: str) -> str:
-    """What a line gives a setting; nothing where it is of another. A line is `name value`, `name=value` or `name: value`."""
+    """Return the value that a line gives a setting, or an empty text. A line is `name value`, `name=value` or `name: value`."""
     rest = line.removeprefix(name)
     return rest.lstrip(" \t=:") if rest != line and rest[:1] in (" ", "\t", "=", ":") else ""

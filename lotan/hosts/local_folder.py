@@ -1,4 +1,4 @@
-"""A folder of a run for Spark's files, and an end to those that killed runs have left behind."""
+"""A run's folder for Spark's files, and the removal of folders that killed runs have left behind."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from contextlib import suppress
 from pathlib import Path
 
 PREFIX = "lotan-spark-"
-ATTEMPTS, PAUSE = 20, 0.1  # seconds between attempts to remove a folder
-OWNER = "owner"  # the file in it that its process holds a lock on, for as long as it lives
+ATTEMPTS, PAUSE = 20, 0.1  # number of attempts to remove a folder, and seconds between them
+OWNER = "owner"  # the file in a folder that its process locks for as long as it lives
 _open: set[Path] = set()  # the folders of this process
 
 
 class LocalFolder:
-    """A new folder among the temporary files. First, those whose process was killed are removed."""
+    """A new folder among the temporary files. Making one first removes folders whose process was killed."""
 
     def __init__(self) -> None:
         directory = Path(tempfile.gettempdir())
@@ -26,11 +26,12 @@ class LocalFolder:
         made = Path(tempfile.mkdtemp(prefix=f"new-{PREFIX}"))
         self._lock = os.open(made / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
-        self.path = made.rename(directory / made.name.removeprefix("new-"))  # nobody sees it without its owner
+        # other processes see the folder only with its owner file
+        self.path = made.rename(directory / made.name.removeprefix("new-"))
         _open.add(self.path)
 
     def close(self) -> None:
-        """Remove it. May be called twice."""
+        """Remove the folder. This may be called twice."""
         _remove(self.path)
         _open.discard(self.path)
         if self._lock >= 0:
@@ -39,16 +40,16 @@ class LocalFolder:
 
 
 def leave_removal() -> None:
-    """For a process that has no time left: a process of its own removes what folders it has, which may be gigabytes."""
+    """Start a process that removes this process's folders, which may be gigabytes. It is for a process that has no time left."""
     if left := [str(folder) for folder in _open if folder.exists()]:
         subprocess.Popen(["rm", "-rf", *left], stdin=subprocess.DEVNULL, start_new_session=True)
 
 
 def remove_stale(directory: Path) -> None:
-    """Remove folders that nobody holds any more; what is another user's stays."""
+    """Remove folders whose process has ended, except those of other users."""
     for folder in directory.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            if not (folder / OWNER).exists():  # its removal was cut short
+            if not (folder / OWNER).exists():  # an earlier removal was cut short
                 shutil.rmtree(folder)
                 continue
             descriptor = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
@@ -60,7 +61,7 @@ def remove_stale(directory: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """With the owner last: if a process that is about to end still writes there, the next start finds the folder."""
+    """Remove a folder, its owner file last. If a process that is about to end still writes there, the next start finds it."""
     with suppress(OSError):
         for found in folder.iterdir():
             if found.is_dir() and not found.is_symlink():
@@ -72,7 +73,7 @@ def _remove(folder: Path) -> None:
 
 
 def _remove_all(folder: Path) -> None:
-    """A Java that is about to end may write there and remove it again meanwhile."""
+    """Remove a folder again and again, because a Java process that is about to end may write there meanwhile."""
     for _ in range(ATTEMPTS):
         shutil.rmtree(folder, ignore_errors=True)
         if not folder.exists():

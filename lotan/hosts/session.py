@@ -1,7 +1,7 @@
-"""What training on Spark stands on beside Spark: a Router, workers, and the link to them.
+"""The processes that training on Spark needs beside Spark: a Router, workers, and the link to them.
 
-Started as child processes by default, watched, and stopped always: by `close`, and by the end of their standard input if this
-process is killed.
+By default they are started as child processes and watched. They always stop: by `close`, or if this process is killed,
+by the end of their standard input.
 """
 
 from __future__ import annotations
@@ -33,41 +33,41 @@ from planner.shares import MALLOC_ARENAS
 log = logging.getLogger(__name__)
 
 ROOT = Path(__file__).resolve().parents[2]
-ROUTER_SECONDS = 5.0  # for a Router that was named to answer a first greeting
-WATCH_SECONDS = 0.1  # between two looks at the workers' processes
+ROUTER_SECONDS = 5.0  # seconds for a given Router to answer a first greeting
+WATCH_SECONDS = 0.1  # seconds between two looks at the workers' processes
 
 
 def worker_environment(threads: int, capped: bool = False) -> dict[str, str]:
-    """Variables that a worker needs before it loads torch."""
-    # one code path for a matrix product, wherever its operands lie in memory: a rerun gives the same bits
+    """Return the variables that a worker needs before it loads torch."""
+    # MKL takes one code path for a matrix product wherever its operands are in memory, so a rerun gives the same bits
     needed = {"OMP_NUM_THREADS": str(threads), "MKL_CBWR": "AUTO,STRICT"}
     return needed | {"MALLOC_ARENA_MAX": MALLOC_ARENAS} if capped else needed
 
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """What to start, and how long to wait for it."""
+    """The processes to start, and the deadlines for them."""
 
-    workers: int | None = None  # processes to start; None: one a core, or none beside a router that runs already
-    router: str | None = None  # address of a Router that runs already; None: start one
+    workers: int | None = None  # processes to start; None: one per core, or none if a Router is given
+    router: str | None = None  # address of a running Router; None: start one
     keys: str | Path | None = None  # directory of CurveZMQ keys
-    threads: int = 1  # of torch, per worker
-    worker_memory: int = 1 << 30  # bytes that a worker keeps between forward and backward
-    # For what exceeds them; None: it is computed again.
+    threads: int = 1  # torch's threads per worker
+    worker_memory: int = 1 << 30  # bytes that a worker may hold in memory between forward and backward
+    # Folder for what exceeds these bytes; None: it is computed again.
     spill: str | None = field(default_factory=tempfile.gettempdir)
-    capped: bool = False  # whether the C library is to waste no memory for the sake of speed
-    respawns: int = 8  # workers and Routers started again, over the session's life, before it gives up
-    start_seconds: float = 60.0  # for the Router and all workers to be there
-    stop_seconds: float = 1.0  # for processes to end before they are killed
+    capped: bool = False  # True if the C library is not to trade memory for speed
+    respawns: int = 8  # ended workers and Routers that are replaced, over the session's life
+    start_seconds: float = 60.0  # deadline for the Router and all workers to be connected
+    stop_seconds: float = 1.0  # deadline for processes to end before they are killed
     messenger: Settings = field(default_factory=Settings)
 
 
 @translated()
 def check_router(address: str, keys: str | Path | None) -> None:
-    """Find out in seconds whether a Router answers and lets us in: before Spark is started, or a graph is read.
+    """Check within seconds that a Router answers and lets us in, before Spark is started or a graph is read.
 
     Raises:
-        MessengerError: no Router answers there, or it refuses, or the address or the keys cannot be used.
+        MessengerError: If no Router answers at the address, it refuses, or the address or the keys are unusable.
     """
     settings = Settings(connect_seconds=ROUTER_SECONDS, linger_seconds=0.0)
     endpoint = keyed_endpoint(address, None if keys is None else Path(keys))
@@ -79,19 +79,19 @@ def check_router(address: str, keys: str | Path | None) -> None:
 
 
 class Session:
-    """A Router with workers, and the link to them. Starting takes seconds: `wait` until all are there.
+    """A Router with workers, and the link to them. Starting takes seconds; `wait` returns when all are connected.
 
     Args:
-        settings: see there.
+        settings: The processes to start, and their deadlines; None: the defaults.
 
     Raises:
-        EngineError: from the constructor: a process did not start, or (MessengerError) the Router cannot be reached.
+        EngineError: If a process did not start, or (MessengerError) if the Router cannot be reached.
     """
 
     def __init__(self, settings: SessionSettings | None = None) -> None:
         self.settings = settings or SessionSettings()
         self._children: list[_Child] = []
-        self._lock = threading.Lock()  # guards _children and _stopping
+        self._lock = threading.Lock()  # protects _children and _stopping
         self._stopping = threading.Event()
         self._respawned = 0
         self._watcher: threading.Thread | None = None
@@ -115,7 +115,7 @@ class Session:
 
     @property
     def worker_processes(self) -> dict[str, int]:
-        """Name and process id of each worker of ours that runs."""
+        """The name and process id of each running worker that this session has started."""
         with self._lock:
             return {child.name: child.process.pid for child in self._children if child.is_worker and child.runs}
 
@@ -134,10 +134,10 @@ class Session:
 
     @translated()
     def wait(self) -> None:
-        """Until every worker is connected, or one where all were started elsewhere.
+        """Wait until every worker is connected, or at least one worker if all were started elsewhere.
 
         Raises:
-            EngineError: they did not come in time.
+            EngineError: If the workers do not connect before the deadline.
         """
         assert self.link is not None
         try:
@@ -147,7 +147,7 @@ class Session:
 
     def _how_to_mend(self) -> str:
         if self._count:
-            return "; their output says what became of them"
+            return "; see their output for the reason"
         keys = "" if self.settings.keys is None else f" --keys {self.settings.keys}"
         return f"; start some with `lotan worker --router {self.endpoint.address}{keys}`"
 
@@ -159,7 +159,7 @@ class Session:
         line = _read_line(child.process.stdout, self.settings.start_seconds)
         if not line:
             raise EngineError(
-                f"the Router's process said no address within {self.settings.start_seconds:.0f} s (start_seconds); "
+                f"the Router's process printed no address within {self.settings.start_seconds:.0f} s (start_seconds); "
                 f"it {'runs' if child.runs else f'ended with status {child.process.returncode}'}. See its output above"
             )
         return line
@@ -183,10 +183,10 @@ class Session:
                 raise EngineError("the session is closed")
             process = subprocess.Popen(
                 [sys.executable, "-m", *words],
-                stdin=subprocess.PIPE,  # its end tells the child that we are gone
+                stdin=subprocess.PIPE,  # the end of this stream tells the child that we are gone
                 stdout=stdout,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is ours to handle
+                start_new_session=True,  # Ctrl-C is handled by this process alone
             )
             child = _Child(name, process, is_worker=name != "router")
             self._children.append(child)
@@ -199,11 +199,12 @@ class Session:
             with self._lock:
                 ended = [child for child in self._children if not child.runs]
                 self._children = [child for child in self._children if child not in ended]
-            for child in sorted(ended, key=lambda child: child.is_worker):  # the Router first, whom workers look for
+            # the Router first, because workers look for it
+            for child in sorted(ended, key=lambda child: child.is_worker):
                 self._replace(child)
 
     def _replace(self, child: _Child) -> None:
-        """Report a worker that died, or the Router, and start another: neither holds the only copy of anything."""
+        """Report a worker or Router that has ended, and start another: neither holds the only copy of any data."""
         child.free()
         kind = "worker" if child.is_worker else "Router"
         reason = f"its process ended with status {child.process.returncode}"
@@ -225,7 +226,7 @@ class Session:
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Stop everything that was started. May be called twice."""
+        """Stop all processes that were started. This may be called twice."""
         with self._lock:
             self._stopping.set()
         if self._watcher is not None:
@@ -250,7 +251,7 @@ class Session:
 
 @dataclass(eq=False)
 class _Child:
-    """A process of ours."""
+    """A process that this session has started."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -265,7 +266,7 @@ class _Child:
             self.process.stdin.close()
 
     def wait(self, seconds: float) -> None:
-        """Until it has ended; then kill it."""
+        """Wait until the process has ended; kill it at the deadline."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:
@@ -273,7 +274,7 @@ class _Child:
             self.process.wait()
 
     def free(self) -> None:
-        """Close our ends of its pipes."""
+        """Close our ends of the process's pipes."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
@@ -288,7 +289,7 @@ def _worker_count(settings: SessionSettings) -> int:
 
 
 def _read_line(stream: IO[bytes], seconds: float) -> str:
-    """The first line of a process's output; empty if it ended, or none came in time."""
+    """Return the first line of a process's output; empty if the process ended, or printed none before the deadline."""
     with selectors.DefaultSelector() as selector:
         selector.register(stream, selectors.EVENT_READ)
         return stream.readline().decode().strip() if selector.select(seconds) else ""

@@ -1,4 +1,4 @@
-"""A Spark session: the user's where there is one, else one of our own, within a deadline."""
+"""The Spark session: the user's if there is one, or else one that is started here, within a deadline."""
 
 from __future__ import annotations
 
@@ -27,54 +27,55 @@ from planner.shares import MALLOC_ARENAS, MIB, STORAGE_SHARE
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPPED_JAVA = (
-    # G1 leaves gaps between large arrays that no collection closes
+    # G1 leaves gaps between large arrays, which no collection closes
     "-XX:+UseParallelGC -XX:NewRatio=4 -XX:-UseGCOverheadLimit "
     "-XX:MaxMetaspaceSize=256m -XX:ReservedCodeCacheSize=96m -XX:MaxDirectMemorySize=96m -Djdk.nio.maxCachedBufferSize=1048576"
 )
-"""Of a JVM whose heap is capped: what it has beside the heap is capped too."""
+"""Options of a JVM whose heap is capped: its memory beside the heap is capped too."""
 DYING_JAVA = "-XX:+ExitOnOutOfMemoryError"
-"""A JVM that goes on without memory may have lost a thread that Spark waits for, and then hangs."""
-JAVA_SECONDS = 5.0  # for one that has been told to end
-END_SECONDS = 0.5  # for a Java process that has barely started to end in order
+"""Ends a JVM that runs out of memory. It may have lost a thread that Spark waits for, and would hang."""
+JAVA_SECONDS = 5.0  # seconds for a Java process to end once it has been told to
+END_SECONDS = 0.5  # seconds for a Java process that has barely started to end by itself
 
 
 @dataclass(frozen=True)
 class Heap:
-    """Of an embedded Spark's JVM."""
+    """The heap of the JVM in which an embedded Spark runs."""
 
     bytes: int
-    capped: bool = False  # whether what the JVM has beside it is capped too, and columns go to the disk early
+    capped: bool = False  # True if memory beside the heap is capped too, and columns go to the disk early
 
 
 @dataclass(frozen=True)
 class SparkSettings:
-    """How to start Spark where none runs."""
+    """The settings of a Spark session that is started here."""
 
-    master: str | None = None  # None: the active session, else local[*]
-    heap: Heap | None = None  # None: Spark's own default, or what spark-defaults.conf says
-    connect_seconds: float = 10.0  # for the master's port to answer
-    start_seconds: float = 120.0  # for the first task to have run
+    master: str | None = None  # None: the active session's master, or else local[*]
+    heap: Heap | None = None  # None: Spark's own default, or that of spark-defaults.conf
+    connect_seconds: float = 10.0  # deadline for the master's port to answer
+    start_seconds: float = 120.0  # deadline for a first task to finish
 
 
 @dataclass(eq=False)
 class _Started:
-    """A session that was started here, until the last of those who use it has closed it."""
+    """A session that was started here. It stops when its last user closes it."""
 
-    current: ClassVar[_Started | None] = None  # there is one session in a process
-    lock: ClassVar = threading.RLock()  # while it starts or stops; a finalizer may close what its own thread is opening
+    current: ClassVar[_Started | None] = None  # a process has one session
+    # held while the session starts or stops; reentrant, because a finalizer may close it in the thread that opens it
+    lock: ClassVar = threading.RLock()
 
     session: SparkSession
     folder: LocalFolder | None = None
     users: int = 0
 
     def use(self) -> OpenSpark:
-        """For one user more, such as another trainer of this process."""
+        """Count another user, such as another trainer of this process, and return the session for it."""
         self.users += 1
         _Started.current = self
         return OpenSpark(self.session, self)
 
     def leave(self) -> None:
-        """One user less; the last one stops it."""
+        """Count one user less. The last one stops the session."""
         self.users -= 1
         if self.users:
             return
@@ -89,13 +90,13 @@ class _Started:
 
 @dataclass
 class OpenSpark:
-    """A session, and what is to be stopped when nobody uses it any more, if it was started here."""
+    """A session with one of its users. If it was started here, it stops after its last user."""
 
     session: SparkSession
     started: _Started | None = None
 
     def close(self) -> None:
-        """Stop Spark if it was started for us, and for nobody else who still uses it. May be called twice."""
+        """Stop Spark if it was started here and nobody else uses it. This may be called twice."""
         with _Started.lock:
             started, self.started = self.started, None
             if started is not None:
@@ -103,13 +104,13 @@ class OpenSpark:
 
 
 class JavaFolder:
-    """Of the temporary files of the JVM that this process starts: it ends with the process, not with a session."""
+    """The folder for the temporary files of this process's JVM. It exists until the process ends, not only for a session."""
 
     path: ClassVar[Path | None] = None
 
     @classmethod
     def options(cls) -> str:
-        """Have the JVM use it, beside what spark-defaults.conf asks for."""
+        """Return Java options that make the JVM use the folder, together with those of spark-defaults.conf."""
         if cls.path is None:
             folder = LocalFolder()
             atexit.register(_remove_after_java, folder)
@@ -118,43 +119,43 @@ class JavaFolder:
 
 
 def _remove_after_java(folder: LocalFolder) -> None:
-    """Java makes its folder anew if it is gone before the last of its hooks has run."""
+    """Remove the folder after Java has ended, because Java would make it again for the last of its exit hooks."""
     process = getattr(SparkContext._gateway, "proc", None)
     if process is not None:
-        process.stdin.close()  # which tells it to end
+        process.stdin.close()  # the end of its input tells Java to end
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_SECONDS)
     folder.close()
 
 
 def driver_heap(spark: SparkSession) -> int:
-    """Bytes that the heap of this process's JVM may grow to."""
+    """Return the largest size in bytes of the heap of this process's JVM."""
     return int(spark._jvm.java.lang.Runtime.getRuntime().maxMemory())  # type: ignore[union-attr]
 
 
 def heap_of(spark: SparkSession) -> int:
-    """Bytes of the heap that Spark's tasks share: of this process's JVM, or on a cluster of all executors."""
+    """Return the bytes of the heap that Spark's tasks share: that of this process's JVM, or of all executors on a cluster."""
     context = spark.sparkContext
     if re.match(r"local(\[|$)", context.master):
         return driver_heap(spark)
-    executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is among them
+    executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is one of them
     return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
 
 
 def active_session() -> SparkSession | None:
-    """The session that there is, whichever thread started it, if it has not been stopped."""
-    active = SparkSession.getActiveSession()  # none in a thread that has not used it yet
+    """Return the running session, whichever thread has started it; None if there is none."""
+    active = SparkSession.getActiveSession()  # None in a thread that has not used the session yet
     if active is None and SparkContext._active_spark_context is not None:
         active = SparkSession.builder.getOrCreate()
     return active if active is not None and active.sparkContext._jsc is not None else None
 
 
 def open_spark(settings: SparkSettings | None = None) -> OpenSpark:
-    """The active session as it is, or a new one.
+    """Return the active session as it is, or a new one.
 
     Raises:
-        ConfigurationError: another master is asked for than that of the active session.
-        EngineError: the master does not answer, or gives no executors in time.
+        ConfigurationError: If the active session has another master than the settings.
+        EngineError: If the master does not answer, or gives no executors before the deadline.
     """
     with _Started.lock:
         return _open(settings or SparkSettings())
@@ -174,7 +175,7 @@ def _open(settings: SparkSettings) -> OpenSpark:
             return started.use()
         return OpenSpark(active)
     if settings.master is None and "PYSPARK_GATEWAY_PORT" in os.environ:
-        # under spark-submit, whose options settle everything
+        # under spark-submit, whose options decide everything
         return _Started(SparkSession.builder.getOrCreate()).use()
     master = settings.master or "local[*]"
     _check_reachable(master, settings.connect_seconds)
@@ -188,7 +189,7 @@ def _open(settings: SparkSettings) -> OpenSpark:
 
 
 def _check_reachable(master: str, seconds: float) -> None:
-    """Find out in seconds what Spark itself retries for minutes."""
+    """Find out in seconds whether the master answers, which Spark itself would retry for minutes."""
     if not master.startswith("spark://"):
         return
     tried = []
@@ -199,7 +200,7 @@ def _check_reachable(master: str, seconds: float) -> None:
         try:
             socket.create_connection((host, int(port)), timeout=seconds).close()
             return
-        except (OSError, UnicodeError) as error:  # no name of a host may have a label that is empty or long
+        except (OSError, UnicodeError) as error:  # a label of a host name may be empty or too long
             tried.append(f"{place}: {error}")
     raise EngineError(
         f"no Spark master answers at {master} ({'; '.join(tried)}). Is it running, and reachable from here?"
@@ -214,7 +215,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     )
     os.environ["PYTHONPATH"] = path
     folder = LocalFolder()
-    atexit.register(folder.close)  # for a process that ends before it could close
+    atexit.register(folder.close)  # for a process that ends before it could close the folder
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
@@ -222,10 +223,11 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.sql.warehouse.dir": str(folder.path / "warehouse"),
         "spark.local.dir": str(folder.path),
         "spark.log.level": "ERROR",
-        # what moves most are floats, which hardly get smaller: a shuffled propagate takes 0.39 instead of 0.46 processor seconds
+        # Most of the bytes moved are floats, which hardly get smaller by compression: a shuffled propagate takes 0.39
+        # instead of 0.46 processor seconds without it.
         "spark.shuffle.compress": "false",
-        # on rows, a training pass and an evaluation run a hundred generated classes: with 100, the default, dozens are compiled
-        # anew in every pass
+        # On rows, a training pass and an evaluation run a hundred generated classes. With a cache of 100, the default,
+        # dozens would be compiled again in every pass.
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if SparkContext._gateway is None:
@@ -234,15 +236,15 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:
         options["spark.jars"] = jars
-    # what PYSPARK_SUBMIT_ARGS says has precedence anyway
+    # PYSPARK_SUBMIT_ARGS has precedence anyway
     if settings.heap is not None and (settings.heap.capped or not spark_default("spark.driver.memory")):
         options["spark.driver.memory"] = f"{settings.heap.bytes // MIB}m"
     if settings.heap is not None and settings.heap.capped:
-        os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)  # of the processes started from here
+        os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)  # for the processes that are started from here
         options |= {
             "spark.driver.extraJavaOptions": CAPPED_JAVA,
             "spark.memory.fraction": str(STORAGE_SHARE),
-            # reads a column of a row group at once, into memory beside the heap
+            # vectored reading loads a column of a row group at once, into memory beside the heap
             "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
     builder = SparkSession.builder.master(master).appName("lotan")
@@ -252,7 +254,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     try:
         session = builder.getOrCreate()
     except BaseException as error:
-        if SparkContext._gateway is None:  # PySpark knows nothing of the Java process that it was about to start
+        if SparkContext._gateway is None:  # PySpark does not know the Java process that it was about to start
             _end([child for child in psutil.Process().children() if child not in before])
         folder.close()
         if isinstance(error, Exception):
@@ -264,13 +266,13 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
 
 
 def _let_operators_warn(session: SparkSession) -> None:
-    """Of what our jar has to say, once: shared memory that is full, for one."""
+    """Print warnings of our jar, each once, for example about full shared memory."""
     logging = session._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
     logging.core.config.Configurator.setLevel("lotan", logging.Level.WARN)
 
 
 def _end(processes: list[psutil.Process]) -> None:
-    """End processes and all below them: Java, which would wait for ever to be told what to do, or the script that starts it."""
+    """End processes and all processes below them: Java, which would wait for commands for ever, or the script that starts it."""
     ended = []
     for process in processes:
         with suppress(psutil.Error):
@@ -284,7 +286,7 @@ def _end(processes: list[psutil.Process]) -> None:
 
 
 def _run_a_task(session: SparkSession, seconds: float) -> None:
-    """A cluster without free executors takes an application and lets it wait for ever: find out."""
+    """Run a task with a deadline, because a cluster without free executors lets an application wait for ever."""
     context, late = session.sparkContext, threading.Event()
 
     def give_up() -> None:

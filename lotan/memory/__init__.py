@@ -1,1 +1,1 @@
-"""How much memory there is, how much may be taken, and how much was."""
+"""The memory of a job: how much is free, how much the job may use, and how much it has used."""

@@ -1,4 +1,4 @@
-"""The memory that is free for this process: of the machine, or of the container that it runs in, whichever is less."""
+"""The memory that is free for this process: that of the machine or of its container, whichever is less."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CGROUPS, OWN = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 @dataclass(frozen=True)
 class _Files:
-    """Where a version of the kernel's control groups says what it limits."""
+    """The files in which a version of the kernel's control groups shows its limits."""
 
     limit: str
     used: str
-    cache: str  # the entry of memory.stat for what is used and could be dropped at once
+    cache: str  # the entry of memory.stat for memory that is in use and could be dropped at once
 
 
 _FIRST = _Files("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
@@ -26,17 +26,17 @@ _SECOND = _Files("memory.max", "memory.current", "inactive_file")
 
 
 def free_memory(cgroups: Path = CGROUPS, own: Path = OWN) -> int:
-    """Bytes that can be had without anybody being killed for it.
+    """Return the bytes that can be allocated without the kernel killing a process for want of memory.
 
     Args:
-        cgroups: where the kernel shows control groups.
-        own: the file that says which of them this process is in.
+        cgroups: The directory in which the kernel shows control groups.
+        own: The file that names the groups of this process.
     """
     return min([psutil.virtual_memory().available, *_left(cgroups, own)])
 
 
 def _left(cgroups: Path, own: Path) -> Iterator[int]:
-    """What each group around this process has left, where it has a limit that this machine could reach."""
+    """Yield the bytes that each group around this process has left, if its limit is below the machine's memory."""
     total = psutil.virtual_memory().total
     for folder, files in _groups(cgroups, own):
         with suppress(OSError, ValueError, KeyError):  # there is no such group, or its limit is "max"
@@ -48,7 +48,7 @@ def _left(cgroups: Path, own: Path) -> Iterator[int]:
 
 
 def _groups(cgroups: Path, own: Path) -> Iterator[tuple[Path, _Files]]:
-    """This process's group and those that it lies in. In a container, its own group may be shown as the outermost."""
+    """Yield this process's group and the groups around it. In a container, its own group may be shown as the outermost."""
     lines = own.read_text().splitlines() if own.exists() else []
     for _, controllers, path in (line.split(":", 2) for line in lines):
         if controllers and "memory" not in controllers.split(","):

@@ -1,4 +1,4 @@
-"""A memory limit as settings of what is started, and as a preflight of what is planned."""
+"""The memory limit: it becomes settings of processes, and plans are checked against it before they run."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from lotan.hosts.spark_session import Heap
     from lotan.settings.config import TrainerConfig
 
-FREE_SHARE = 0.6  # of the memory now free, for a heap: workers and Spark's files want theirs too
+FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
 SPARK_DEFAULT_HEAP = 1 << 30  # bytes
 MORE_PARTITIONS = (2, 4, 8, 16, 32)
-"""Times as many as Spark runs tasks at once. Tasks then have less in hand; more than fit the limit never cost less."""
+"""Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
 
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """What the limit and the settings beside it come to on this host."""
+    """The memory limit and the settings that go with it, on this host."""
 
     bytes: int | None  # None: no limit
-    crew: Crew  # of blocks; on rows, Spark's tasks have Python processes beside
-    saved: int | None  # bytes for each worker, where they were given
-    chunk_rows: int | None = None  # vertices a stage runs on at a time, where they were given
+    crew: Crew  # the processes of the blocks engine; on rows, each Spark task has a Python process too
+    saved: int | None  # bytes for each worker between forward and backward; None: not given
+    chunk_rows: int | None = None  # vertices that a stage processes at a time; None: not given
 
     @classmethod
     def of(cls, config: TrainerConfig) -> MemoryLimit:
-        """As configured."""
+        """Return the limit of a configuration."""
         limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
         saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
         workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
@@ -54,20 +54,21 @@ class MemoryLimit:
 
     @property
     def shares(self) -> Shares | None:
-        """The limit divided; None without one."""
+        """The limit divided between the processes; None without a limit."""
         return None if self.bytes is None else divide(self.bytes, self.crew, self.saved)
 
     def needs(self, engine: str, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
-        """What an engine is estimated to need for a plan of its own.
+        """Return the estimated memory that an engine needs for a plan.
 
-        Blocks that were asked for in no number are as many as Spark runs tasks at once, or the fewest that fit the limit.
+        On blocks, if no number of partitions is given, there are as many as Spark runs tasks at once. If these do not
+        fit the limit, the smallest number that fits is taken.
         """
         layout = self.layout(engine, partitions)
         usual = footprint(engine, plan, statistics, layout)
         if self.bytes is None or usual.least <= self.bytes or partitions is not None or engine != "blocks":
             return usual
         candidates = [Candidate(usual, cost=1.0, fits=False)]
-        for times in MORE_PARTITIONS:  # and as many waves of tasks
+        for times in MORE_PARTITIONS:  # more partitions run in as many more waves of tasks
             count = times * layout.crew.tasks
             found = footprint(engine, plan, statistics, replace(layout, partitions=count))
             candidates.append(Candidate(replace(found, partitions=count), times, found.least <= self.bytes))
@@ -75,17 +76,17 @@ class MemoryLimit:
         return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
 
     def layout(self, engine: str, partitions: int | None) -> Layout:
-        """How an engine would spread a job."""
+        """Return how an engine would divide a job between processes and partitions."""
         crew = replace(self.crew, spark_python=engine == "rows")
         cores = torch.get_num_threads() if engine == "local" else os.cpu_count() or 1
         return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows)
 
     def peak(self, needs: Footprint) -> int:
-        """Bytes that a job comes to: within the limit, if there is one."""
+        """Return the estimated peak bytes of a job, which is at most the limit."""
         return needs.peak if self.bytes is None else min(needs.peak, self.bytes)
 
     def described(self, needs: Footprint) -> str:
-        """For explain, and a run's first line."""
+        """Return the estimate and the limit in words, for explain and a run's first line."""
         estimate = f"{size(needs.peak)} estimated for the {needs.engine} engine, all processes of this host together"
         if self.bytes is None:
             return estimate
@@ -94,12 +95,12 @@ class MemoryLimit:
         return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
 
     def heap(self, needs: Footprint | None) -> Heap | None:
-        """Of a Spark session of our own; None: Spark's own default.
+        """Return the heap of a Spark session of our own; None: Spark's own default.
 
         Args:
-            needs: what will be run there, as far as that is known.
+            needs: The footprint of the plan that will run there; None: not known.
         """
-        from lotan.hosts.spark_session import Heap  # here, for whoever trains on the local engine needs no Spark
+        from lotan.hosts.spark_session import Heap  # imported here, because the local engine needs no Spark
 
         if self.shares is not None:
             return Heap(self.shares.heap, capped=True)
@@ -107,12 +108,12 @@ class MemoryLimit:
         return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
 
     def messenger(self) -> Settings:
-        """Of both sides of the messenger."""
+        """Return the settings of both sides of the messenger."""
         shares = self.shares
         return Settings() if shares is None else Settings(kept_bytes=shares.kept, shared_bytes=shares.shared)
 
     def session(self, config: TrainerConfig) -> SessionSettings:
-        """Of the Router and the workers."""
+        """Return the settings of the Router and the workers."""
         plain = SessionSettings(
             config.workers, config.router, config.keys, capped=self.bytes is not None, messenger=self.messenger()
         )
@@ -124,12 +125,13 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
     """Refuse an engine that needs more than the limit.
 
     Args:
-        limit: see there.
-        engine: chosen.
-        found: of every engine that was considered, that one among them.
+        limit: The memory limit.
+        engine: The name of the chosen engine.
+        found: The footprint on each engine that was considered, by engine name.
 
     Raises:
-        ConfigurationError: with each engine's numbers, and the least limit that would do.
+        ConfigurationError: If the engine does not fit. The message has each engine's needs and the smallest limit that
+            is enough.
     """
     if limit.bytes is None or found[engine].least <= limit.bytes:
         return
@@ -152,7 +154,7 @@ def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) 
 
 
 def _text(count: int) -> str:
-    """Bytes as the setting takes them, rounded up.
+    """Return bytes in the form that the setting takes, rounded up.
 
     >>> _text(1), _text(3 << 30)
     ('1m', '3072m')
@@ -161,18 +163,18 @@ def _text(count: int) -> str:
 
 
 def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
-    """What a limit cannot do with a session that is there, unless it was started for this limit.
+    """Return warnings about what the limit cannot change in an active session, unless the session was started for this limit.
 
     Raises:
-        ConfigurationError: that session's heap alone leaves too little.
+        ConfigurationError: If the heap of that session leaves too little memory.
     """
     if limit.bytes is None:
         return ()
-    from lotan.hosts.spark_session import driver_heap  # here, as in `MemoryLimit.heap`
+    from lotan.hosts.spark_session import driver_heap  # imported here, as in `MemoryLimit.heap`
 
     heap = driver_heap(spark)
     ours = limit.heap(None)
-    if ours is not None and heap <= ours.bytes:  # as a session of our own has it
+    if ours is not None and heap <= ours.bytes:  # a session of our own has such a heap
         return ()
     beside = fixed_bytes(limit.crew) + limit.crew.workers * (limit.saved or 0)
     if heap + beside > limit.bytes:
@@ -188,6 +190,6 @@ def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
 
 
 def _tasks(master: str | None) -> int:
-    """Tasks that Spark runs at once on this host; on a cluster, as many as here are cores."""
+    """Return how many tasks Spark runs at once on this host; on a cluster, the number of this host's cores."""
     named = re.match(r"local\[(\d+)", master or "")
     return int(named[1]) if named else 1 if master == "local" else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""How much memory a run takes: that of its processes on this host, sampled while it runs."""
+"""Measures the memory of a run: that of its processes on this host, sampled while it runs."""
 
 from __future__ import annotations
 
@@ -13,24 +13,26 @@ from types import TracebackType
 import psutil
 
 MEMORY_KEYS = ("driver", "jvm", "workers")
-GROWTH = 1.01  # of resident memory since the last look at shares, before it is worth another
+GROWTH = 1.01  # growth of resident memory since the last look at shares that makes another look worthwhile
 
 
 class MemoryWatch:
     """Samples memory while it is open: `with MemoryWatch() as watch: ...; watch.peak`.
 
-    `peak` is in bytes, of the moment at which all of them together had most: "driver" is this process, "jvm" every Java
-    process started by it or that started it, with all below them (executors, Spark's Python processes), "workers" its other
-    children (DL workers, router). Processes on other hosts are not seen. A page that n of the job's processes share counts
-    1/n in each, so that the sum is what the job takes, whatever else runs on this host and has the same libraries (on Linux;
-    elsewhere the resident set, which counts such a page n times). Shares are read only when resident memory has grown to a
-    new peak: the kernel walks every page for them.
+    `peak` is in bytes, at the moment when all processes together had most. "driver" is this process. "jvm" is every
+    Java process that this process started or was started by, with all processes below (executors, Spark's Python
+    processes). "workers" are the other child processes (DL workers, Router). Processes on other hosts are not seen.
+
+    A page that n processes of the job share counts 1/n in each, so the sum is the memory of the job. It does not depend
+    on other programs on this host that have the same libraries. This holds on Linux; elsewhere the resident set is
+    counted, in which a shared page counts n times. Shares are read only when resident memory has reached a new peak,
+    because the kernel walks every page for them.
     """
 
     def __init__(self, interval: float = 0.5) -> None:
         self.peak = dict.fromkeys(MEMORY_KEYS, 0)
-        self._resident = 0.0  # bytes at the last look at shares
-        self._interval = interval  # seconds; a sample reads /proc once, about 5 ms
+        self._resident = 0.0  # resident bytes at the last look at shares
+        self._interval = interval  # seconds between samples; a sample reads /proc once, about 5 ms
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="lotan-memory", daemon=True)
 
@@ -47,7 +49,7 @@ class MemoryWatch:
         self.sample()
 
     def sample(self) -> None:
-        """Look once."""
+        """Take one sample."""
         groups = process_groups()
         resident = sum(_resident(process) for processes in groups.values() for process in processes)
         if resident > self._resident * GROWTH:
@@ -63,18 +65,19 @@ class MemoryWatch:
 
 @dataclass(frozen=True)
 class _Pages:
-    """Bytes of a process."""
+    """The bytes of one process."""
 
-    own: int  # its own, and its share of what it has in common with others of the job, such as shared memory
-    mapped: int = 0  # of files, with whoever else maps them: libraries for the most part
-    program: str = ""  # by whose processes the same files are mapped
+    own: int  # its own bytes, and its share of memory such as shared memory that other processes of the job have too
+    mapped: int = 0  # bytes of mapped files, mostly libraries, whoever else maps them
+    program: str = ""  # the program, whose processes map the same files
 
 
 def shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
-    """Bytes now of these processes, see `MemoryWatch`.
+    """Return the bytes that these processes use now, see `MemoryWatch`.
 
-    Proportional set sizes are those of the host: of torch's libraries, 240 MB, they leave out what other jobs share. So what
-    is mapped of files counts as if nobody else did, and once for each program: as much as the one that maps most.
+    The kernel's proportional set sizes hold for the whole host: they leave out the part of torch's libraries (240 MB)
+    that other jobs share. So mapped files are counted as if no other job mapped them, once for each program: as many
+    bytes as the process that maps most.
     """
     pages = {key: [*map(_pages, processes)] for key, processes in groups.items()}
     mapped: dict[str, list[int]] = defaultdict(list)
@@ -85,7 +88,7 @@ def shares(groups: dict[str, set[psutil.Process]]) -> dict[str, int]:
 
 
 def process_groups() -> dict[str, set[psutil.Process]]:
-    """The job's processes on this host, by the keys of `MemoryWatch`."""
+    """Return the job's processes on this host, by the keys of `MemoryWatch`."""
     driver = psutil.Process()
     below = _trees(driver.children())
     submitter = [parent for parent in driver.parents()[:1] if _is_java(parent)]  # under spark-submit the JVM starts us
@@ -94,11 +97,11 @@ def process_groups() -> dict[str, set[psutil.Process]]:
 
 
 def _trees(roots: Iterable[psutil.Process]) -> set[psutil.Process]:
-    """The processes and all below them."""
+    """Return the processes and all processes below them."""
     found = set()
     for root in roots:
         found.add(root)
-        # a process that has ended meanwhile has nothing below it
+        # a process that has just ended has no processes below it
         with suppress(psutil.Error):
             found.update(root.children(recursive=True))
     return found
@@ -123,18 +126,18 @@ def _pages(process: psutil.Process) -> _Pages:
         rollup = _kernel_bytes(Path(f"/proc/{process.pid}/smaps_rollup"))
         mapped = _kernel_bytes(Path(f"/proc/{process.pid}/status"))["RssFile"]
         return _Pages(rollup["Pss_Anon"] + rollup["Pss_Shmem"], mapped, process.exe())
-    except (OSError, KeyError, psutil.Error):  # not Linux, an old one, another user's, or ended meanwhile
+    except (OSError, KeyError, psutil.Error):  # not Linux, an old kernel, another user's process, or it has just ended
         return _Pages(_share(process))
 
 
 def _kernel_bytes(file: Path) -> dict[str, int]:
-    """What a file of `/proc` says in kB."""
+    """Return the entries of a file of `/proc` that are in kB, in bytes."""
     words = [line.split() for line in file.read_text().splitlines()]
     return {each[0].removesuffix(":"): int(each[1]) << 10 for each in words if each[-1:] == ["kB"]}
 
 
 def _share(process: psutil.Process) -> int:
-    """Its own bytes and its share of what it has in common with others; of other users' processes, all that is resident."""
+    """Return the process's own bytes and its share of common memory; for other users' processes, all resident bytes."""
     try:
         found = process.memory_full_info()
         return int(getattr(found, "pss", found.rss))

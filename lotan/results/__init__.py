@@ -1,1 +1,1 @@
-"""What a run hands back."""
+"""The results of a run: its report, its trained model and predictions."""

@@ -1,4 +1,4 @@
-"""From a model's output rows to predictions, on pandas and on Spark."""
+"""Predictions from a model's output rows, on pandas and on Spark."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regressio
 
 
 def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd.DataFrame | DataFrame:
-    """Predictions of a model's output.
+    """Return the predictions for a model's output.
 
     Args:
-        frame: `id`, and `values`, the output row as an array of float.
-        task: what the model was trained for.
+        frame: A DataFrame of `id` and `values`; `values` is the output row as an array of float.
+        task: The task that the model was trained for.
         id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
     """
     if isinstance(frame, pd.DataFrame):
@@ -39,7 +39,10 @@ def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd
 
 
 def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.DataFrame | DataFrame:
-    """The rows, computed, to outlive the engine: in Spark's storage until they are unpersisted, or with no Spark in pandas."""
+    """Compute the rows so that they outlive the engine.
+
+    With Spark, they stay in Spark's storage until they are unpersisted. Without Spark, they become a pandas DataFrame.
+    """
     if isinstance(frame, pd.DataFrame):
         return frame if spark is None else spark.createDataFrame(frame)
     if spark is None:
@@ -50,7 +53,7 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 
 
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
-    """Write as Parquet: one file from pandas, there whole or not at all; a directory of files from Spark."""
+    """Write the rows as Parquet: one complete file from pandas, or a directory of files from Spark."""
     if isinstance(frame, pd.DataFrame):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
@@ -59,7 +62,7 @@ def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
 
 
 def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
-    """What Spark's Python processes run."""
+    """Return the function that Spark's Python processes run on batches of rows."""
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
@@ -70,12 +73,12 @@ def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.Data
 
 
 def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
-    """Predictions of a block of vertices.
+    """Return the predictions for a block of vertices.
 
     Args:
-        ids: [rows], kept as they are.
-        logits: the model's output, [rows, outputs].
-        task: what the model was trained for.
+        ids: The ids, `[rows]`, which are copied unchanged.
+        logits: The model's output, `[rows, outputs]`.
+        task: The task that the model was trained for.
     """
     match task:
         case "classification":
@@ -93,6 +96,6 @@ def _softmax(logits: Rows) -> Rows:
 
 
 def _sigmoid(logits: Rows) -> Rows:
-    # exp only of what is not positive: it cannot overflow
+    # exp of numbers that are not positive cannot overflow
     small = np.exp(-np.abs(logits.astype(np.float64)))
     return np.where(logits >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32)

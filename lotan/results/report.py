@@ -1,4 +1,4 @@
-"""The report of a run: what was trained, how, what it cost and what came out, as plain data for JSON."""
+"""The report of a run as plain data for JSON: graph, plan, settings, costs and metrics."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from planner.physical import Plan
 
 PACKAGES = ("torch", "numpy", "pandas", "pyarrow", "pyspark", "pyzmq", "graphframes-py")
-WARM_UP = 2  # epochs that do not count for how long one takes, where there are more
+WARM_UP = 2  # first epochs that are left out of the median time, if there are more epochs
 BYTES_KEYS = ("messenger_sent", "messenger_received", "shuffle_written")
 
 
 def write_report(path: str | Path, report: Mapping[str, Any]) -> None:
-    """Write `report` as JSON, whole or not at all. What is not a finite number becomes null: JSON has no NaN."""
+    """Write the report as one complete JSON file. Numbers that are not finite become null, because JSON has no NaN."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(finite(report), indent=2, allow_nan=False) + "\n"
@@ -46,7 +46,7 @@ def finite(value: Any) -> Any:
 
 
 def versions() -> dict[str, str | None]:
-    """Versions of what took part, by distribution name; None for what is not installed."""
+    """Return the versions of the packages involved, by distribution name; None if a package is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version(), "lotan": __version__}
     for package in PACKAGES:
         try:
@@ -67,9 +67,9 @@ def make_report(
     peak_memory: Mapping[str, int],
     bytes_moved: Mapping[str, int],
 ) -> dict[str, Any]:
-    """The report of a finished run, see docs/reference/report.md. Seconds are wall time, sizes are bytes.
+    """Return the report of a finished run, as docs/reference/report.md describes it. Seconds are wall time, sizes are bytes.
 
-    Without `estimates`, the model was one of a batch, whose measurements these are.
+    If `estimates` is None, the model was one of a batch, and the measurements are those of the batch.
     """
     return {
         **job_figures(job),
@@ -85,7 +85,7 @@ def make_report(
 
 
 def job_figures(job: Job) -> dict[str, Any]:
-    """What was trained on, and where."""
+    """Return the figures of a job: graph, task and engine."""
     return {
         "graph": graph_figures(job),
         "task": job.loss.task,
@@ -95,7 +95,7 @@ def job_figures(job: Job) -> dict[str, Any]:
 
 
 def plan_figures(plan: Plan) -> dict[str, Any]:
-    """The rules that fired, and the steps of each pass in words."""
+    """Return the rules that fired, and the steps of each pass in words."""
     passes = {"once": plan.prepare, "train": plan.train, "evaluate": plan.evaluate}
     if plan.train_and_evaluate:
         passes["train_and_evaluate"] = plan.train_and_evaluate
@@ -106,7 +106,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
 def cost_figures(
     setup_seconds: float, peak_memory: Mapping[str, int], bytes_moved: Mapping[str, int]
 ) -> dict[str, Any]:
-    """What it took beside epochs: wall time, memory by process, bytes moved and how."""
+    """Return the costs beside epochs: setup seconds, peak memory by process, bytes moved by way of transport."""
     return {
         "setup_seconds": setup_seconds,
         "peak_memory_bytes": {key: peak_memory.get(key, 0) for key in MEMORY_KEYS},
@@ -126,13 +126,13 @@ def graph_figures(job: Job) -> dict[str, int]:
 
 
 def epoch_seconds(epochs: Sequence[Mapping[str, Any]]) -> float:
-    """What a training pass took, at the median over all epochs but those in which memory is fresh and code is compiled."""
+    """Return the median seconds of a training pass. The first epochs are left out: their memory is fresh and code is compiled."""
     warm = epochs[WARM_UP:] or epochs[-1:]
     return statistics.median(float(epoch["train_seconds"]) for epoch in warm)
 
 
 def transport(bytes_moved: Mapping[str, int]) -> dict[str, int]:
-    """How what the messenger moved has travelled, in bytes: in shared memory, or inline through sockets."""
+    """Return the bytes that the messenger moved, by way: in shared memory, or inline through sockets."""
     shared = bytes_moved.get("messenger_shared", 0)
     moved = bytes_moved.get("messenger_sent", 0) + bytes_moved.get("messenger_received", 0)
     return {"shared": shared, "inline": moved - shared}

@@ -1,4 +1,4 @@
-"""What a finished training run hands back."""
+"""A finished training run, as `Trainer.fit` returns it."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from lotan.settings.config import TrainerConfig
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run. The model it was called on holds the best weights too."""
+    """A finished run: its history, metrics, report and trained model. The user's model holds the best weights too."""
 
-    history: list[dict[str, Any]]  # one entry an epoch, as in the report
-    metrics: dict[str, dict[str, float]]  # by split and name, at the best epoch
+    history: list[dict[str, Any]]  # one entry per epoch, as in the report
+    metrics: dict[str, dict[str, float]]  # the metrics of the best epoch, by split and name
     best_epoch: int
-    report: dict[str, Any]  # see lotan.results.report
+    report: dict[str, Any]  # plain data for JSON, see lotan.results.report
     model: TrainedModel  # with the best weights
     graph: Graph = field(repr=False)
     config: TrainerConfig = field(repr=False)
 
     def predict(self) -> Any:
-        """A DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
+        """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
         return self.model.predict_as(self.graph, self.config)
 
     def write_report(self, path: str | Path) -> None:
-        """Write the report as JSON."""
+        """Write the report as a JSON file."""
         write_report(path, self.report)
 
     def save(self, directory: str | Path) -> None:
-        """Write the model, for `lotan.load` and `lotan predict`."""
+        """Write the model to a directory, for `lotan.load` and `lotan predict`."""
         self.model.save(directory)

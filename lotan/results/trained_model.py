@@ -1,4 +1,4 @@
-"""A trained model as data: the traced operators and their weights. Predicting needs none of the user's code."""
+"""A trained model as data: the traced operators and their weights. Predictions need none of the user's code."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """What `lotan.load` gives back, and what a `Run` predicts with."""
+    """A trained model that predicts. `lotan.load` returns one, and a `Run` holds one."""
 
-    spec: Spec  # the model in evaluation mode
+    spec: Spec  # the traced model in evaluation mode
     loss: LossSpec  # the task
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
 
@@ -50,29 +50,30 @@ class TrainedModel:
         """Predict every vertex of a graph.
 
         Args:
-            graph: with features of the width the model was trained on; labels and splits are not read.
-            options: engine settings as those of `Trainer`.
+            graph: A graph with features as wide as those of training. Labels and splits are not read.
+            options: Engine settings, as for `Trainer`.
 
         Returns:
-            A DataFrame with `id` as given; `prediction`: the class (classification), an array of 0 and 1 (multi-label) or
-            of numbers (regression); and, but for regression, `probability`: an array, one for each class or label. For
-            a graph of Spark DataFrames a Spark DataFrame, which holds its rows until it is unpersisted; else a pandas one.
+            A DataFrame with the columns `id`, `prediction` and, except for regression, `probability`. A prediction is
+            the class (classification), an array of 0 and 1 (multi-label) or an array of numbers (regression). A
+            probability is an array with one number per class or label. For a graph of Spark DataFrames it is a Spark
+            DataFrame, which stays in Spark's storage until it is unpersisted; otherwise it is a pandas DataFrame.
 
         Raises:
-            ConfigurationError: an unknown or unusable option.
-            GraphError: a graph that cannot be read, or of another width.
-            EngineError: a failure while running.
+            ConfigurationError: If an option is unknown or unusable.
+            GraphError: If the graph cannot be read, or its features have another width.
+            EngineError: If an engine or a worker fails.
         """
         require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         return self.predict_as(graph, make_config(options))
 
     def predict_as(self, graph: Graph, config: TrainerConfig) -> Any:
-        """`predict` with settings made already."""
+        """Predict every vertex with settings that are made already, see `predict`."""
         spark = graph.tables()[0].sparkSession if graph.origin == "spark" else None
         return self._with_predictions(graph, config, lambda frame: hold(frame, spark))
 
     def write_predictions(self, graph: Graph, path: str | Path, **options: Any) -> None:
-        """Predict as `predict` does, and write the rows as Parquet without holding them all on the driver."""
+        """Predict as `predict` does, and write the rows as Parquet. The driver need not hold all rows."""
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
 
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
@@ -80,15 +81,16 @@ class TrainedModel:
 
     @spark_translated()
     def with_outputs(self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T]) -> T:
-        """`use(rows, type of ids)` while the engine that makes them is open: until then, a Spark DataFrame is only a plan.
+        """Return `use(rows, type of ids)`, called while the engine is open. Until then, a Spark DataFrame is only a plan.
 
         Args:
-            graph: as for `predict`.
-            config: likewise.
-            use: takes a DataFrame, pandas or Spark, of `id` and `values`, the output row as an array of float.
+            graph: A graph with features as wide as those of training.
+            config: The settings, with those of the engine.
+            use: A function of a DataFrame, pandas or Spark, with `id` and `values` (the output row as an array of
+                float), and of Spark's name for the type of ids.
         """
         check_engine(config, graph)
-        # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
+        # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
         config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
@@ -114,10 +116,13 @@ class TrainedModel:
 
 
 def load(directory: str | Path) -> TrainedModel:
-    """The model that `Run.save` or `lotan train --save` wrote. Reads data only, never code.
+    """Return the model that `Run.save` or `lotan train --save` wrote. Loading reads data only and runs no code from the files.
+
+    Args:
+        directory: The directory with `model.json` and `weights.pt`.
 
     Raises:
-        ModelError: if there is none, or it cannot be read.
+        ModelError: If there is no model, or if it cannot be read.
     """
     directory = Path(directory)
     try:
@@ -143,9 +148,9 @@ def _read_spec(path: Path) -> dict[str, Any]:
         content = json.loads(path.read_text())
         if isinstance(content, dict):
             return content
-    except ValueError as error:  # no JSON, or no text
+    except ValueError as error:  # the file is not JSON, or not text
         cause = error
-    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or no file of lotan's") from cause
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause
 
 
 def _check_fit(spec: Spec, weights: dict[str, Any]) -> None:

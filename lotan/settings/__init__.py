@@ -1,1 +1,1 @@
-"""What a user may ask for, checked."""
+"""The settings that a user may give, and their checks."""

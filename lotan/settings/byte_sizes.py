@@ -12,18 +12,20 @@ MOST = 1 << 60
 
 
 def byte_count(name: str, given: object, least: int = 1) -> int:
-    """Bytes of a whole number of them, or of a text with a unit of 1024, as Java's and Spark's options have it.
+    """Return the number of bytes that an integer or a text such as "2g" stands for.
+
+    Units are powers of 1024, as in the options of Java and Spark.
 
     >>> byte_count("memory_limit", "1.5g"), byte_count("memory_limit", "512M"), byte_count("memory_limit", 1000)
     (1610612736, 536870912, 1000)
 
     Args:
-        name: of the setting, for errors.
-        given: what to read.
-        least: bytes that it has to be.
+        name: Name of the setting, for error messages.
+        given: The value that the user gave.
+        least: The smallest number of bytes that is accepted.
 
     Raises:
-        ConfigurationError: it is none, or is out of range.
+        ConfigurationError: If the value is not a size in bytes, or is out of range.
     """
     found = _read(given)
     if found is None or not least <= found < MOST:

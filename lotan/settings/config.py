@@ -31,49 +31,54 @@ _TEXTS: dict[str, tuple[type, ...]] = {
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """How to train. Every field is a keyword argument of `Trainer`."""
+    """The settings of a training run. Each field is also a keyword argument of `Trainer`."""
 
-    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))  # see lotan.settings.optimizers
-    epochs: int = 200  # at most; fewer if patience runs out
-    task: Task | None = None  # None: as the labels suggest
-    class_weights: Sequence[float] | None = None  # one per class or label: weight of its vertices in the loss
-    eval_every: int = 1  # epochs between evaluations; 0: at the end only
-    monitor: str | None = None  # validation metric that picks the best epoch; None: the task's main one
-    patience: int | None = None  # evaluations without improvement after which to stop; None: never
-    seed: int = 0  # of dropout; the model's initial weights are as the model comes
+    # the optimizer and its arguments, see lotan.settings.optimizers
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
+    epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
+    task: Task | None = None  # None: the task that the labels suggest
+    class_weights: Sequence[float] | None = None  # one weight per class or label, for its vertices in the loss
+    eval_every: int = 1  # epochs between evaluations; 0: evaluate after the last epoch only
+    monitor: str | None = None  # the validation metric that picks the best epoch; None: the task's main metric
+    patience: int | None = None  # evaluations without improvement after which training stops; None: never
+    seed: int = 0  # seed of dropout; the model brings its own initial weights
 
     engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
-    # "general": ship neighbourhoods, as without a planner; or the name of a plan, which sets `engine` and `disable` too, see
-    # lotan.settings.plan_names.
+    # "auto": the planner's own plan. "general": neighbourhoods are shipped, as without a planner. The name of a plan
+    # also sets `engine` and `disable`, see lotan.settings.plan_names.
     plan: str = "auto"
-    disable: Sequence[str] = ()  # names of planner rules not to apply
+    disable: Sequence[str] = ()  # names of the planner's rules that are not to be applied
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
-    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: 1024, on "local" 16384 or up to 32768
-    # On rows; "messages": GraphFrames' aggregateMessages, if its core is there.
+    chunk_rows: int | None = None  # vertices that a stage processes at a time; None: 1024, or 16384 to 32768 on "local"
+    # The form of propagation on rows. "messages" uses GraphFrames' aggregateMessages, if GraphFrames' core is there.
     propagate: Literal["join", "messages"] = "join"
 
-    master: str | None = None  # Spark master; None: the session there is, else local[*]
-    partitions: int | None = None  # of the graph in Spark, and so of its sums; None: as many as it runs tasks at once
-    workers: int | None = None  # DL worker processes to start; None: one a core
-    router: str | None = None  # address of a router that runs already, tcp://host:port; None: start one
-    keys: str | Path | None = None  # directory of CurveZMQ keys, for a router beyond this host
-    # Bytes, or "2g": of all processes of the job on this host together; None: no limit. See lotan.memory.limit.
+    master: str | None = None  # Spark master; None: the active session's, or else local[*]
+    # partitions of the graph in Spark, and so of its sums; None: as many as Spark runs tasks at once
+    partitions: int | None = None
+    workers: int | None = None  # DL worker processes to start; None: one per core
+    router: str | None = None  # address of a running router, tcp://host:port; None: start one
+    keys: str | Path | None = None  # directory of CurveZMQ keys, for a router on another host
+    # The bytes that all processes of the job may use together on this host, such as "2g"; None: no limit. See
+    # lotan.memory.limit.
     memory_limit: int | str | None = None
-    # Bytes, or "512m", that a worker keeps in memory between forward and backward; None: 1 GiB, or its share of the limit.
+    # The bytes, such as "512m", that a worker may hold in memory between forward and backward; None: 1 GiB, or the
+    # worker's share of memory_limit.
     worker_memory: int | str | None = None
 
-    checkpoint_dir: str | Path | None = None  # write a checkpoint there after every epoch
-    resume: bool = False  # go on from the checkpoint in checkpoint_dir, if there is one
-    # A folder for the run's files, see lotan.tracking.folder, and TensorBoard's events where that is installed.
+    checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
+    resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
+    # Folder for the run's files, see lotan.tracking.folder, and for TensorBoard's events where TensorBoard is
+    # installed.
     log_dir: str | Path | None = None
-    mlflow: bool = False  # log to MLflow, where its own variables say, see lotan.tracking.mlflow
-    progress: bool = True  # a line an epoch on standard error
+    mlflow: bool = False  # log to MLflow, at the place that MLflow's own variables name, see lotan.tracking.mlflow
+    progress: bool = True  # print a line per epoch on standard error
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used, and put a plan's name into the settings that it stands for.
+        """Refuse unusable settings, and replace the name of a plan by the settings that it stands for.
 
         Raises:
-            ConfigurationError: naming the setting, what was given and what is expected.
+            ConfigurationError: If a setting is unusable; the message has the setting, its value and what is expected.
         """
         if isinstance(self.plan, str) and self.plan not in PLANS:
             _force(self, named_plan(self.plan))
@@ -85,10 +90,10 @@ class TrainerConfig:
 
 
 def make_config(options: dict[str, Any]) -> TrainerConfig:
-    """A configuration of keyword arguments.
+    """Return the configuration that keyword arguments describe.
 
     Raises:
-        ConfigurationError: for an unknown or unusable one.
+        ConfigurationError: If an argument is unknown or unusable.
     """
     known = [item.name for item in fields(TrainerConfig)]
     unknown = sorted(set(options) - set(known))
@@ -98,7 +103,7 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
 
 
 def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
-    """Set the fields of a configuration in the making that a plan's name stands for."""
+    """Set the fields that the name of a plan stands for, while the configuration is being made."""
     if config.engine not in ("auto", forced.engine):
         raise ConfigurationError(
             f"plan {config.plan!r} is for engine {forced.engine!r}, but engine is {config.engine!r}: leave engine out"
@@ -111,7 +116,7 @@ def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
 
 def _check_choices(config: TrainerConfig) -> None:
     _one_of("engine", config.engine, ENGINES)
-    _one_of("plan", config.plan, PLANS)  # a name has been put into settings
+    _one_of("plan", config.plan, PLANS)  # a plan's name has been replaced by settings before
     _one_of("propagate", config.propagate, PROPAGATES)
     if config.task is not None:
         _one_of("task", config.task, TASKS)
@@ -152,7 +157,7 @@ def _check_rules(disable: object) -> None:
 
 
 def _check_together(config: TrainerConfig) -> None:
-    """Settings that are good by themselves, and not beside each other."""
+    """Refuse settings that are usable alone but not together."""
     if config.engine == "local" and config.router is not None:
         raise ConfigurationError(
             f"router is {config.router!r}, but engine 'local' uses none: leave router out, or take engine 'blocks'"
@@ -178,7 +183,10 @@ def _at_least(name: str, value: object, least: int) -> None:
 
 
 def _check_weights(weights: Any) -> None:
-    """Numbers, whatever holds them: a list, an array, a tensor. How many there must be is known with the model."""
+    """Refuse class weights that are not numbers. A list, an array or a tensor may hold them.
+
+    The number of weights is checked later, when the model is known.
+    """
     try:
         numbers = [] if isinstance(weights, str) else [float(weight) for weight in weights]
     except (TypeError, ValueError):

@@ -1,10 +1,10 @@
-"""Optimizers as plain data: torch's names, arguments and defaults, built over a model's named parameters on the driver.
+"""Optimizers as plain data: torch's names, arguments and defaults. The driver builds torch's optimizer from them.
 
     Adam(lr=0.01, weight_decay=5e-4)
     Adam(lr=0.01, groups={"convs.0": {"weight_decay": 5e-4}})  # weight decay on the first layer only
 
-`groups` maps the qualified name of a module or a parameter to the arguments that differ there; where several names
-match a parameter, the longest one holds.
+`groups` maps the qualified name of a module or a parameter to the arguments that differ there. If several names match a
+parameter, the longest one applies.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Overrides = Mapping[str, Mapping[str, Any]]
 
 @dataclass(frozen=True)
 class Optimizer:
-    """What the optimizers share: how they become torch's own.
+    """The base class of all optimizers. It checks the arguments and builds torch's optimizer.
 
     Raises:
-        ConfigurationError: an argument of the wrong type, or out of the range that torch takes.
+        ConfigurationError: If an argument has the wrong type, or is out of the range that torch takes.
     """
 
     torch_class: ClassVar[type[torch.optim.Optimizer]]
 
     def __post_init__(self) -> None:
-        """Refuse what torch would refuse only when training starts, or not at all."""
+        """Refuse arguments that torch would refuse only when training starts, or not at all."""
         arguments = self._arguments()
         groups = arguments.pop("groups")
         if not isinstance(groups, Mapping) or not all(isinstance(item, Mapping) for item in groups.values()):
@@ -45,10 +45,13 @@ class Optimizer:
             self._check_values({**arguments, **overrides})
 
     def build(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """Torch's optimizer over `parameters`, by name.
+        """Return torch's optimizer over a model's parameters.
+
+        Args:
+            parameters: The trainable parameters by their qualified names.
 
         Raises:
-            ConfigurationError: if `groups` names what the model lacks, or there is nothing to train.
+            ConfigurationError: If `groups` names something that the model lacks, or if there are no parameters.
         """
         if not parameters:
             raise ConfigurationError(
@@ -83,7 +86,7 @@ class Optimizer:
                 _check_betas(owner, value)
             else:
                 require_number(owner, name, value)
-        try:  # torch's own limits
+        try:  # torch checks its own limits
             self.torch_class([torch.nn.Parameter(torch.zeros(1))], **arguments)
         except ValueError as error:
             given = ", ".join(f"{name}={described(value)}" for name, value in arguments.items())
@@ -116,7 +119,7 @@ def _group_of(parameter: str, groups: Overrides) -> str:
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """`torch.optim.Adam`."""
+    """The settings of `torch.optim.Adam`, with the same defaults."""
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -130,7 +133,7 @@ class Adam(Optimizer):
 
 @dataclass(frozen=True)
 class AdamW(Optimizer):
-    """`torch.optim.AdamW`: weight decay apart from the gradient."""
+    """The settings of `torch.optim.AdamW`, in which weight decay is separate from the gradient."""
 
     lr: float = 1e-3
     betas: tuple[float, float] = (0.9, 0.999)
@@ -144,7 +147,7 @@ class AdamW(Optimizer):
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """`torch.optim.SGD`."""
+    """The settings of `torch.optim.SGD`, with the same defaults."""
 
     lr: float = 1e-3
     momentum: float = 0.0
@@ -158,7 +161,7 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class Adagrad(Optimizer):
-    """`torch.optim.Adagrad`."""
+    """The settings of `torch.optim.Adagrad`, with the same defaults."""
 
     lr: float = 1e-2
     lr_decay: float = 0.0
@@ -174,10 +177,14 @@ OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": S
 
 
 def optimizer_by_name(name: str, **arguments: Any) -> Optimizer:
-    """The optimizer of that name, in any case: `optimizer_by_name("adam", lr=0.01)`.
+    """Return the optimizer with a given name, as in `optimizer_by_name("adam", lr=0.01)`.
+
+    Args:
+        name: One of the keys of `OPTIMIZERS`, in upper or lower case.
+        arguments: The arguments of the optimizer's class.
 
     Raises:
-        ConfigurationError: for an unknown name or argument.
+        ConfigurationError: If the name or an argument is unknown.
     """
     if name.lower() not in OPTIMIZERS:
         raise ConfigurationError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")

@@ -1,7 +1,8 @@
-"""Names of plans: an engine, and after it, each behind a "-", the rules that the plan does without.
+"""Names of plans: an engine, followed by the rules that the plan does without, each after a "-".
 
-`blocks-hoist_invariant` is the plan for blocks without `hoist_invariant`; `rows-general`, the general plan on rows. The name
-of a plan is the same for every model and graph, and asks for it as the settings `engine`, `disable` and `plan` would.
+`blocks-hoist_invariant` is the plan for blocks without `hoist_invariant`, and `rows-general` is the general plan on
+rows. A name means the same for every model and graph. It can be used in place of the settings `engine`, `disable` and
+`plan`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ENGINES = ("local", "rows", "blocks")
 
 @dataclass(frozen=True)
 class ForcedPlan:
-    """What the name of a plan asks for."""
+    """The settings that the name of a plan stands for."""
 
     engine: str
     disable: tuple[str, ...] = ()
@@ -27,13 +28,13 @@ class ForcedPlan:
 
 
 def named_plan(name: str) -> ForcedPlan:
-    """The plan of a name.
+    """Return the settings that the name of a plan stands for.
 
     >>> named_plan("blocks-hoist_invariant-fuse_apply")
     ForcedPlan(engine='blocks', disable=('hoist_invariant', 'fuse_apply'), plan='auto')
 
     Raises:
-        ConfigurationError: there is no such plan.
+        ConfigurationError: If there is no such plan.
     """
     engine, *parts = name.split("-")
     rules = tuple(part for part in parts if part != GENERAL)
@@ -48,6 +49,6 @@ def _unknown(name: str) -> str:
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return (
         f"there is no plan {name[:80]!r}{hint}; expected 'auto', 'general', or one that `lotan explain --alternatives` lists: "
-        f"an engine ({', '.join(ENGINES)}) and after it, each behind a '-', {GENERAL} or the rules that it does without, "
-        f"of {', '.join(RULES)}"
+        f"an engine ({', '.join(ENGINES)}), followed by '-{GENERAL}' or by rules that the plan does without, each after a '-'. "
+        f"The rules are {', '.join(RULES)}"
     )

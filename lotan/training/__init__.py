@@ -1,1 +1,1 @@
-"""One run, epoch by epoch."""
+"""The training of one model, epoch by epoch."""

@@ -1,8 +1,9 @@
-"""Checkpoints: everything that training has become after an epoch, in one file that is there whole or not at all.
+"""Checkpoints: the whole state of training after an epoch, in one file that is written completely or not at all.
 
-A directory holds `last.pt` and `best.pt` (the checkpoint at the best epoch so far). A file is written beside its place,
-forced to the disk, renamed over the old one, and the directory is forced too: whenever the process or the machine dies,
-one whole checkpoint stands. Only plain data and tensors are inside (`torch.load(weights_only=True)`).
+A directory holds `last.pt` and `best.pt` (the checkpoint at the best epoch so far). A new file is written beside the
+old one, forced to the disk and renamed over the old one; then the directory is forced to the disk too. So one whole
+checkpoint exists whenever the process or the machine dies. The files hold only plain data and tensors
+(`torch.load(weights_only=True)`).
 """
 
 from __future__ import annotations
@@ -32,22 +33,22 @@ class CheckpointError(LotanError):
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state after an epoch. Resuming from it gives the straight run, bit for bit."""
+    """The state of training after an epoch. A resumed run equals the uninterrupted one, bit for bit."""
 
-    epoch: int  # epochs done
+    epoch: int  # number of finished epochs
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
     optimizer: dict[str, Any]  # the optimizer's state_dict
-    stopping: dict[str, Any]  # early stopping: best value and epoch, epochs without improvement
+    stopping: dict[str, Any]  # the state of early stopping: best value and epoch, epochs without improvement
     best_weights: dict[str, torch.Tensor]  # parameters and buffers at the best epoch
-    history: list[dict[str, Any]]  # as in the report
-    identity: dict[str, str]  # what the run is: seed, model, graph, optimizer, plan
+    history: list[dict[str, Any]]  # one entry per epoch, as in the report
+    identity: dict[str, str]  # what identifies the run: seed, model, graph, optimizer, plan
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:
-    """Write `last.pt`, and let `best.pt` be the same if `best`.
+    """Write `last.pt`, and make `best.pt` the same file if `best` is true.
 
     Raises:
-        CheckpointError: if the disk is full or the directory cannot be written; the checkpoint before stays as it was.
+        CheckpointError: If the disk is full or the directory cannot be written. The previous checkpoint stays as it was.
     """
     content = {"format": FORMAT, **{item.name: getattr(checkpoint, item.name) for item in fields(checkpoint)}}
     try:
@@ -64,10 +65,14 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> N
 
 
 def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint | None:
-    """The newest whole checkpoint of `directory`, or None if it holds none.
+    """Return the newest whole checkpoint of a directory, or None if the directory holds none.
+
+    Args:
+        directory: The directory of the checkpoints.
+        identity: The identity of this run, which the checkpoint must have too.
 
     Raises:
-        CheckpointError: if files are there but none is readable, or the run they belong to differs from `identity`.
+        CheckpointError: If no file can be read although files are there, or if they belong to a different run.
     """
     damaged = {}
     for path in (directory / LAST, directory / BEST):
@@ -92,7 +97,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
 
 
 def keep_as_best(directory: Path) -> None:
-    """Let `best.pt` be the same as `last.pt`: by a hard link where the file system has them, else by a copy."""
+    """Make `best.pt` the same as `last.pt`: by a hard link where the file system has hard links, or else by a copy."""
     unfinished = directory / (BEST + ".unfinished")
     unfinished.unlink(missing_ok=True)
     try:
@@ -105,10 +110,10 @@ def keep_as_best(directory: Path) -> None:
 
 @contextmanager
 def claimed(directory: Path) -> Iterator[None]:
-    """Make the directory if need be, and keep other runs out of it for the block, however the block ends.
+    """Make the directory if needed, and lock other runs out of it until the block ends.
 
     Raises:
-        CheckpointError: another run is in it, or it cannot be made.
+        CheckpointError: If another run uses the directory, or if it cannot be made.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -123,7 +128,7 @@ def claimed(directory: Path) -> Iterator[None]:
 
 
 def _lock(directory: Path, descriptor: int) -> None:
-    """Until the descriptor is closed, or its process ends."""
+    """Lock the directory until the descriptor is closed or its process ends."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -131,14 +136,14 @@ def _lock(directory: Path, descriptor: int) -> None:
             f"another run writes its checkpoints to {directory}; wait for its end, or name another directory"
         ) from None
     except OSError:
-        return  # a file system without locks
+        return  # the file system has no locks
 
 
 def put_aside(directory: Path) -> None:
-    """Make room for a new run: the last checkpoint of the one before stays as `last.previous.pt`.
+    """Make room for a new run: the last checkpoint of an earlier run is renamed to `last.previous.pt`.
 
     Raises:
-        CheckpointError: if the directory cannot be written.
+        CheckpointError: If the directory cannot be written.
     """
     try:
         _put_aside(directory)

@@ -1,4 +1,4 @@
-"""Which epoch is the best so far, and whether to go on."""
+"""Early stopping: it finds the best epoch so far, and decides when training stops."""
 
 from __future__ import annotations
 
@@ -16,19 +16,28 @@ LOWER_IS_BETTER = frozenset({"loss", "mse", "mae"})
 
 @dataclass
 class EarlyStopping:
-    """Follows a metric of the validation vertices; the first of equal epochs is the best, and any number better than NaN.
+    """Follows one metric of the validation vertices.
 
-    Without validation vertices there is nothing to follow: every epoch is then the best one, and none is the last.
+    The first of several equally good epochs is the best one, and any number is better than NaN. Without validation
+    vertices there is nothing to follow: then every epoch counts as the best one, and training never stops early.
     """
 
-    monitor: str  # name of the metric; those in LOWER_IS_BETTER are to fall, all others to rise
-    patience: int | None = None  # evaluations without improvement after which to stop; None: never
+    monitor: str  # name of the metric; metrics in LOWER_IS_BETTER should fall, all others should rise
+    patience: int | None = None  # evaluations without improvement after which training stops; None: never
     best: float | None = None
     best_epoch: int = 0
-    waited: int = 0  # evaluations since the best one
+    waited: int = 0  # number of evaluations since the best one
 
     def update(self, epoch: int, metrics: Mapping[str, Mapping[str, float]]) -> bool:
-        """Take in the metrics of an epoch, by split; whether it is the best so far."""
+        """Take in the metrics of an epoch.
+
+        Args:
+            epoch: The number of the epoch, from 1.
+            metrics: The metrics by split and name.
+
+        Returns:
+            True if the epoch is the best so far.
+        """
         value = metrics["val"][self.monitor] if "val" in metrics else None
         improved = value is None or self.best is None or self._better(value, self.best)
         if improved:
@@ -39,11 +48,11 @@ class EarlyStopping:
 
     @property
     def exhausted(self) -> bool:
-        """Whether patience has run out."""
+        """True if patience has run out."""
         return self.patience is not None and self.waited >= self.patience
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps; `EarlyStopping(**state)` is the inverse."""
+        """Return the fields as plain data for a checkpoint; `EarlyStopping(**state)` is the inverse."""
         return asdict(self)
 
     def _better(self, value: float, best: float) -> bool:
@@ -53,10 +62,16 @@ class EarlyStopping:
 
 
 def make_stopping(monitor: str | None, patience: int | None, task: Task, validation_vertices: int) -> EarlyStopping:
-    """Early stopping for a task; `monitor` None is the task's main metric.
+    """Return the early stopping of a run.
+
+    Args:
+        monitor: Name of the metric to follow; None: the task's main metric.
+        patience: Evaluations without improvement after which training stops; None: never.
+        task: The task of the run.
+        validation_vertices: The number of labelled vertices in the split "val".
 
     Raises:
-        ConfigurationError: if the task has no such metric, or there is nothing to watch although patience is set.
+        ConfigurationError: If the task has no such metric, or if patience is set without validation vertices.
     """
     monitor = monitor or METRICS[task][0]
     if monitor not in (*METRICS[task], "loss"):

@@ -1,4 +1,4 @@
-"""The epochs of one model, or of several together: run the plan's passes, step, evaluate, remember."""
+"""The epochs of one model or of several together: run the plan's passes, take a step, evaluate, record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Report = Callable[[Learner], None]
 
 @contextmanager
 def nothing_caught(learner: Learner) -> Iterator[None]:
-    """What ends one ends all."""
+    """Let every error pass, so that the failure of one learner ends all."""
     yield
 
 
@@ -22,12 +22,12 @@ Guard = Callable[[Learner], "contextmanager[None]"]
 
 
 def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> None:
-    """One more epoch for all: a transaction of each model, done when its checkpoint is.
+    """Run one more epoch for all learners. For each learner the epoch is complete once its checkpoint is written.
 
     Args:
-        passes: over the graph, for learners that have epochs left.
-        told: called when a learner has the figures of an epoch.
-        guard: around what concerns one learner alone; what it swallows ends the epoch for that one.
+        passes: The passes over the graph, for learners that have epochs left.
+        told: A function that is called with a learner once the figures of an epoch are known.
+        guard: A context around the work for a single learner. If it swallows an error, the epoch ends for this learner only.
     """
     started = time.perf_counter()
     outcomes = passes.train()
@@ -46,14 +46,23 @@ def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> No
     improved = evaluate(passes, evaluated, guard) if evaluated else {}
     for learner in stepped:
         if learner in evaluated and learner not in improved:
-            continue  # it has ended
+            continue  # its evaluation has failed, and the guard has ended it
         learner.keep(improved.get(learner, False))
         if learner in evaluated or not learner.owes_metrics:
             told(learner)
 
 
 def evaluate(passes: Passes, which: Sequence[Learner], guard: Guard = nothing_caught) -> dict[Learner, bool]:
-    """The metrics of some learners' weights as they are; whether they are their best so far."""
+    """Compute the metrics of some learners' current weights.
+
+    Args:
+        passes: The passes over the graph.
+        which: The learners to evaluate.
+        guard: A context around the work for a single learner.
+
+    Returns:
+        For each learner that the guard has not ended, True if its weights are the best so far.
+    """
     started = time.perf_counter()
     outcomes = passes.evaluate(which)
     seconds = time.perf_counter() - started

@@ -1,4 +1,4 @@
-"""What a trained model is handed back as, and what its run teaches about costs."""
+"""The end of a run: its result as a `Run`, and its measurements for the cost model."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ def finished(
     bytes_moved: Mapping[str, int],
     alone: bool = False,
 ) -> Run:
-    """The run of a learner whose model holds its best weights.
+    """Return the run of a learner whose model holds its best weights.
 
     Args:
-        learner: has been evaluated at least once.
-        graph: as it was given, wherever it was trained on.
-        setup_seconds: before its first epoch.
-        peak_memory: see `lotan.memory.watch`.
-        bytes_moved: see `lotan.engines.base.Engine.bytes_moved`.
-        alone: whether what was measured is this model's; else it is that of a batch, and stands beside no estimate of this
-            model.
+        learner: A learner that has been evaluated at least once.
+        graph: The graph as the user gave it, even if it was trained from another place.
+        setup_seconds: Seconds before the first epoch.
+        peak_memory: Peak bytes of memory by kind of process, see `lotan.memory.watch`.
+        bytes_moved: Bytes by way of transport, see `lotan.engines.base.Engine.bytes_moved`.
+        alone: True if the measurements are those of this model alone. Measurements of a batch are not compared with the
+            estimates for one model.
     """
     job, config, best = learner.job, learner.config, learner.best
     estimates = {
@@ -56,7 +56,7 @@ def finished(
 
 
 def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:
-    """Keep what the epochs of a run took beside what was estimated, for the estimates of the next ones."""
+    """Record the measured and the estimated seconds of a run's epochs, which correct the estimates of later runs."""
     if len(epochs) > WARM_UP:
         estimated = job.epoch(config).groups
         remember_run(job.engine.name, PastRun(estimated, epoch_seconds(epochs)))

@@ -1,4 +1,4 @@
-"""A model while it is trained: its optimizer, its history, its best weights, its checkpoints. Alone or in a batch, the same."""
+"""A model in training: its optimizer, history, best weights and checkpoints. It is the same alone and in a batch."""
 
 from __future__ import annotations
 
@@ -26,91 +26,93 @@ Weights = dict[str, torch.Tensor]
 
 @dataclass
 class State:
-    """What training has become so far; a checkpoint is a copy of it."""
+    """The state of training so far. A checkpoint is a copy of it."""
 
     optimizer: torch.optim.Optimizer
     stopping: EarlyStopping
-    epoch: int  # epochs done
+    epoch: int  # number of finished epochs
     best_weights: Weights
-    history: list[dict[str, Any]]  # one entry an epoch, as in the report
-    identity: dict[str, str] = field(default_factory=dict)  # what the run is, where there are checkpoints
+    history: list[dict[str, Any]]  # one entry per epoch, as in the report
+    identity: dict[str, str] = field(default_factory=dict)  # what identifies the run; empty without checkpoints
 
 
 class Learner:
-    """A model that passes over the graph are run for.
+    """A model, together with the state of its training.
 
-    Where the plan reuses evaluation, a pass of training evaluates the weights before its step: the epoch before owes metrics
-    until then.
+    If the plan reuses evaluation, a training pass also evaluates the weights before its step. Until that pass, the
+    metrics of the epoch before are missing: the epoch owes its metrics.
 
     Args:
-        model: trained in place.
-        job: what it is to do.
-        config: as asked for.
+        model: The model, which is trained in place.
+        job: The checked graph, the traced model and the plan.
+        config: The settings of the run.
 
     Raises:
-        CheckpointError: to resume from a checkpoint that does not belong to this run, or cannot be read.
-        ConfigurationError: an optimizer or early stopping that does not fit model and graph.
+        CheckpointError: If the checkpoint to resume from belongs to a different run, or cannot be read.
+        ConfigurationError: If the optimizer or early stopping does not fit the model and the graph.
     """
 
     def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig) -> None:
         self.model, self.job, self.config = model, job, config
         self.state = self._start()
         self.resumed_after = self.state.epoch
-        self._current: Weights = {}  # while the model holds its best ones
+        self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
 
     @property
     def weights(self) -> Weights:
-        """Parameters and buffers by name, sharing memory with the model."""
+        """The parameters and buffers by name; they share memory with the model."""
         return weights_of(self.model)
 
     @property
     def exhausted(self) -> bool:
-        """Whether patience has run out."""
+        """True if patience has run out."""
         return self.state.stopping.exhausted
 
     @property
     def done(self) -> bool:
-        """Whether no epoch is left; the last one may still owe metrics, where training was resumed with fewer epochs."""
+        """True if no epoch is left. The last epoch may still lack metrics if training was resumed with fewer epochs."""
         return self.state.epoch >= self.config.epochs or self.exhausted
 
     @property
     def lacks_metrics(self) -> bool:
-        """Whether the last epoch has none yet."""
+        """True if the last epoch has no metrics yet."""
         return "metrics" not in self.state.history[-1]
 
     @property
     def owes_metrics(self) -> bool:
-        """Whether the last epoch's metrics are those of a pass to come."""
+        """True if the last epoch is to be evaluated and its metrics are still missing."""
         return self.state.epoch > 0 and self._is_evaluated(self.state.epoch) and self.lacks_metrics
 
     @property
     def wants_evaluation(self) -> bool:
-        """Whether the last epoch's metrics need a pass of their own."""
+        """True if the last epoch needs an evaluation pass of its own."""
         later = self.job.plan.reuses_evaluation and self.state.epoch < self.config.epochs
         return self._is_evaluated(self.state.epoch) and self.lacks_metrics and not later
 
     # -- an epoch ----------------------------------------------------------------------------------------------------
 
     def settle(self, outcome: Outcome) -> None:
-        """Make up for the evaluation of the last epoch, and its checkpoint, where it is the best or training stops."""
+        """Record the metrics that the last epoch owes. Write its checkpoint if it is the best epoch or if training stops."""
         counts_all = self.job.plan.reuses_evaluation and not self.job.plan.train_and_evaluate
         improved = self.remember(outcome.statistics if counts_all else outcome.evaluation)
         if improved or self.exhausted:
             self.keep(improved)
 
     def step(self, outcome: Outcome, seconds: float) -> None:
-        """Take one step. A parameter that the loss does not reach keeps no gradient, and so its value, as in torch.
+        """Take one step of the optimizer.
+
+        As in torch, a parameter that the loss does not reach has no gradient and keeps its value.
 
         Args:
-            outcome: of a pass of training.
-            seconds: that it took.
+            outcome: The result of a training pass.
+            seconds: The seconds that the pass took.
 
         Raises:
-            DivergedError: the loss is not finite, or numbers of the step are not.
+            DivergedError: If the loss or a number of the step is not finite.
         """
         epoch, started = self.state.epoch + 1, time.perf_counter()
-        # as autograd would have it: before the step, with dropout
-        assert outcome.statistics is not None  # of a pass with a turn
+        # the loss before the step and with dropout, as autograd would report it
+        assert outcome.statistics is not None  # a training pass always has them
         loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
         _check_finite(epoch, loss)
         for name, parameter in self.model.named_parameters():
@@ -118,7 +120,7 @@ class Learner:
             parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
         try:
             self.state.optimizer.step()
-        except RuntimeError as error:  # torch's scalars overflow: a learning rate near float32's limit
+        except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
             raise DivergedError(
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
@@ -128,17 +130,20 @@ class Learner:
         self.state.epoch = epoch
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
-        """Take in the metrics of the weights as they are; whether they are the best so far.
+        """Record the metrics of the current weights.
 
         Args:
-            evaluation: statistics of all splits.
-            seconds: that it took, if it was for this alone.
+            evaluation: The statistics of all splits.
+            seconds: The seconds of the evaluation, if it had a pass of its own.
+
+        Returns:
+            True if the weights are the best so far.
 
         Raises:
-            DivergedError: a loss is not finite.
+            DivergedError: If a loss is not finite.
         """
         state, entry = self.state, self.state.history[-1]
-        assert evaluation is not None  # of a pass that has counted all splits
+        assert evaluation is not None  # the pass has counted all splits
         found = metrics(self.job.loss, evaluation)
         for split, figures in found.items():
             _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
@@ -149,7 +154,11 @@ class Learner:
         return improved
 
     def keep(self, best: bool) -> None:
-        """Write a checkpoint, if there are to be some."""
+        """Write a checkpoint, if the run has a directory for checkpoints.
+
+        Args:
+            best: True if the last epoch is the best so far.
+        """
         if self.config.checkpoint_dir is None:
             return
         state = self.state
@@ -171,7 +180,7 @@ class Learner:
     # -- its begin and its end ---------------------------------------------------------------------------------------
 
     def _start(self) -> State:
-        """A state to start from: new, or that of the checkpoint, which also sets the model's weights."""
+        """Return the initial state. If there is a checkpoint to resume from, the state and the model's weights come from it."""
         job, config = self.job, self.config
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
         validation = job.graph.labels.labelled[SPLITS.index("val")]
@@ -186,7 +195,7 @@ class Learner:
             put_aside(directory)
             return state
         if checkpoint.epoch == checkpoint.stopping["best_epoch"]:
-            keep_as_best(directory)  # killed after one rename and before the other
+            keep_as_best(directory)  # the earlier run was killed between its two renames
         self._restore(checkpoint.weights)
         state.optimizer.load_state_dict(checkpoint.optimizer)
         return State(
@@ -199,20 +208,20 @@ class Learner:
         )
 
     def restore_best(self) -> None:
-        """Have the model hold its best weights, if there was an evaluation, until it goes on."""
+        """Load the best weights into the model, if there was an evaluation. `go_on` undoes it."""
         if self.state.best_weights:
             self._current = self._current or {name: tensor.clone() for name, tensor in self.weights.items()}
             self._restore(self.state.best_weights)
 
     def go_on(self) -> None:
-        """Have the model hold the weights of the last epoch again."""
+        """Load the weights of the last epoch into the model again."""
         if self._current:
             self._restore(self._current)
             self._current = {}
 
     @property
     def best(self) -> Mapping[str, Any]:
-        """The best epoch's entry."""
+        """The history entry of the best epoch."""
         entry: Mapping[str, Any] = self.state.history[self.state.stopping.best_epoch - 1]
         return entry
 
@@ -223,7 +232,7 @@ class Learner:
 
 
 def weights_of(model: torch.nn.Module) -> Weights:
-    """Parameters and buffers by name, sharing memory with the model."""
+    """Return parameters and buffers by name; they share memory with the model."""
     return {name: tensor.detach() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
 
 

@@ -1,4 +1,4 @@
-"""An engine that goes from plan to plan: opened once, with the graph laid out once, and other stages as they come and go."""
+"""An engine for several plans in turn. It is opened once and loads the graph once, while the plans and their stages change."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from planner.spec import EdgeSet
 
 
 class LoadedEngine:
-    """What trains one after the other on one graph runs its passes on it.
+    """The engine that several trainings on one graph use one after the other.
 
     Args:
-        config: as asked for.
-        opened: closes the engine.
+        config: The settings that the engine is opened with.
+        opened: The stack that closes the engine.
     """
 
     def __init__(self, config: TrainerConfig, opened: ExitStack) -> None:
         self._config, self._opened = config, opened
         self._engine: Engine | None = None
-        self._loaded: Plan | None = None  # what the engine has of the graph is for
-        self._moved: Mapping[str, int] = {}  # before the engine was closed
-        self.before: Mapping[str, int] = {}  # bytes moved since the graph was laid out, when the last plan came
+        self._loaded: Plan | None = None  # the plan that the engine's loaded columns and edges suit
+        self._moved: Mapping[str, int] = {}  # the final count, taken before the engine was closed
+        self.before: Mapping[str, int] = {}  # bytes that had moved since the graph was loaded, when the last plan came
 
     @property
     def stands(self) -> bool:
-        """Whether the engine has not been opened yet, or is of use."""
+        """True if the engine is usable or has not been opened yet."""
         return self._engine is None or self._engine.stands
 
     def ready(self, plan: Plan, graph: Graph, needs: Footprint) -> Engine:
-        """The engine with the plan's stages, and with all that they read of the graph.
+        """Return the engine with the plan's stages, and with all parts of the graph that they read.
 
         Args:
-            plan: whose columns that are computed once have names by content.
-            graph: where the engine wants it.
-            needs: for Spark's heap, which does not grow: of the largest plan that is known.
+            plan: The plan to run next. Columns that it computes once are named by their content.
+            graph: The graph, at the place from which the engine loads it.
+            needs: The footprint of the largest plan that is known. It sizes Spark's heap, which cannot grow later.
         """
         engine = self._engine
         if engine is None:
@@ -61,25 +61,28 @@ class LoadedEngine:
         return engine
 
     def settle(self, passes: Passes) -> None:
-        """Note that a pass which was lost has had the engine prepare anew, for its own plan alone."""
+        """Note that a lost pass made the engine compute its hoisted columns again, for the pass's own plan alone."""
         if passes.prepared and self._loaded is not None:
             self._loaded = replace(self._loaded, hoisted=passes.plan.hoisted)
 
     def bytes_moved(self) -> Mapping[str, int]:
-        """See `lotan.engines.base.Engine.bytes_moved`; after the end, what it was then."""
+        """Return the bytes moved, see `lotan.engines.base.Engine.bytes_moved`. After the end, return the final count."""
         if self._engine is None or self._loaded is None:
             return self._moved
         return self._engine.bytes_moved()
 
     def leave(self) -> None:
-        """Let go of the engine, which somebody else closes."""
-        with suppress(Exception):  # a JVM that has died has no figures, and its failure is on its way
+        """Let go of the engine, which its opener closes."""
+        with suppress(Exception):  # a dead JVM has no figures, and the error that reports its death is on its way
             self._moved = self.bytes_moved()
         self._engine = self._loaded = None
 
 
 def lies_as(loaded: Plan, plan: Plan) -> bool:
-    """Whether the graph, as it was laid out for one plan, has all that another reads, in the order that it wants."""
+    """Return True if the graph as loaded for one plan suits another plan.
+
+    It does if all that the other plan reads is loaded, in the order that the plan needs.
+    """
     if any(getattr(loaded, name) != getattr(plan, name) for name in ("levels", "targets", "source_gradients")):
         return False
     return _columns(plan, "static_columns") <= _columns(loaded, "static_columns") and _edges(plan) <= _edges(loaded)
@@ -90,7 +93,7 @@ def _columns(plan: Plan, kind: str) -> set[str]:
 
 
 def _edges(plan: Plan) -> set[tuple[str, str]]:
-    """The edge sets that are read, and what for."""
+    """Return the edge sets that a plan reads, each with its use."""
     steps = [step for steps in plan.passes for step in steps]
     sums = {(step.edges, "reverse" if step.reverse else "forward") for step in steps if isinstance(step, PropagateStep)}
     drawn = {(step.edges, "draws") for step in steps if isinstance(step, EdgeDropoutStep)}

@@ -1,4 +1,4 @@
-"""The passes of a plan over a graph, for one model or for a batch of them: run, and run again where a pass is lost."""
+"""The passes of a plan over a graph, for one model or for a batch of models. A lost pass is run again."""
 
 from __future__ import annotations
 
@@ -18,26 +18,31 @@ log = logging.getLogger(__name__)
 
 
 class Passes:
-    """Runs a plan's passes for those that learn from it.
+    """Runs the passes of a plan for one learner.
 
     Args:
-        engine: has the graph loaded, and stages of the plan.
-        plan: of one model.
-        learners: that one.
-        moved: bytes that the engine had moved before, for others.
+        engine: The engine, with the graph and the plan's stages loaded.
+        plan: The plan of the learner's model.
+        learners: A list with the one learner.
+        moved: Bytes that the engine had moved before, for other learners. They are not counted for this one.
     """
 
     def __init__(
         self, engine: Engine, plan: Plan, learners: Sequence[Learner], moved: Mapping[str, int] | None = None
     ) -> None:
         self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
-        self.prepared = False  # again, for this plan alone
+        self.prepared = False  # True once the columns were computed again, for this plan alone
 
     def train(self) -> Sequence[Outcome]:
-        """A pass of training for the epoch after the last, which evaluates those that owe metrics: what it came to for each."""
+        """Run a training pass for the next epoch. It also evaluates learners that owe metrics.
+
+        Returns:
+            The result of the pass for each learner, in order.
+        """
         owing = frozenset(number for number, learner in enumerate(self.learners) if learner.owes_metrics)
         late = [learner for learner in self.learners if learner.owes_metrics and not learner.job.plan.reuses_evaluation]
-        evaluated = dict(zip(late, self.evaluate(late), strict=True)) if late else {}  # resumed from a plan that did
+        # they were resumed from a run whose plan reused evaluation
+        evaluated = dict(zip(late, self.evaluate(late), strict=True)) if late else {}
         outcomes = self._run(self._training(owing), self.learners[0].state.epoch + 1)
         return [
             replace(outcome, evaluation=evaluated[learner].evaluation) if learner in evaluated else outcome
@@ -45,12 +50,12 @@ class Passes:
         ]
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
-        """A pass of evaluation, for some."""
+        """Run an evaluation pass for some of the learners, and return their results in order."""
         assert list(which) == list(self.learners)
         return self._run(self.plan.evaluate, self.learners[0].state.epoch)
 
     def bytes_moved(self) -> dict[str, int]:
-        """See `lotan.engines.base.Engine.bytes_moved`, of these passes and what went before them."""
+        """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
         return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}
 
     def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
@@ -64,11 +69,11 @@ class Passes:
         return [outcome]
 
     def _run(self, steps: tuple[Step, ...], epoch: int) -> Sequence[Outcome]:
-        """Walk over the steps; if the walk is lost, from the beginning again: the weights are still those before it."""
+        """Run the steps. If the pass is lost, run it again from its first step: the weights are still those before it."""
         for attempt in range(1, PASS_ATTEMPTS + 1):
             try:
                 if attempt > 1:
-                    self._engine.prepare(self.plan)  # what it has computed once may be lost as well
+                    self._engine.prepare(self.plan)  # columns that were computed once may be lost as well
                     self.prepared = True
                 return self._outcomes(run(self._engine, self.plan, steps, self._pass(epoch)))
             except PassLostError as error:
@@ -82,9 +87,9 @@ class BatchPasses(Passes):
     """Runs the passes of a batch, for all its models at once.
 
     Args:
-        engine: see `Passes`.
-        batch: of the models, in their order.
-        learners: all after the same epoch.
+        engine: The engine, with the graph and the batch's stages loaded.
+        batch: The plan of all models, in their order.
+        learners: The learners of the models, in the same order, all after the same epoch.
     """
 
     def __init__(self, engine: Engine, batch: Batch, learners: Sequence[Learner]) -> None:
@@ -92,7 +97,7 @@ class BatchPasses(Passes):
         self._batch = batch
 
     def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
-        """For some, and whoever is stacked with them."""
+        """Run an evaluation pass for some of the learners. Models stacked with them are evaluated too."""
         numbers = [self.learners.index(learner) for learner in which]
         outcomes = self._run(self._batch.evaluate(frozenset(numbers)), which[0].state.epoch)
         return [outcomes[number] for number in numbers]

@@ -1,4 +1,4 @@
-"""A graph that stays laid out in Spark from one training to the next."""
+"""A graph that stays loaded in Spark from one training to the next."""
 
 from __future__ import annotations
 
@@ -32,25 +32,29 @@ SETTINGS = (
     "worker_memory",
     "propagate",
 )
-"""Of the Trainer: those that an engine is started with."""
+"""The settings of a Trainer that an engine is started with."""
 
 
 @contextmanager
 def persisted(graph: Graph) -> Iterator[Graph]:
-    """Within the block, trainings on a graph in Spark hand the engine on, as `with lotan.persisted(graph): ...`.
+    """Keep a graph loaded in Spark for all trainings within the block, as in `with lotan.persisted(graph): ...`.
 
-    The first `Trainer.fit` starts workers and lays the graph out; the next ones find it there, and with it what plans compute
-    once, such as the first sum over neighbours: by content, so that other models find it too. An engine that was asked for
-    with other settings, or whose training failed, is started anew. What else is started within the block (a `ModelBatch`,
-    predictions, `explain(analyze=True)`, a fit in another thread) has an engine of its own beside it, whose memory comes on top.
-    Of a graph in files, the first fit's Spark session lasts as long as the block, with its master and its heap. On the local
-    engine nothing changes: what is computed once stays with the graph in any case.
+    The first `Trainer.fit` starts workers and loads the graph. The next ones use the same engine. They also find the
+    columns that plans compute once, such as the first sum over neighbours. These columns are named by their content, so
+    that other models find them too.
+
+    The engine is started anew after a training that failed, or if a training asks for other settings. Other work within
+    the block has an engine of its own, whose memory comes on top: a `ModelBatch`, predictions, `explain(analyze=True)`,
+    and a fit in another thread.
+
+    If the graph is in files, the Spark session of the first fit lasts as long as the block, with its master and its
+    heap. On the local engine nothing changes: there, columns that are computed once stay with the graph in any case.
 
     Args:
-        graph: to train on more than once.
+        graph: The graph that is trained on more than once.
 
     Raises:
-        ConfigurationError: for something else than a graph.
+        ConfigurationError: If `graph` is not a graph.
     """
     require_kind("persisted", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
     if graph in _held:
@@ -61,7 +65,7 @@ def persisted(graph: Graph) -> Iterator[Graph]:
         yield graph
     finally:
         del _held[graph]
-        with held.lent:  # by another thread, perhaps
+        with held.lent:  # another thread may be training
             held.close()
 
 
@@ -69,18 +73,18 @@ class _Held:
     """The engine of a persisted graph."""
 
     def __init__(self) -> None:
-        self.lent = Lock()  # held by whoever trains
+        self.lent = Lock()  # the training thread holds it
         self._opened = ExitStack()
         self._engine: LoadedEngine | None = None
         self._asked: tuple[object, ...] = ()
 
     @contextmanager
     def lend(self, job: Job, config: TrainerConfig, learner: Learner) -> Iterator[Passes]:
-        """To whoever has acquired `lent`."""
+        """Give the passes of the engine to the thread that has acquired `lent`."""
         try:
             passes = self._passes(job, config, learner)
             yield passes
-            assert self._engine is not None  # `_passes` has it
+            assert self._engine is not None  # `_passes` has opened it
             self._engine.settle(passes)
         except BaseException:
             self.close()
@@ -95,19 +99,19 @@ class _Held:
             if job.graph.origin == "spark":
                 from lotan.hosts.spark_session import (
                     open_spark,
-                )  # here, for whoever trains on the local engine needs no Spark
+                )  # imported here, because the local engine needs no Spark
 
-                self._opened.enter_context(closing(open_spark()))  # the session, should the job be what has started it
+                self._opened.enter_context(closing(open_spark()))  # closes the session, if this job has started it
             self._engine, self._asked = LoadedEngine(config, self._opened), asked
         engine = self._engine.ready(plan, job.graph, needs)
         return Passes(engine, plan, [learner], self._engine.before)
 
     def close(self) -> None:
-        """Stop the engine. May be called twice, and used again."""
+        """Stop the engine. This may be called twice, and the object can be used again afterwards."""
         self._engine = None
         try:
             self._opened.close()
-        except Exception as error:  # Spark has gone, and with it what would be let go there
+        except Exception as error:  # Spark has gone, and its columns with it
             log.warning("the engine of a persisted graph was not closed in order: %s", first_line(error))
 
 
@@ -116,13 +120,13 @@ _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
 
 @contextmanager
 def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner) -> Iterator[Passes]:
-    """The engine with the graph loaded, for one learner: its own, or that of a graph that is persisted.
+    """Open an engine with the graph loaded, for one learner. A persisted graph brings the engine with it.
 
     Args:
-        job: the learner's.
-        graph: that was given.
-        config: as asked for.
-        learner: of the job.
+        job: The job of the learner.
+        graph: The graph as the user gave it.
+        config: The settings of the run.
+        learner: The learner that the passes are for.
     """
     held = _held.get(graph)
     if held is not None and job.engine.name != "local" and held.lent.acquire(blocking=False):

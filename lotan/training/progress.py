@@ -1,4 +1,4 @@
-"""What a run says while it runs: one live line on a terminal, a line an epoch otherwise, or nothing."""
+"""The messages of a run: one live line on a terminal, one line per epoch elsewhere, or nothing."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tqdm import tqdm
 
 
 class Progress:
-    """Shows the epochs of one run. Only the last epoch's figures are kept: the history is the trainer's.
+    """Shows the epochs of one run. It stores no history: that belongs to the trainer.
 
     Args:
-        epochs: how many there are to be.
-        done: how many are done already, when resumed.
+        epochs: The total number of epochs.
+        done: The number of epochs finished before, when the run is resumed.
         show: False for silence.
-        stream: where to write; standard error by default, so that output can be piped.
-        listener: told of each epoch too, shown or not.
+        stream: The stream to write to; by default standard error, so that output can be piped.
+        listener: A function that is called with the entry of each epoch, shown or not.
     """
 
     def __init__(
@@ -39,14 +39,14 @@ class Progress:
         )
 
     def say(self, line: str) -> None:
-        """A line of its own, such as why training stopped early."""
+        """Print a line, such as the reason why training stopped early."""
         if self._bar is not None:
             self._bar.write(line, file=self._stream)
         elif self._lines:
             print(line, file=self._stream, flush=True)
 
     def epoch(self, entry: Mapping[str, Any]) -> None:
-        """An epoch is done; `entry` is its part of the report."""
+        """Show a finished epoch; `entry` is its part of the report."""
         if self._listener is not None:
             self._listener(entry)
         if self._bar is not None:
@@ -57,13 +57,13 @@ class Progress:
             self.say(f"epoch {entry['epoch']}/{self._epochs}  {describe(entry)}  {seconds:.2f} s")
 
     def close(self) -> None:
-        """Leave the line as it stands."""
+        """Close the live line, and leave it as it is."""
         if self._bar is not None:
             self._bar.close()
 
 
 def describe(entry: Mapping[str, Any]) -> str:
-    """The figures of an epoch in words.
+    """Return the figures of an epoch in words.
 
     >>> describe({"loss": 0.25, "metrics": {"val": {"loss": 0.5, "accuracy": 0.75}}})
     'loss 0.2500  val accuracy 0.7500'

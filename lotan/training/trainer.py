@@ -1,4 +1,4 @@
-"""Full-batch training: one epoch is one run of the plan, then one step of the optimizer.
+"""Full-batch training: an epoch is one run of the plan and one step of the optimizer.
 
 `lotan.planning.job` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
 docs/developing/architecture.md follows an epoch and names the file to read at each of its stations.
@@ -42,13 +42,13 @@ class Trainer:
     """Trains a model on a graph.
 
     Args:
-        model: any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators.
+        model: Any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators.
             It is trained in place: after `fit` it holds the best weights.
-        graph: what to train on.
-        options: the fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
+        graph: The graph with its features, labels and splits.
+        options: The fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
 
     Raises:
-        ConfigurationError: for an unknown or unusable option, or something else than a model and a graph.
+        ConfigurationError: If an option is unknown or unusable, `model` is not a model, or `graph` is not a graph.
     """
 
     def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
@@ -57,12 +57,12 @@ class Trainer:
         self.model = model
         self.graph = graph
         self.config = make_config(options)
-        self._opened = ExitStack()  # what `job` stands on
+        self._opened = ExitStack()  # closes what `job` has opened
         weakref.finalize(self, self._opened.close)
 
     @cached_property
     def job(self) -> Job:
-        """Graph checked, model traced, epoch planned. Settled at first use: `explain` and `fit` mean the same plan."""
+        """The checked graph, the traced model and the plan. It is made once, so that `explain` and `fit` use the same plan."""
         return prepare(self.model, self.graph, self.config, self._opened)
 
     def explain(
@@ -72,19 +72,20 @@ class Trainer:
         analyze: bool | int = False,
         alternatives: bool = False,
     ) -> str:
-        """What would run and why, see `planner.explain.explain`.
+        """Return a description of the plan: its steps, their estimated cost, and the rules that fired.
 
         Args:
-            format: see there.
-            stage: see there; None: "all", but beside a list of alternatives as text none of the plan.
-            analyze: also run some epochs, which change no weight, and set what they cost beside the estimates: True for 3, or
-                how many. Not for Mermaid.
-            alternatives: also list the plans that could have been, by their estimated seconds. For text and JSON.
+            format: The form of the description, see `planner.explain.explain`.
+            stage: The stage of the plan to show, see `planner.explain.explain`. None shows all stages; with a text list
+                of alternatives it shows only the plan's head.
+            analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
+                change no weight. Not for Mermaid.
+            alternatives: True to list other possible plans too, in order of their estimated seconds. For text and JSON only.
 
         Raises:
-            GraphError, ModelError, PlanError: for what cannot be trained, and an unknown format or stage.
-            ConfigurationError: a form that does not go with `analyze` or `alternatives`, or no epochs to run.
-            EngineError: with `analyze`, for a failure while running.
+            GraphError, ModelError, PlanError: If the model cannot be trained on the graph, or the format or stage is unknown.
+            ConfigurationError: If `analyze` or `alternatives` does not go with the format, or if there are no epochs to run.
+            EngineError: If an epoch of `analyze` fails.
         """
         with translated():
             check_form(format, stage or "all")
@@ -123,22 +124,22 @@ class Trainer:
 
     @property
     def plan(self) -> PlanView:
-        """The plan as what shows itself: in a notebook a page, elsewhere the text of `explain`.
+        """The plan as an object that shows itself: as a page in a notebook, and as the text of `explain` elsewhere.
 
         Raises:
-            GraphError, ModelError, PlanError: for what cannot be trained.
+            GraphError, ModelError, PlanError: If the model cannot be trained on the graph.
         """
         with translated():
             return PlanView(self.job.planned)
 
     @spark_translated()
     def fit(self) -> Run:
-        """Train; everything that was started is stopped again, whatever happens.
+        """Train the model, and return the finished run. All processes that were started are stopped, even after an error.
 
         Raises:
-            GraphError, ModelError, PlanError: before the first epoch, for what cannot be trained.
-            EngineError: for a failure while running, and for a loss that is no longer finite.
-            CheckpointError: for a checkpoint that cannot be written or does not belong to this run.
+            GraphError, ModelError, PlanError: Before the first epoch, if the model cannot be trained on the graph.
+            EngineError: If an engine or a worker fails, or if the loss is no longer finite.
+            CheckpointError: If a checkpoint cannot be written or belongs to a different run.
         """
         with open_tracker(self.config.log_dir, self.config.mlflow, self.config.resume) as tracker:
             done = self._fit(tracker)
@@ -179,7 +180,7 @@ class Trainer:
                 progress.say(f"resumed after epoch {state.epoch}")
             while not learner.done:
                 run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
-            if learner.lacks_metrics:  # resumed to end with an epoch that was not to be the last
+            if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last
                 improved = evaluate(passes, [learner])
                 learner.keep(improved[learner])
                 tracker.epoch(state.history[-1])
