@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from lotan import cost_cache
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.job import Job, session_master
 from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
 from lotan.pricing import priced, spread_over
@@ -22,6 +22,7 @@ from planner.physical import Plan, Stage, Step, columns_made
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
+from planner.traits import EngineTraits
 
 LEGEND = (
     'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '
@@ -56,24 +57,24 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     """
     known = cost_cache.load()
     found = []
-    for engine in ABILITIES:
-        if not config.rgb and engine == "blocks":
+    for engine, traits in ENGINES.items():
+        if traits.needs_rgb and not config.rgb:
             continue
         listed = list(variants(job, config, engine, known))
         first = listed[0][0]
         for planned, words in listed:
             beside = job.plan if planned is first else first.plan
             found.append(_alternative(job, config, known, planned, words, beside))
-        for spread, words in _spreads(config, engine):
+        for spread, words in _spreads(config, traits):
             found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}", first.plan))
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, str]]:
+def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[TrainerConfig, str]]:
     """Other numbers of partitions and workers, where nobody asked for some: more of the former, and half of the latter."""
-    if engine == "local":
+    if traits.in_process:
         return
-    layout = MemoryLimit.of(config).layout(engine, config.partitions)
+    layout = MemoryLimit.of(config).layout(traits, config.partitions)
     if config.partitions is None:
         for times in MORE_PARTITIONS[:2]:
             count = times * layout.crew.tasks
@@ -94,8 +95,8 @@ def variants(
         engine: by name.
         known: of costs; None: what is known on this machine.
     """
-    pricing = priced(engine, config, known or cost_cache.load(), session_master(job.graph, config))
-    options = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine, pricing=pricing)
+    pricing = priced(ENGINES[engine], config, known or cost_cache.load(), session_master(job.graph, config))
+    options = replace(job.planned.options, pricing=pricing)
     first = job.planned.with_options(options)
     yield first, f"--engine {engine}"
     if first.options.plan == "general":
@@ -109,13 +110,13 @@ def variants(
 def _alternative(
     job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str, beside: Plan
 ) -> Alternative:
-    plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
-    needs = limit.needs(engine, plan, job.statistics, config.partitions)
-    pricing = spread_over(priced(engine, config, known, session_master(job.graph, config)), needs)
+    plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config)
+    needs = limit.needs(traits, plan, job.statistics, config.partitions)
+    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs)
     passes = plan.epoch(config.eval_every == 1)
-    chosen = engine == job.engine.name and words == f"--engine {engine}"
+    chosen = traits.name == job.engine.name and words == f"--engine {traits.name}"
     return Alternative(
-        name=plan_name(engine, planned.options.disabled, planned.options.plan),
+        name=plan_name(traits.name, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=chosen,
         seconds=planned.seconds_at(pricing),

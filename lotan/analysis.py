@@ -107,11 +107,11 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
 
 def _moved(job: Job, name: str, steps: Sequence[Step], moved: Mapping[str, float]) -> list[Measure]:
     """Of a pass; nothing moves on local."""
-    if job.engine.name == "local":
+    if job.traits.in_process:
         return []
     cost = job.planned.cost(steps)
     # What rows' joins and groups shuffle inside one JVM is part of what they take, and not counted by itself.
-    counted = None if job.engine.name == "rows" else cost.moved("shuffled")
+    counted = cost.moved("shuffled") if job.traits.counts_shuffles else None
     return [
         Measure(
             f"piped, {TITLES[name]}",
@@ -236,7 +236,7 @@ def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
         lines += _off_lines(measures, ran)
     if ran.own is not None:
         lines += own_line(duration(ran.own))
-    if job.engine.name != "local":
+    if not job.traits.in_process:
         lines += wrapped(UNLISTED * (not all(ran.steps)) + ONE_JOB, WIDTH)
     return lines
 

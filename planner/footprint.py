@@ -36,6 +36,7 @@ from planner.scratch import scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
 from planner.topology import topology
+from planner.traits import EngineTraits
 
 SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
 PARTS_LOADED = 3  # times the rows of a partition while it is put together: as they came, in one piece, sorted
@@ -69,16 +70,17 @@ class Footprint:
         return replace(self, peak=models * self.peak, heap=models * self.heap)
 
 
-def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
-    """Of an engine, with a plan for it."""
-    if engine == "local":
+def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
+    """The memory that an engine needs for a plan of its own."""
+    engine = traits.name
+    if traits.memory == "process":
         total = local_bytes(plan, statistics, layout)
         return Footprint(engine, DRIVER_BYTES + int(GAPS * total), DRIVER_BYTES + int(MOST_GAPS * total))
     fixed = fixed_bytes(layout.crew)
     columns = held(plan, statistics)
     # Columns pass through the shared memory of tasks, a chunk at a time.
     outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
-    if engine == "rows":  # Spark's own operators go to the disk by themselves
+    if traits.spills:  # Spark's own operators go to the disk by themselves
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)

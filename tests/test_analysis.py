@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan import analysis
 from lotan.analysis import Measure, total_lines
+from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
 from planner.explain import passes
@@ -153,7 +154,7 @@ def test_steps_on_spark_of_which_nothing_is_known_are_accounted_for(known, said)
     planned = trainer().job.plan
     rows = (Measure("rows", "rows", 300, 300), Measure("piped_bytes", "bytes", 100, 100))
     steps = tuple(rows if known or isinstance(step, PipeStep) else () for step in planned.train)
-    job = SimpleNamespace(engine=SimpleNamespace(name="blocks"))
+    job = SimpleNamespace(traits=ENGINES["blocks"])
     shown = " ".join(analysis._step_lines(job, planned.train, analysis.Ran(1.0, steps)))
     assert analysis.ONE_JOB in " ".join(shown.split())
     assert ("steps that are not listed stay inside Spark" in shown) is said

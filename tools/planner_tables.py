@@ -42,7 +42,7 @@ def units() -> str:
     """A row for each unit of work, with what one takes by default on each engine."""
     from planner.cost import DEFAULT_RATES, GROUPS
 
-    source = (ROOT / "planner" / "cost" / "work.py").read_text()
+    source = (ROOT / "planner" / "work.py").read_text()
     groups = {unit: group for group, units in GROUPS.items() for unit in units}
     head = f"| unit | of which part | counts | {' | '.join(DEFAULT_RATES)} |\n|{'---|' * (3 + len(DEFAULT_RATES))}"
     rows = [

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from lotan.errors import EngineError, PassLostError
 from lotan.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +69,7 @@ class Extent:
 class Engine(ABC):
     """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
 
-    name: str
+    traits: ClassVar[EngineTraits]
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
@@ -141,7 +142,7 @@ class Engine(ABC):
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Handle]) -> Handle:
         """Run a step on edges; `columns` holds all that it reads. Only for engines with the ability, see engines.choice."""
-        raise EngineError(f"the {self.name} engine runs no {type(step).__name__}: plan with its own abilities")
+        raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from math import ceil
 
-from planner.cost.stages import beyond_memory, chunk_count, pipe_work
-from planner.cost.work import Work
+from planner.chunks import chunk_count
+from planner.cost.stages import beyond_memory, pipe_work
 from planner.estimate import row_bytes
 from planner.expressions import operations
 from planner.layout import Layout
@@ -29,6 +29,8 @@ from planner.physical import (
     Step,
 )
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
+from planner.work import Work
 
 CACHE_BYTES = 24 << 20
 """What processors keep at hand of the rows that edges begin at: a column of half as much costs less a number, one of ten
@@ -43,7 +45,7 @@ BOTH_ENDS = 2  # numbers that a product along edges reads, for each that it mult
 
 
 def step_work(
-    step: Step, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float | None = None
+    step: Step, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout, beyond: float | None = None
 ) -> Work:
     """The work of one step, but for its shuffles.
 
@@ -51,15 +53,15 @@ def step_work(
         step: of `plan`.
         plan: see there.
         statistics: of the graph.
-        engine: that runs it.
+        traits: of the engine that runs it.
         layout: how its work is spread.
         beyond: as of `beyond_memory`, where that is known.
     """
-    waves = 1 if engine == "local" else ceil(layout.partitions / max(1, layout.crew.tasks))
+    waves = 1 if traits.in_process else ceil(layout.partitions / max(1, layout.crew.tasks))
     match step:
         case PipeStep():
-            beyond = beyond_memory(plan, statistics, engine, layout) if beyond is None else beyond
-            found = pipe_work(step, plan, statistics, engine, layout, beyond)
+            beyond = beyond_memory(plan, statistics, traits, layout) if beyond is None else beyond
+            found = pipe_work(step, plan, statistics, traits, layout, beyond)
             found.pipes = waves
             return found
         case PropagateStep():
@@ -68,14 +70,14 @@ def step_work(
             far = numbers * _far(statistics.sources_within(step.within) * row_bytes(step.output))
             return Work(steps=waves, edges=edges, summed_numbers=numbers, far_numbers=far)
         case CollectStep():
-            rows = _collected(step, statistics, engine, layout)
+            rows = _collected(step, statistics, traits, layout)
             return Work(steps=waves, collected_numbers=rows * _width(plan, step.columns))
         case GatherStep():
-            rows = _collected(step, statistics, engine, layout)
+            rows = _collected(step, statistics, traits, layout)
             return Work(steps=waves, collected_numbers=rows * step.output.width)
     found = _edge_work(step, plan, statistics)
     found.steps = waves
-    found.calls = EDGE_CALLS if engine == "local" else 0.0
+    found.calls = EDGE_CALLS if traits.in_process else 0.0
     return found
 
 
@@ -88,9 +90,9 @@ def _far(size: int) -> float:
     return max(0.0, 1 - CACHE_BYTES / max(1, size))
 
 
-def _collected(step: CollectStep | GatherStep, statistics: Statistics, engine: str, layout: Layout) -> float:
+def _collected(step: CollectStep | GatherStep, statistics: Statistics, traits: EngineTraits, layout: Layout) -> float:
     """Rows of sources, each as often as chunks have it: these are runs of vertices that a hash has put in order."""
-    chunks = 1 if engine == "local" else chunk_count(statistics.rows_within(step.within), engine, layout)
+    chunks = 1 if traits.in_process else chunk_count(statistics.rows_within(step.within), traits, layout)
     return statistics.sources_within(step.within) * statistics.degrees().replication(chunks)
 
 

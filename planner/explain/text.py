@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
+from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost import Pricing, StepCost
-from planner.cost.stages import chunk_rows
 from planner.estimate import node_bytes, sizes_of_pass, step_bytes, step_rows
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
@@ -42,6 +42,7 @@ from planner.physical import (
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.spec import Call
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 OWN = "beside its steps: the pass itself"
@@ -105,7 +106,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _head(planned: Planned) -> str:
-    words = head_words(_head_data(planned))
+    words = head_words(_head_data(planned), planned.options.traits)
     wrap = partial(textwrap.wrap, width=WIDTH, subsequent_indent=" " * 8)
     lines = [  # a path is for copying
         wrap(f"{name:<8}{said}", break_long_words=False, break_on_hyphens=False) for name, said in words.items()
@@ -113,19 +114,24 @@ def _head(planned: Planned) -> str:
     return "\n".join([*(piece for line in lines for piece in line), ""])
 
 
-def head_words(data: Mapping[str, Any]) -> dict[str, str]:
-    """What a plan is for, of its plain data: name and value."""
+def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
+    """The lines above a plan, by their names: its graph, its engine and what it is estimated to take.
+
+    Args:
+        data: the plan's plain data.
+        traits: of its engine.
+    """
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
     return {
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
         "Engine": f"{data['engine']}{reason}",
-        "Spread": _spread(data["engine"], data["layout"]),
+        "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
         or f"{size(data['estimated_peak_bytes'])} estimated, all processes of this host together",
         "Time": _time(data),
         "Rates": _rates(data["rates"]),
-        **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if data["engine"] != "local" else {}),
+        **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if not traits.in_process else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
@@ -164,10 +170,10 @@ def _quantity(one: Mapping[str, Any], which: str) -> str:
     return duration(one[which]) if one["unit"] == "seconds" else size(round(one[which]))
 
 
-def _spread(engine: str, layout: Mapping[str, int]) -> str:
+def _spread(traits: EngineTraits, layout: Mapping[str, int]) -> str:
     """Over what an engine spreads its work, as far as this host knows: what the estimates go by."""
     chunks = f"chunks of {counted(layout['chunk_rows'], 'row')} at most"
-    if engine == "local":
+    if traits.in_process:
         return f"{counted(layout['cores'], 'thread')}; {chunks}"
     tasks = f"{counted(layout['partitions'], 'partition')}, {counted(layout['tasks'], 'task')} at a time"
     return f"{tasks}, {counted(layout['workers'], 'worker')}; {chunks}"
@@ -207,7 +213,7 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
     if not kept:
         return []
     line = f"     keeps {size(kept)} a row for backward"
-    if planned.options.engine == "local":
+    if planned.options.traits.memory == "process":
         return [line]
     beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
     return [f"{line}, worth {stage.worth * 1e9:.2g} s a GB; beyond a worker's memory: {beyond}"]
@@ -291,7 +297,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
     costs = {name: planned.cost(steps) for name, steps in walks if steps}
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
-        "engine": options.engine,
+        "engine": options.traits.name,
         "engine_reason": options.engine_reason,
         "layout": _layout_data(planned),
         "estimated_peak_bytes": planned.peak_bytes,
@@ -304,14 +310,14 @@ def _head_data(planned: Planned) -> dict[str, Any]:
 
 
 def _rates_data(pricing: Pricing) -> dict[str, Any]:
-    return {"measured": pricing.measured, "runs": pricing.runs, "corrections": asdict(pricing.corrections)}
+    return {"measured": pricing.measured is not None, "runs": pricing.runs, "corrections": asdict(pricing.corrections)}
 
 
 def _layout_data(planned: Planned) -> dict[str, int]:
     """Partitions, tasks at a time, workers, cores, and vertices in a chunk."""
-    layout, engine = planned.options.pricing.layout, planned.options.engine
+    layout, traits = planned.options.pricing.layout, planned.options.traits
     return {"partitions": layout.partitions, "tasks": layout.crew.tasks, "workers": layout.crew.workers,
-            "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, engine, layout)}  # fmt: skip
+            "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, traits, layout)}  # fmt: skip
 
 
 def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:

@@ -22,13 +22,14 @@ from pyspark.errors import PySparkException
 from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
+from planner.cost import Pricing
 from planner.physical import CollectStep, EdgeDropoutStep, EdgeStep, PipeStep, Step, reads
 from planner.rules import prune_vertices
 from planner.spec import LossSpec
@@ -40,7 +41,7 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 pytestmark = pytest.mark.spark
 
 BLOCKS = {
-    name: replace(options, engine="blocks", abilities=ABILITIES["blocks"])
+    name: replace(options, pricing=Pricing(ENGINES["blocks"]))
     for name, options in {
         **{name: options for name, options in OPTIONS.items() if options.rgb},
         **{f"no {rule}": Options(disabled=(rule,)) for rule in ("push_down_edges", "push_down_extremes")},

@@ -9,9 +9,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.physical import CollectStep
 from planner.spec import LossSpec
 from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, models, sample
@@ -19,8 +20,8 @@ from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, train
 
 LOCAL = {
-    **{name: replace(options, abilities=ABILITIES["local"]) for name, options in OPTIONS.items()},
-    **{f"no {rule}": Options(disabled=(rule,), abilities=ABILITIES["local"])
+    **{name: replace(options, pricing=Pricing(ENGINES["local"])) for name, options in OPTIONS.items()},
+    **{f"no {rule}": Options(disabled=(rule,), pricing=Pricing(ENGINES["local"]))
        for rule in ("push_down_edges", "push_down_extremes")},
     "auto, collecting": OPTIONS["auto"],
 }  # fmt: skip

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
@@ -27,6 +27,7 @@ from lotan.stages.sparse_rows import SparseRows
 from lotan.tracing import trace
 from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps, phases
 from planner.batch import compile_batch
+from planner.cost import Pricing
 from planner.edge_nodes import Extreme
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
@@ -81,7 +82,7 @@ def check_metrics(seed: int, dropping: bool) -> None:
     model, drawn = drawn_model(seed, dropping, False), graph_of(seed)
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    plan = compile_plan(*specs, loss, drawn.graph.statistics, Options(abilities=ABILITIES["local"])).plan
+    plan = compile_plan(*specs, loss, drawn.graph.statistics, Options(pricing=Pricing(ENGINES["local"]))).plan
     with closing(LocalEngine(chunk_rows=5)) as engine:
         engine.load(drawn.graph, plan)
         a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
@@ -123,14 +124,14 @@ def check_hops(seed: int, _: bool) -> None:
     """A model that reads a sum of hidden rows, and the sum of that."""
     drawn, (ours, other) = sample(seed, weighted=True), models("hops", seed)
     with closing(LocalEngine()) as engine:
-        found = train(engine, plan_of("hops", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+        found = train(engine, plan_of("hops", drawn, Options(pricing=Pricing(ENGINES["local"]))), ours, drawn)
     assert_equals_truth(found, "hops", other, drawn)
 
 
 def check_few(seed: int, _: bool) -> None:
     """Attention over few training vertices, of which both layers are pruned."""
     drawn, (ours, other) = trained_on(sample(seed, vertices=24, edges=20), [0, 9]), models("GAT", seed)
-    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    options = Options(pricing=Pricing(ENGINES["local"]), disabled=("reuse_evaluation",))
     with closing(LocalEngine()) as engine:
         assert_equals_truth(train(engine, plan_of("GAT", drawn, options), ours, drawn), "GAT", other, drawn)
 
@@ -139,7 +140,7 @@ def check_deep(seed: int, _: bool) -> None:
     """Three layers over few training vertices, of which several are pruned."""
     name = "GCN, three layers, jumping"
     drawn, (ours, other) = trained_on(sample(seed, vertices=40, edges=40, weighted=True), [0, 9]), models(name, seed)
-    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    options = Options(pricing=Pricing(ENGINES["local"]), disabled=("reuse_evaluation",))
     with closing(LocalEngine()) as engine:
         assert_equals_truth(train(engine, plan_of(name, drawn, options), ours, drawn), name, other, drawn)
 
@@ -149,14 +150,14 @@ def check_sparse(seed: int, _: bool) -> None:
     drawn, (ours, other) = sample(seed, vertices=40, edges=120), models("GIN", seed)
     drawn = thinned(drawn, drawn.x.numel() // 4)
     with closing(LocalEngine()) as engine:
-        found = train(engine, plan_of("GIN", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+        found = train(engine, plan_of("GIN", drawn, Options(pricing=Pricing(ENGINES["local"]))), ours, drawn)
     assert_equals_truth(found, "GIN", other, drawn)
 
 
 def check_batch(seed: int, _: bool) -> None:
     """Two models with other weights have the gradients that each has alone."""
     drawn, both = sample(seed), [models("GraphSAGE", seed + number)[0] for number in range(2)]
-    plan = plan_of("GraphSAGE", drawn, Options(abilities=ABILITIES["local"])).plan
+    plan = plan_of("GraphSAGE", drawn, Options(pricing=Pricing(ENGINES["local"]))).plan
     batch = compile_batch([plan, plan])
     own = [{name: value.detach() for name, value in model.state_dict().items()} for model in both]
     together = {of_model(number, name): value for number, each in enumerate(own) for name, value in each.items()}

@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 
 from lotan.engines.base import last_uses
-from lotan.engines.choice import ABILITIES
 from lotan.stages import StageProgram
 from planner.compiler import Options, compile_plan
+from planner.cost import Pricing
 from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
 from planner.footprint import alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
@@ -22,6 +22,7 @@ from planner.statistics import Profile, Statistics
 from planner.topology import topology
 from tests.exactness.cases import EVERY, sample
 from tests.exactness.steps import plan_of
+from tests.planner.engines import BLOCKS, LOCAL, SAMPLES
 from tests.stages.test_flat import MODELS, stages_of
 
 LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=128)
@@ -30,7 +31,7 @@ CREW = Crew(workers=2, tasks=2)
 
 def plans() -> dict[str, Plan]:
     """Of every model of the exactness tests, as the blocks engine runs it."""
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(BLOCKS))
     return {name: plan_of(name, sample(3, weighted=EVERY[name].weights), options).plan for name in EVERY}
 
 
@@ -70,7 +71,7 @@ def test_sparse_features_are_held_for_each_level_up_to_which_stages_read_them() 
     graph = replace(LARGE, training=1_000, profile=Profile(even, even, density=0.01))
     given = plan_of("GraphSAGE", sample(3), Options()).given
     sparse, dense = (
-        compile_plan(*given, graph, Options(abilities=ABILITIES["local"], disabled=disabled)).plan
+        compile_plan(*given, graph, Options(pricing=Pricing(LOCAL), disabled=disabled)).plan
         for disabled in ((), ("hold_sparse",))
     )
     read = {s.within for t in sparse.passes for s in t if isinstance(s, PipeStep) and "features" in s.inputs}
@@ -100,11 +101,11 @@ def test_more_partitions_and_fewer_tasks_have_less_in_hand() -> None:
 def test_estimates_grow_with_the_graph(engine: str) -> None:
     for name, plan in plans().items():
         layout = Layout(Crew(2, 2, spark_python=engine == "rows"), 16)
-        small, large = (footprint(engine, plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
+        small, large = (footprint(SAMPLES[engine], plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
         assert small.least <= large.least, name
         assert small.peak <= large.peak, name
     layout = Layout(CREW, 2)
-    local = footprint("local", plans()["GCN"], LARGE, layout)
+    local = footprint(SAMPLES["local"], plans()["GCN"], LARGE, layout)
     assert local.least > local.peak > local_bytes(plans()["GCN"], LARGE, layout)  # a limit is to hold for every model
 
 
@@ -113,13 +114,15 @@ def test_what_is_small_is_estimated_as_little_more_than_the_processes() -> None:
     plan, small = plans()["GCN"], Statistics(100, 300, 4)
     for engine in ("blocks", "rows"):
         crew = Crew(2, 2, spark_python=engine == "rows")
-        beside = footprint(engine, plan, small, Layout(crew, 2)).peak - fixed_bytes(crew)
+        beside = footprint(SAMPLES[engine], plan, small, Layout(crew, 2)).peak - fixed_bytes(crew)
         assert 0 < beside < LEAST_HEAP
 
 
 def test_workers_that_may_keep_nothing_keep_nothing_between_forward_and_backward() -> None:
     plan = plans()["GIN"]
-    none, some, any_ = (footprint("blocks", plan, LARGE, Layout(CREW, 16, saved)).peak for saved in (0, MIB, None))
+    none, some, any_ = (
+        footprint(SAMPLES["blocks"], plan, LARGE, Layout(CREW, 16, saved)).peak for saved in (0, MIB, None)
+    )
     assert some - none == CREW.workers * MIB
     assert any_ > some
 
@@ -164,7 +167,7 @@ def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
 @pytest.mark.parametrize("name", sorted(EVERY))
 @pytest.mark.parametrize("graph", [LARGE, replace(LARGE, training=1_000)])
 def test_what_is_there_while_a_step_runs(name: str, graph: Statistics) -> None:
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(BLOCKS))
     plan = compile_plan(*plan_of(name, sample(3, weighted=EVERY[name].weights), options).given, graph, options).plan
     for steps in plan.passes:
         made = (column for step in steps for column in columns_made(step))

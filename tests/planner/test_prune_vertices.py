@@ -24,14 +24,14 @@ from planner.physical import (
 )
 from planner.spec import Spec
 from planner.statistics import Statistics
+from tests.planner.engines import ON_EDGES
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 FEW = Statistics(vertices=1_000_000, edges=2_000_000, width=8, training=10)
-EVERYTHING = ("edge_columns", "extremes")
 
 
 def pruned(spec: Spec, *disabled: str, statistics: Statistics = FEW) -> Planned:
-    options = Options(disabled=(*IN_PLACE, "reuse_evaluation", *disabled), abilities=EVERYTHING)
+    options = Options(disabled=(*IN_PLACE, "reuse_evaluation", *disabled), pricing=ON_EDGES)
     return planned(spec, options=options, statistics=statistics)
 
 
@@ -69,7 +69,7 @@ def test_what_several_read_has_the_rows_of_the_deepest():
 
 
 def test_evaluation_prediction_and_what_is_computed_once_have_all_rows():
-    plan = planned(gcn(), gcn(training=False), Options(abilities=EVERYTHING), statistics=FEW).plan
+    plan = planned(gcn(), gcn(training=False), Options(pricing=ON_EDGES), statistics=FEW).plan
     assert plan.prepare
     assert any(step.within is not None for step in plan.train)
     others = [step for steps in (plan.prepare, plan.evaluate, plan.predict) for step in steps]
@@ -81,14 +81,14 @@ ALSO_EVALUATED = replace(FEW, evaluated=15)
 
 
 def test_evaluation_is_pruned_where_few_more_vertices_are_evaluated_than_trained():
-    plan = planned(gcn(), gcn(training=False), Options(abilities=EVERYTHING), statistics=ALSO_EVALUATED).plan
+    plan = planned(gcn(), gcn(training=False), Options(pricing=ON_EDGES), statistics=ALSO_EVALUATED).plan
     assert plan.targets == "split"
     assert [step.within for step in plan.evaluate] == [1, 0, 0]
     assert all(step.within is None for step in (*plan.prepare, *plan.predict))
 
 
 def test_a_training_pass_that_evaluates_is_pruned_to_what_both_need():
-    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=ALSO_EVALUATED)
+    found = planned(jumping(), options=Options(pricing=ON_EDGES), statistics=ALSO_EVALUATED)
     assert found.firings["reuse_evaluation"]
     assert all(step.within is not None for step in found.plan.train)
 
@@ -124,7 +124,7 @@ def test_it_must_not_fire_where_it_does_not_pay(statistics, reason):
 
 def test_a_training_pass_that_evaluates_has_all_rows():
     most = replace(FEW, training=600_000)
-    found = planned(jumping(), options=Options(abilities=EVERYTHING), statistics=most)
+    found = planned(jumping(), options=Options(pricing=ON_EDGES), statistics=most)
     assert found.firings["reuse_evaluation"]
     assert all(step.within is None for step in found.plan.train)
     assert [entry.reason for entry in found.rewritten.declined if "disable reuse_evaluation" in entry.reason]

@@ -20,6 +20,7 @@ from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
+from lotan.engines.blocks.traits import TRAITS
 from lotan.engines.commits import Commits
 from lotan.engines.results import result_tensors
 from lotan.errors import EngineError
@@ -76,7 +77,7 @@ class BlocksEngine(Engine):
         EngineError: the session has no jar of ours, or that of another version.
     """
 
-    name = "blocks"
+    traits = TRAITS
 
     def __init__(
         self,

@@ -22,6 +22,7 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.stage_run import StageRun
+from lotan.engines.local.traits import TRAITS
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
@@ -44,7 +45,7 @@ class LocalEngine(Engine):
         spare: bytes beside what the plan needs, that columns which the graph keeps for other plans may take; None: no limit.
     """
 
-    name = "local"
+    traits = TRAITS
 
     def __init__(self, chunk_rows: int | None = None, threads: int | None = None, spare: int | None = None) -> None:
         self._chunk_rows = chunk_rows

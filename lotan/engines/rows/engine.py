@@ -25,6 +25,7 @@ from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_ov
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
+from lotan.engines.rows.traits import TRAITS
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
@@ -87,7 +88,7 @@ class RowsEngine(Engine):
         on_close: what to close with the engine, last first: what it was opened with.
     """
 
-    name = "rows"
+    traits = TRAITS
 
     def __init__(
         self,
