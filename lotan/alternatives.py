@@ -18,10 +18,11 @@ from lotan.settings import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
-from planner.physical import Plan, Stage, Step, columns_made
+from planner.physical import Plan, Stage
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
+from planner.steps.step import Step
 from planner.traits import EngineTraits
 
 LEGEND = (
@@ -157,7 +158,7 @@ def _evaluation(plan: Plan, other: Plan) -> str:
 
 def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
     """Of all columns that are made."""
-    ours, theirs = ([column.shape for step in each for column in columns_made(step)] for each in (steps, others))
+    ours, theirs = ([column.shape for step in each for column in step.columns_made] for each in (steps, others))
     if more := len(ours) - len(theirs):
         return f"{more:+} column{'s' * (abs(more) > 1)}"
     return "" if ours == theirs else "columns of other widths"

@@ -21,7 +21,7 @@ from planner.lower import OUTPUT, Forward, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Declined, Rewritten
 from planner.phases import Held, Phases, Trained, pruning_spoils
-from planner.physical import Column, PipeStep, Plan, Step
+from planner.physical import Column, Plan
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.choose_physical import LEAST_GAIN, Candidate, choose_physical, doubtful, why_without
 from planner.rules.drop_dead_gradients import drop_dead_gradients
@@ -35,6 +35,8 @@ from planner.rules.prune_vertices import declined, deepest_level, prune_vertices
 from planner.rules.reuse_evaluation import PRUNED_APART, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 from planner.traits import EngineTraits
 from planner.validate import validate
 

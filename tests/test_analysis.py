@@ -18,7 +18,7 @@ from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.jar import JAR
 from planner.explain import passes
-from planner.physical import PipeStep, makes
+from planner.steps.pipe import PipeStep
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
@@ -90,7 +90,7 @@ class Ticking:
         watch(None, {})
         for step in steps:
             self.now += 10
-            watch(step, dict.fromkeys(makes(step)))
+            watch(step, dict.fromkeys(step.makes))
         self.now += 1000
 
 

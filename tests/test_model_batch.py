@@ -21,7 +21,8 @@ from lotan.job import Job
 from lotan.members import Member
 from lotan.model_batch import ModelBatch
 from planner.footprint import Footprint
-from planner.physical import PipeStep, PropagateStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
 from tests.refused_models import BranchOnValues
 
 WIDTH, CLASSES = 6, 3

@@ -21,8 +21,8 @@ from lotan.run import Run
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing
-from planner.physical import PipeStep
 from planner.spec import LossSpec
+from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn
 from tests.exactness.test_random_models import graph_of

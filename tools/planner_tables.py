@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "planner.md"
-COUNTED = ("counting.py", "stages.py")  # where one counts as several
+COUNTED = ("steps/*.py", "cost/stages.py")  # where one counts as several
 TIMES = re.compile(r"^([A-Z_]+) = ([\d.]+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
@@ -56,7 +56,8 @@ def units() -> str:
 
 def times() -> str:
     """A row for each number that work is counted so many times by."""
-    found = [row for name in COUNTED for row in TIMES.findall((ROOT / "planner" / "cost" / name).read_text())]
+    files = [path for pattern in COUNTED for path in sorted((ROOT / "planner").glob(pattern))]
+    found = [row for path in files for row in TIMES.findall(path.read_text())]
     return "\n".join(
         ["| constant | | |", "|---|---|---|", *(f"| `{name}` | {value} | {words} |" for name, value, words in found)]
     )

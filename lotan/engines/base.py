@@ -13,8 +13,13 @@ import torch
 
 from lotan.errors import EngineError, PassLostError
 from lotan.randomness import Randomness
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from planner.physical import Plan
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
@@ -262,9 +267,9 @@ class _Walk:
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
             case EdgeStep():
-                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in reads(step)})
+                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in step.reads})
             case PipeStep():
-                self.held.update(engine.pipe(step, {name: self.get(name) for name in reads(step)}))
+                self.held.update(engine.pipe(step, {name: self.get(name) for name in step.reads}))
 
     def get(self, name: str) -> Handle:
         """The handle of a column or collection."""
@@ -282,7 +287,7 @@ def last_uses(steps: Sequence[Step], keep: Sequence[str]) -> list[tuple[str, ...
     later = set(keep)
     done: list[tuple[str, ...]] = []
     for step in reversed(steps):
-        now = [name for name in dict.fromkeys([*reads(step), *makes(step)]) if name not in later]
+        now = [name for name in dict.fromkeys([*step.reads, *step.makes]) if name not in later]
         done.append(tuple(now))
         later.update(now)
     return done[::-1]

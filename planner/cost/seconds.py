@@ -11,10 +11,11 @@ from planner.cost.counting import step_work
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
 from planner.layout import Layout
-from planner.physical import Plan, Step
+from planner.physical import Plan
 from planner.rates import Rates
 from planner.shares import Crew
 from planner.statistics import Statistics
+from planner.steps.step import Step
 from planner.traits import ONE_PROCESS, EngineTraits
 from planner.work import GROUPS, Work, total
 

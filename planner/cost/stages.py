@@ -13,10 +13,11 @@ from planner.footprint import trained_stages
 from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
 from planner.layout import Layout
-from planner.physical import PipeStep, Plan, Stage
+from planner.physical import Plan, Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
 from planner.traits import EngineTraits
 from planner.work import Work
 

@@ -14,34 +14,18 @@ from typing import Any, Literal
 from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost import Pricing, StepCost
-from planner.estimate import node_bytes, sizes_of_pass, step_bytes, step_rows
+from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
-from planner.expressions import text
 from planner.footprint import alive_bytes, local_bytes
 from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeWeight, Node, StaticColumn, topological
-from planner.physical import (
-    CollectStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Stage,
-    Step,
-    makes,
-    reads,
-)
+from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.spec import Call
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 from planner.traits import EngineTraits
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
@@ -187,10 +171,10 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     cost = planned.cost(steps)
     lines, costs = [], cost.steps
     for number, step in enumerate(steps):
-        rows, moved = step_rows(step, planned.statistics), step_bytes(step, planned.statistics, planned.plan)
+        rows, moved = step.rows(planned.statistics), step.bytes(planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
         said = f"{rows:>11,} rows", f"{size(moved):>8}", f"{duration(costs[number].seconds):>8}"
-        lines += aligned(f"{number:>2} {step_label(step)}", where, *said, beside=BESIDE)
+        lines += aligned(f"{number:>2} {step.label}", where, *said, beside=BESIDE)
         if isinstance(step, PipeStep) and step.mode != "backward":
             lines += [
                 line
@@ -217,47 +201,6 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
         return [line]
     beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
     return [f"{line}, worth {stage.worth * 1e9:.2g} s a GB; beyond a worker's memory: {beyond}"]
-
-
-def step_label(step: Step) -> str:
-    """One step in words."""
-    within = [] if step.within is None else [f"within={step.within}"]
-    match step:
-        case PipeStep():
-            return f"Pipe({', '.join([step.stage, step.mode, *within])}) -> {_yielded(step)}"
-        case PropagateStep():
-            flags = ["reverse"] * step.reverse + ["weighted"] * step.weighted + ["naive"] * (not step.combine)
-            return f"Propagate({', '.join([step.input, step.edges, *flags, *within])}) -> {step.output.name}"
-        case CollectStep():
-            return f"Collect({', '.join([*step.columns, step.edges, *within])}) -> neighbourhoods"
-        case GatherStep():
-            naive = [] if step.combine else ["naive"]
-            return f"Gather({', '.join([step.contributions, *naive, *within])}) -> {step.output.name}"
-        case EdgeStep():
-            return _edge_step_label(step, within)
-
-
-def _edge_step_label(step: EdgeStep, within: Sequence[str]) -> str:
-    match step:
-        case EdgeExpressionStep():
-            what = text(step.expression)
-        case EdgeDropoutStep():
-            what = f"{step.input}, p={step.p:g}"
-        case EdgeSumStep():
-            what = f"{step.input}, by {step.end}"
-        case ScaledPropagateStep():
-            what = ", ".join([*step.columns, *["reverse"] * step.reverse])
-        case ExtremeStep() | ExtremeGradientStep():
-            what = ", ".join([step.kind, *step.columns])
-        case _:
-            what = ", ".join(step.columns)
-    name = type(step).__name__.removesuffix("Step")
-    return f"{name}({', '.join([what, step.edges, *within])}) -> {step.output.name}"
-
-
-def _yielded(step: PipeStep) -> str:
-    aside = {"turn": ["loss"], "evaluate": ["metrics"], "backward": [] if step.outputs else ["parameters only"]}
-    return ", ".join([*aside.get(step.mode, []), *(column.name for column in step.outputs)])
 
 
 def call_label(call: Call) -> str:
@@ -366,14 +309,14 @@ def _stage_data(stage: Stage) -> dict[str, Any]:
 
 
 def _step_data(planned: Planned, step: Step, cost: StepCost, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"operator": step_label(step), "engine": "dl" if isinstance(step, PipeStep) else "graph",
+    return {"operator": step.label, "engine": "dl" if isinstance(step, PipeStep) else "graph",
             "stage": step.stage if isinstance(step, PipeStep) else None,
-            "rows": step_rows(step, planned.statistics),
-            "bytes": step_bytes(step, planned.statistics, planned.plan),
+            "rows": step.rows(planned.statistics),
+            "bytes": step.bytes(planned.statistics, planned.plan),
             "seconds": _rounded(cost.seconds), "shuffled_bytes": round(cost.shuffled_bytes),
             "piped_bytes": round(cost.piped_bytes), "spilled_bytes": round(cost.spilled_bytes),
-            "reads": {name: sizes[name] for name in reads(step)},
-            "makes": {name: sizes[name] for name in makes(step)}}  # fmt: skip
+            "reads": {name: sizes[name] for name in step.reads},
+            "makes": {name: sizes[name] for name in step.makes}}  # fmt: skip
 
 
 def _rounded(seconds: float) -> float:

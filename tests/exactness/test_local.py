@@ -13,8 +13,8 @@ from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from planner import Options, compile_plan
 from planner.cost import Pricing
-from planner.physical import CollectStep
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
 from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, models, sample
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, train

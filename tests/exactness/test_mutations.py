@@ -25,14 +25,13 @@ from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
 from lotan.stages.sparse_rows import SparseRows
 from lotan.tracing import trace
-from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps, phases
+from planner import RULES, Options, compile_plan, compiler, differentiate, labels, linear_maps, phases
 from planner.batch import compile_batch
 from planner.cost import Pricing
-from planner.edge_nodes import Extreme
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
 from planner.nodes import Collect, Elementwise, Node, Scatter
-from planner.physical import PropagateStep, ScaledPropagateStep, Stage, of_model, reads
+from planner.physical import Stage, of_model
 from planner.rules import (
     drop_dead_gradients,
     drop_unit_weight,
@@ -47,6 +46,10 @@ from planner.rules import (
     share_models,
 )
 from planner.spec import LossSpec, ValueType
+from planner.steps import scaled_propagate
+from planner.steps.extreme import Extreme
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import ScaledPropagateStep
 from tests.exactness import test_random_models
 from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, thinned, trained_on
 from tests.exactness.random_models import Hop
@@ -296,7 +299,7 @@ MUTATIONS = {
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
     "a layer is computed a hop too near": Mutation(
-        prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0), 3, check=check_few,
+        prune_vertices, "_hops", lambda step: dict.fromkeys(step.reads, 0), 3, check=check_few,
         expects=OUT_OF_RANGE,
     ),
     "a gradient goes back a hop too few": Mutation(phases, "differentiate", a_hop_too_few, 3, check=check_deep),
@@ -344,13 +347,13 @@ MUTATIONS = {
         lambda values, node: ("source", node.x) if isinstance(node, Scatter) else TRANSLATED(values, node), 10
     ),
     "scores have the gradient of others": Mutation(
-        edge_adjoints, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
+        scaled_propagate, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
     ),
 }  # fmt: skip
 
 COPIED, WEIGHTED = push_down.copied_source, drop_unit_weight.weighted
 TRANSLATED = EdgeValues._translated
-READ, DOT = drop_dead_gradients._gradients_read, edge_adjoints.EdgeDotStep
+READ, DOT = drop_dead_gradients._gradients_read, scaled_propagate.EdgeDotStep
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)

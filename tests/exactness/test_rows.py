@@ -22,9 +22,10 @@ from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
-from planner.physical import CollectStep, PipeStep, reads
 from planner.rules import prune_vertices
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import PipeStep
 from tests.exactness.cases import CASES, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
@@ -230,7 +231,7 @@ def test_pruning_one_hop_too_few_is_caught(name, spark, workers, monkeypatch):
     """On rows, what is missing is zero."""
     drawn = few(name, 2, [0, 9])
     ours, truth = models(name, seed=2)
-    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0))
+    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(step.reads, 0))
     with rows(spark, workers, 2) as engine:
         found = train(engine, pruned(name, drawn), ours, drawn)
     with pytest.raises(AssertionError, match="is allowed"):

@@ -16,9 +16,12 @@ from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
 from planner.footprint import alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
 from planner.layout import Layout
-from planner.physical import PipeStep, Plan, PropagateStep, Step, columns_made, makes, reads
+from planner.physical import Plan
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
 from planner.statistics import Profile, Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 from planner.topology import topology
 from tests.exactness.cases import EVERY, sample
 from tests.exactness.steps import plan_of
@@ -40,14 +43,14 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
     static = {column.name: statistics.vertices * row_bytes(column) for column in (*plan.static_columns, *plan.hoisted)}
     lent: Counter[int] = Counter()
     for steps in plan.passes:
-        made = {c.name: c for step in steps for c in columns_made(step)}
+        made = {c.name: c for step in steps for c in step.columns_made}
         rows = {name: statistics.rows_within(column.within) for name, column in made.items() if column.edges is None}
         size = {name: count * row_bytes(made[name]) for name, count in rows.items()}
         sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
         kept = [column.name for column in plan.hoisted] if steps is plan.prepare else []
         alive: set[str] = set()
         for step, gone in zip(steps, last_uses(steps, kept), strict=True):
-            alive |= {column.name for column in columns_made(step)}
+            alive |= {column.name for column in step.columns_made}
             lent |= Counter(
                 size[name] for name in {sums.get(name, name) for name in alive} - static.keys() if name in size
             )
@@ -60,7 +63,7 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
 def test_columns_on_local_are_what_a_walk_over_the_steps_finds(name: str, training: int | None) -> None:
     graph = replace(LARGE, training=training)
     plan = compile_plan(*plan_of(name, sample(3), Options()).given, graph).plan
-    pruned = any(column.within is not None for step in plan.train for column in columns_made(step))
+    pruned = any(column.within is not None for step in plan.train for column in step.columns_made)
     assert pruned == (training is not None)
     assert local_columns(plan, graph) == brute_force(plan, graph)
     assert held(plan, graph) <= local_columns(plan, graph)
@@ -153,11 +156,11 @@ def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
     sums = {step.output.name: step.input for step in made if step.output.name not in held}
     found = set()
     for born, step in enumerate(steps[: place + 1]):
-        for name in set(makes(step)) - sums.keys():
+        for name in set(step.makes) - sums.keys():
             readers = {
                 at: isinstance(later, PipeStep | PropagateStep)
                 for at, later in enumerate(steps)
-                if name in {sums.get(read, read) for read in reads(later)}
+                if name in {sums.get(read, read) for read in later.reads}
             }
             if born == place or name in held or (readers and (max(readers) >= place or not readers[max(readers)])):
                 found.add(name)
@@ -170,7 +173,7 @@ def test_what_is_there_while_a_step_runs(name: str, graph: Statistics) -> None:
     options = Options(pricing=Pricing(BLOCKS))
     plan = compile_plan(*plan_of(name, sample(3, weighted=EVERY[name].weights), options).given, graph, options).plan
     for steps in plan.passes:
-        made = (column for step in steps for column in columns_made(step))
+        made = (column for step in steps for column in step.columns_made)
         columns = {c.name: c for c in (*plan.static_columns, *plan.hoisted, *made)}
         static = {c.name for c in plan.static_columns} if steps is plan.prepare else plan.lasting
         expected = [

@@ -16,21 +16,16 @@ from lotan.tracing import trace
 from planner import RULES, Options, PlanError, Planned
 from planner.cost import Corrections, Pricing
 from planner.explain import explain, size
-from planner.physical import (
-    CollectStep,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-    Step,
-)
+from planner.physical import Plan
 from planner.spec import LossSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
+from planner.steps.step import Step
 from planner.validate import validate
 from tests.planner.engines import BLOCKS, LOCAL, ON_EDGES, SAMPLES, able
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned

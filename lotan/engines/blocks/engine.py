@@ -28,8 +28,13 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import Plan, Stage
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph

@@ -28,7 +28,12 @@ from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
 from planner.batch import content_names
 from planner.chunks import sharing_threads
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import Plan
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph

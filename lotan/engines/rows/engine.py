@@ -31,7 +31,11 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
+from planner.physical import Plan, Stage
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -194,7 +198,7 @@ class RowsEngine(Engine):
         """Hand the parameters to whoever asks for them."""
         commits = self._loaded.commits
         commits.begin(steps, a_pass)
-        read = Counter(name for step in steps for name in reads(step))
+        read = Counter(name for step in steps for name in step.reads)
         piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
         self._under_way = PassState(commits.number, read, piped)
 

@@ -18,9 +18,11 @@ from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
 from planner.layout import Layout
-from planner.physical import CollectStep, EdgeStep, PropagateStep
 from planner.shares import Crew
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.propagate import PropagateStep
 
 pytestmark = pytest.mark.spark
 

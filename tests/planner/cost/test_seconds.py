@@ -11,21 +11,16 @@ from planner.cost import GROUPS, UNITS, Corrections, Pricing, Rates, Work, epoch
 from planner.cost.stages import beyond_memory
 from planner.degrees import Degrees
 from planner.layout import Layout
-from planner.physical import (
-    CollectStep,
-    Column,
-    EdgeDotStep,
-    EdgeStep,
-    EdgeSumStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Step,
-)
+from planner.physical import Column, Plan
 from planner.shares import Crew
 from planner.statistics import Profile, Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.step import Step
 from tests.planner.engines import BLOCKS, LOCAL, ON_BLOCKS, ON_EDGES, SAMPLES, able
 from tests.planner.specs import IN_PLACE, STATISTICS, attention, gcn, planned
 

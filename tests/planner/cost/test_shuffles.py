@@ -12,23 +12,17 @@ from planner.cost import Pricing, epoch_seconds
 from planner.cost.shuffles import shuffled_bytes
 from planner.degrees import Degrees
 from planner.layout import Layout
-from planner.physical import (
-    CollectStep,
-    Column,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Step,
-)
+from planner.physical import Column, Plan
 from planner.shares import Crew
 from planner.statistics import Profile, Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.step import Step
 from tests.planner.engines import BLOCKS, ON_EDGES
 from tests.planner.specs import IN_PLACE, attention, gcn, planned
 

@@ -13,9 +13,10 @@ from planner import Options, Planned
 from planner.cost import Pricing
 from planner.explain import duration, explain
 from planner.explain.rules import gain_mark, gain_words, rule_facts
-from planner.physical import CollectStep, GatherStep, PipeStep
 from planner.spec import Spec
 from planner.statistics import Degrees, Profile, Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
 from tests.planner.engines import BLOCKS, ON_BLOCKS, ON_EDGES, able
 from tests.planner.specs import FEATURES, IN_PLACE, STATISTICS, SpecWriter, attention, gcn, hops, jumping, planned
 
