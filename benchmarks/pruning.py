@@ -61,7 +61,6 @@ def measure(name: str, engine: str, pruned: bool, folder: str) -> dict[str, Any]
     import torch
 
     import lotan
-    from planner.estimate import step_rows
 
     shape, (_, _, width, classes) = GRAPHS[name], GRAPHS[name]["sizes"]
     torch.manual_seed(0)
@@ -76,7 +75,7 @@ def measure(name: str, engine: str, pruned: bool, folder: str) -> dict[str, Any]
     return {
         "seconds": [entry["train_seconds"] for entry in run.history][WARM_UP:],
         "setup": run.report["setup_seconds"],
-        "rows": sum(step_rows(step, planned.statistics) for step in planned.plan.train),
+        "rows": sum(step.rows(planned.statistics) for step in planned.plan.train),
         "loss": run.history[-1]["loss"],
     }
 

@@ -93,7 +93,7 @@ def is_chosen(found: dict[str, int], job: Job, config: TrainerConfig) -> bool:
     ((setting, value),) = found.items()
     if setting == "threads":
         return value == torch.get_num_threads()
-    name, layout = job.engine.name, MemoryLimit.of(config).layout(job.engine.name, config.partitions)
+    name, layout = job.engine.name, MemoryLimit.of(config).layout(job.traits, config.partitions)
     if setting != "chunk_rows":
         return value == {"workers": layout.crew.workers, "partitions": layout.partitions}[setting]
     levels = () if job.plan.levels is None else range(job.plan.levels + 1)

@@ -9,7 +9,7 @@ from lotan.planning.job import Job
 from lotan.results.report import cost_figures, job_figures, plan_figures, versions
 from planner.batch import Batch
 from planner.cost import epoch_seconds
-from planner.explain import duration, step_label
+from planner.explain import duration
 
 
 def batch_report(
@@ -66,9 +66,9 @@ def plan_lines(batch: Batch, numbers: Sequence[int], job: Job) -> list[str]:
     count = f"{len(numbers)} models{several}" if len(numbers) > 1 else "1 model"
     lines = [f"batch of {count}: {duration(estimated_seconds(batch, job))} estimated for an epoch"]
     if batch.plan.prepare:
-        lines += ["  once, for all", *(f"    {step_label(step)}" for step in batch.plan.prepare)]
+        lines += ["  once, for all", *(f"    {step.label}" for step in batch.plan.prepare)]
     for stack in batch.stacks:
         called = ", ".join(str(numbers[model]) for model in stack.models)
         lines.append(f"  models {called}, as one" if len(stack.models) > 1 else f"  model {called}")
-        lines += [f"    {step_label(step)}" for step in stack.train]
+        lines += [f"    {step.label}" for step in stack.train]
     return lines

@@ -6,15 +6,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from lotan.errors import EngineError, PassLostError
 from lotan.stages.randomness import Randomness
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from planner.physical import Plan
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,7 +74,7 @@ class Extent:
 class Engine(ABC):
     """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
 
-    name: str
+    traits: ClassVar[EngineTraits]
 
     def load(self, graph: Graph, plan: Plan) -> None:
         """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
@@ -141,7 +147,7 @@ class Engine(ABC):
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Handle]) -> Handle:
         """Run a step on edges; `columns` holds all that it reads. Only for engines with the ability, see engines.choice."""
-        raise EngineError(f"the {self.name} engine runs no {type(step).__name__}: plan with its own abilities")
+        raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
@@ -261,9 +267,9 @@ class _Walk:
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
             case EdgeStep():
-                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in reads(step)})
+                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in step.reads})
             case PipeStep():
-                self.held.update(engine.pipe(step, {name: self.get(name) for name in reads(step)}))
+                self.held.update(engine.pipe(step, {name: self.get(name) for name in step.reads}))
 
     def get(self, name: str) -> Handle:
         """The handle of a column or collection."""
@@ -281,7 +287,7 @@ def last_uses(steps: Sequence[Step], keep: Sequence[str]) -> list[tuple[str, ...
     later = set(keep)
     done: list[tuple[str, ...]] = []
     for step in reversed(steps):
-        now = [name for name in dict.fromkeys([*reads(step), *makes(step)]) if name not in later]
+        now = [name for name in dict.fromkeys([*step.reads, *step.makes]) if name not in later]
         done.append(tuple(now))
         later.update(now)
     return done[::-1]

@@ -6,14 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from lotan.engines.blocks import traits as blocks
+from lotan.engines.local import traits as local
+from lotan.engines.rows import traits as rows
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import DRIVER_BYTES
-from planner.spec import Ability
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,12 +29,8 @@ SPARK_SECONDS = (
     15.0  # that Spark and workers take to start, and a graph to be laid out there: epochs have to make up for it
 )
 
-ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes", "sparse_rows"),
-    "rows": (),
-    "blocks": ("edge_columns", "extremes"),
-}
-"""What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
+ENGINES: Mapping[str, EngineTraits] = {one.name: one for one in (local.TRAITS, rows.TRAITS, blocks.TRAITS)}
+"""Every engine by its name; the Planner makes a plan for what there is."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class EngineChoice:
 
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
     """A line for each setting that was given and changes nothing: not on this engine, or not for this graph."""
-    if engine == "local":
+    if ENGINES[engine].in_process:
         nothing = ("workers", "partitions", "router", "keys", "master", "worker_memory")
         unset = dict.fromkeys(nothing) | {"propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
@@ -98,11 +97,11 @@ def choose_engine(
     limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds)
-    local, free = needs["local"], free_memory()
-    if limit is not None and local.least > limit:
-        reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
+    here, free = needs["local"], free_memory()
+    if limit is not None and here.least > limit:
+        reason = f"the memory limit is {size(limit)}, and local needs about {size(here.least)}"
         return _on_spark(reason, config, None, needs, seconds)
-    needed = local.peak - DRIVER_BYTES  # this process runs already
+    needed = here.peak - DRIVER_BYTES  # this process runs already
     comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
     if needed > MEMORY_SHARE * free:
         return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, seconds)
@@ -145,7 +144,7 @@ def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, 
     Raises:
         ConfigurationError: the heap of the Spark session that is there leaves too little of the limit.
     """
-    if engine == "local" or config.memory_limit is None:
+    if ENGINES[engine].in_process or config.memory_limit is None:
         return ()
     from lotan.hosts.spark_session import active_session
 

@@ -15,7 +15,9 @@ from lotan.stages.codec import encode_program
 from messenger.coordinator import CoordinatorLink
 from messenger.errors import MessengerError
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, PipeJob
-from planner.physical import PipeStep, Plan, Step
+from planner.physical import Plan
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 PURPOSES = {"turn": "training", "evaluate": "evaluation", "predict": "prediction"}
 """What a pass is for, by the first of these modes that one of its pipes has."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
-from lotan.engines.choice import fits_in_memory
+from lotan.engines.choice import ENGINES, fits_in_memory
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
         graph: to be loaded.
         config: as asked for.
     """
-    if needs.engine in ("rows", "blocks"):
+    if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
     from lotan.memory.limit import MemoryLimit

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from typing import Any, Literal
 
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.memory.limit import MORE_PARTITIONS, MemoryLimit
 from lotan.planning import cost_cache
 from lotan.planning.job import Job, session_master
@@ -18,10 +18,12 @@ from lotan.settings.config import TrainerConfig
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
-from planner.physical import Plan, Stage, Step, columns_made
+from planner.physical import Plan, Stage
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
 from planner.rules.choose_physical import LEAST_GAIN
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 
 LEGEND = (
     'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '
@@ -56,24 +58,24 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
     """
     known = cost_cache.load()
     found = []
-    for engine in ABILITIES:
-        if not config.rgb and engine == "blocks":
+    for engine, traits in ENGINES.items():
+        if traits.needs_rgb and not config.rgb:
             continue
         listed = list(variants(job, config, engine, known))
         first = listed[0][0]
         for planned, words in listed:
             beside = job.plan if planned is first else first.plan
             found.append(_alternative(job, config, known, planned, words, beside))
-        for spread, words in _spreads(config, engine):
+        for spread, words in _spreads(config, traits):
             found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}", first.plan))
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, str]]:
+def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[TrainerConfig, str]]:
     """Other numbers of partitions and workers, where nobody asked for some: more of the former, and half of the latter."""
-    if engine == "local":
+    if traits.in_process:
         return
-    layout = MemoryLimit.of(config).layout(engine, config.partitions)
+    layout = MemoryLimit.of(config).layout(traits, config.partitions)
     if config.partitions is None:
         for times in MORE_PARTITIONS[:2]:
             count = times * layout.crew.tasks
@@ -94,8 +96,8 @@ def variants(
         engine: by name.
         known: of costs; None: what is known on this machine.
     """
-    pricing = priced(engine, config, known or cost_cache.load(), session_master(job.graph, config))
-    options = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine, pricing=pricing)
+    pricing = priced(ENGINES[engine], config, known or cost_cache.load(), session_master(job.graph, config))
+    options = replace(job.planned.options, pricing=pricing)
     first = job.planned.with_options(options)
     yield first, f"--engine {engine}"
     if first.options.plan == "general":
@@ -109,13 +111,13 @@ def variants(
 def _alternative(
     job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str, beside: Plan
 ) -> Alternative:
-    plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
-    needs = limit.needs(engine, plan, job.statistics, config.partitions)
-    pricing = spread_over(priced(engine, config, known, session_master(job.graph, config)), needs)
+    plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config)
+    needs = limit.needs(traits, plan, job.statistics, config.partitions)
+    pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs)
     passes = plan.epoch(config.eval_every == 1)
-    chosen = engine == job.engine.name and words == f"--engine {engine}"
+    chosen = traits.name == job.engine.name and words == f"--engine {traits.name}"
     return Alternative(
-        name=plan_name(engine, planned.options.disabled, planned.options.plan),
+        name=plan_name(traits.name, planned.options.disabled, planned.options.plan),
         options=words,
         chosen=chosen,
         seconds=planned.seconds_at(pricing),
@@ -156,7 +158,7 @@ def _evaluation(plan: Plan, other: Plan) -> str:
 
 def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
     """Of all columns that are made."""
-    ours, theirs = ([column.shape for step in each for column in columns_made(step)] for each in (steps, others))
+    ours, theirs = ([column.shape for step in each for column in step.columns_made] for each in (steps, others))
     if more := len(ours) - len(theirs):
         return f"{more:+} column{'s' * (abs(more) > 1)}"
     return "" if ours == theirs else "columns of other widths"

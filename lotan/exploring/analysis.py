@@ -17,10 +17,10 @@ from lotan.memory.limit import MemoryLimit
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
-from planner.estimate import step_bytes, step_rows
-from planner.explain import Measured, duration, own_line, passes, size, step_label
-from planner.physical import PipeStep, Step, makes
+from planner.explain import Measured, duration, own_line, passes, size
 from planner.printer import WIDTH, aligned, wrapped
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 EPOCHS = 3  # that count, unless others are asked for
 OFF = 2.0  # times, from which on an estimate is marked
@@ -107,11 +107,11 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
 
 def _moved(job: Job, name: str, steps: Sequence[Step], moved: Mapping[str, float]) -> list[Measure]:
     """Of a pass; nothing moves on local."""
-    if job.engine.name == "local":
+    if job.traits.in_process:
         return []
     cost = job.planned.cost(steps)
     # What rows' joins and groups shuffle inside one JVM is part of what they take, and not counted by itself.
-    counted = None if job.engine.name == "rows" else cost.moved("shuffled")
+    counted = cost.moved("shuffled") if job.traits.counts_shuffles else None
     return [
         Measure(
             f"piped, {TITLES[name]}",
@@ -159,10 +159,10 @@ class _Bench:
         plan, known = self._job.plan, self._job.planned.statistics
         found = []
         for number, (step, extent) in enumerate(zip(steps, extents, strict=True)):
-            handed_on = step_bytes(step, known, plan) if one_by_one else cost.steps[number].piped_bytes
+            handed_on = step.bytes(known, plan) if one_by_one else cost.steps[number].piped_bytes
             measures = []
             if extent is not None:
-                measures.append(Measure("rows", "rows", step_rows(step, known), extent.rows))
+                measures.append(Measure("rows", "rows", step.rows(known), extent.rows))
                 measures.append(Measure(bytes, "bytes", handed_on, extent.bytes))
             if one_by_one:
                 taken = statistics.median(watch.seconds[number] for watch in watches[1:])
@@ -191,7 +191,7 @@ class _Watch:
         if step is None:
             return self.end()
         self.seconds.append(time.perf_counter() - self._since)
-        self.extents.append(self._engine.extent(step, {name: held[name] for name in makes(step)}))
+        self.extents.append(self._engine.extent(step, {name: held[name] for name in step.makes}))
         self._since = time.perf_counter()
         return None
 
@@ -232,11 +232,11 @@ def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
         by_unit = {one.unit: _said(one.unit, one.measured) for one in measures}
         said = f"{by_unit.get('rows', ''):>12}", f"{by_unit.get('bytes', ''):>8}", f"{by_unit.get('seconds', ''):>8}"
         where = "dl" if isinstance(step, PipeStep) else "graph"
-        lines += aligned(f"{number:>2} {step_label(step)}", where, *said, beside=BESIDE)
+        lines += aligned(f"{number:>2} {step.label}", where, *said, beside=BESIDE)
         lines += _off_lines(measures, ran)
     if ran.own is not None:
         lines += own_line(duration(ran.own))
-    if job.engine.name != "local":
+    if not job.traits.in_process:
         lines += wrapped(UNLISTED * (not all(ran.steps)) + ONE_JOB, WIDTH)
     return lines
 

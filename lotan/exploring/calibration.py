@@ -18,12 +18,13 @@ import torch
 from lotan.datasets import generate
 from lotan.datasets.planted import SPLIT_SHARES
 from lotan.engines.base import Engine, Pass, run
+from lotan.engines.choice import ENGINES
 from lotan.engines.opening import open_engine
 from lotan.graph import Graph
 from lotan.nn import GAT, GCN, GIN, GraphSAGE
 from lotan.planning.job import Job, prepare
 from lotan.settings.config import TrainerConfig
-from planner.cost import DEFAULT_RATES, GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_seconds, total
+from planner.cost import GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_seconds, total
 from planner.footprint import Footprint
 from planner.spec import SPLITS
 
@@ -160,7 +161,7 @@ def calibrate(engine: str, epochs: int = 3) -> Rates:
     Raises:
         LotanError: the engine cannot be started or run here.
     """
-    return fit(list(observe(engine, PROBES[engine], epochs)), DEFAULT_RATES[engine])
+    return fit(list(observe(engine, PROBES[engine], epochs)), ENGINES[engine].rates)
 
 
 def observe(

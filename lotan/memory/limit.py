@@ -22,6 +22,7 @@ from planner.physical import Plan
 from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,28 +58,29 @@ class MemoryLimit:
         """The limit divided between the processes; None without a limit."""
         return None if self.bytes is None else divide(self.bytes, self.crew, self.saved)
 
-    def needs(self, engine: str, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
+    def needs(self, traits: EngineTraits, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
         """Return the estimated memory that an engine needs for a plan.
 
         On blocks, if no number of partitions is given, there are as many as Spark runs tasks at once. If these do not
         fit the limit, the smallest number that fits is taken.
         """
-        layout = self.layout(engine, partitions)
-        usual = footprint(engine, plan, statistics, layout)
-        if self.bytes is None or usual.least <= self.bytes or partitions is not None or engine != "blocks":
+        layout = self.layout(traits, partitions)
+        usual = footprint(traits, plan, statistics, layout)
+        fits = self.bytes is None or usual.least <= self.bytes
+        if fits or partitions is not None or not traits.more_partitions_fit:
             return usual
         candidates = [Candidate(usual, cost=1.0, fits=False)]
         for times in MORE_PARTITIONS:  # more partitions run in as many more waves of tasks
             count = times * layout.crew.tasks
-            found = footprint(engine, plan, statistics, replace(layout, partitions=count))
+            found = footprint(traits, plan, statistics, replace(layout, partitions=count))
             candidates.append(Candidate(replace(found, partitions=count), times, found.least <= self.bytes))
         chosen = choose_physical(candidates)
         return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
 
-    def layout(self, engine: str, partitions: int | None) -> Layout:
+    def layout(self, traits: EngineTraits, partitions: int | None) -> Layout:
         """Return how an engine would divide a job between processes and partitions."""
-        crew = replace(self.crew, spark_python=engine == "rows")
-        cores = torch.get_num_threads() if engine == "local" else os.cpu_count() or 1
+        crew = replace(self.crew, spark_python=traits.python_tasks)
+        cores = torch.get_num_threads() if traits.in_process else os.cpu_count() or 1
         return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows)
 
     def peak(self, needs: Footprint) -> int:

@@ -50,12 +50,8 @@ class PastRun:
 class Known:
     """All that is known of this machine."""
 
-    rates: Mapping[str, Rates] = field(default_factory=dict)  # by engine; without one, DEFAULT_RATES count
+    rates: Mapping[str, Rates] = field(default_factory=dict)  # by engine; without one, those of its traits count
     runs: Mapping[str, Sequence[PastRun]] = field(default_factory=dict)  # by engine, the last ones last
-
-    def rates_of(self, engine: str) -> Rates:
-        """Measured here, or else elsewhere."""
-        return self.rates.get(engine, DEFAULT_RATES[engine])
 
     def corrections(self, engine: str) -> Corrections:
         """What past runs say of an engine's estimates."""

@@ -12,7 +12,7 @@ import torch
 
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
-from lotan.engines.choice import ABILITIES, EngineChoice, choose_engine, idle_settings, limit_notes, slow_choice
+from lotan.engines.choice import ENGINES, EngineChoice, choose_engine, idle_settings, limit_notes, slow_choice
 from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
@@ -29,6 +29,7 @@ from planner.phases import Phases
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 Found = TypeVar("Found")
 
@@ -50,6 +51,11 @@ class Job:
     partitions: int | None = None  # at least so many, by the memory limit's choice; None: as asked for, or as usual
 
     @property
+    def traits(self) -> EngineTraits:
+        """The traits of its engine."""
+        return ENGINES[self.engine.name]
+
+    @property
     def plan(self) -> Plan:
         """What the engine runs."""
         return self.planned.plan
@@ -61,7 +67,7 @@ class Job:
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
         """The memory that the plan is estimated to need, or that of a batch which the job is a part of."""
         partitions = self.partitions or config.partitions
-        found = MemoryLimit.of(config).needs(self.engine.name, plan or self.plan, self.statistics, partitions)
+        found = MemoryLimit.of(config).needs(self.traits, plan or self.plan, self.statistics, partitions)
         return replace(found, partitions=self.partitions)
 
 
@@ -119,22 +125,21 @@ def plan_for(
         ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
     """
     known, master = cost_cache.load(), session_master(graph, config)
-    prices = {name: priced(name, config, known, master) for name in ABILITIES}
+    prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
     statistics = statistics or _statistics(graph, prices["blocks"])
     limit = MemoryLimit.of(config)
     options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
     phases = Phases(train, evaluate, loss)
 
     def plan(engine: str) -> Planned:
-        priced_so = replace(options, engine=engine, abilities=ABILITIES[engine], pricing=prices[engine])
-        return compile_plan(train, evaluate, loss, statistics, priced_so, phases)
+        return compile_plan(train, evaluate, loss, statistics, replace(options, pricing=prices[engine]), phases)
 
     plans = _OnDemand(plan)
-    needs = _OnDemand(lambda engine: limit.needs(engine, plans[engine].plan, statistics, config.partitions))
+    needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
     engine = choose_engine(config, graph, needs, seconds)
     if limit.bytes is not None:
-        check_fits(limit, engine.name, {name: needs[name] for name in ABILITIES})
+        check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
     partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)

@@ -10,28 +10,29 @@ from lotan.memory.limit import MemoryLimit
 from lotan.planning.cost_cache import Known
 from planner.cost import Pricing
 from planner.footprint import Footprint
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     from lotan.settings.config import TrainerConfig
 
 
-def priced(engine: str, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
+def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
     """What turns a plan for an engine into seconds.
 
     Args:
-        engine: that would run it.
+        traits: of the engine that would run it.
         config: as asked for.
         known: of this machine.
         master: of the Spark session that it would run in, where there is one; None: as configured.
     """
     limit = MemoryLimit.of(config)
     spread = replace(
-        limit.layout(engine, config.partitions),
+        limit.layout(traits, config.partitions),
         saved=limit.saved if limit.shares is None else limit.shares.saved,
         shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
     )
-    measured, runs = engine in known.rates, len(known.runs.get(engine, ()))
-    return Pricing(engine, spread, known.rates_of(engine), known.corrections(engine), measured, runs)
+    name = traits.name
+    return Pricing(traits, spread, known.rates.get(name), known.corrections(name), len(known.runs.get(name, ())))
 
 
 def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:

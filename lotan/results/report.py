@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from lotan.files import write_atomically
 from lotan.memory.watch import MEMORY_KEYS
 from lotan.version import __version__
-from planner.explain import step_label
 
 if TYPE_CHECKING:
     from lotan.planning.job import Job
@@ -99,7 +98,7 @@ def plan_figures(plan: Plan) -> dict[str, Any]:
     passes = {"once": plan.prepare, "train": plan.train, "evaluate": plan.evaluate}
     if plan.train_and_evaluate:
         passes["train_and_evaluate"] = plan.train_and_evaluate
-    operators = {name: [step_label(step) for step in steps] for name, steps in passes.items()}
+    operators = {name: [step.label for step in steps] for name, steps in passes.items()}
     return {"rules_fired": list(plan.fired), "physical_operators": operators}
 
 

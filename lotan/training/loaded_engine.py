@@ -12,8 +12,11 @@ from lotan.graph import Graph
 from lotan.settings.config import TrainerConfig
 from lotan.training.passes import Passes
 from planner.footprint import Footprint
-from planner.physical import CollectStep, EdgeDropoutStep, Plan, PropagateStep, Stage
+from planner.physical import Plan, Stage
 from planner.spec import EdgeSet
+from planner.steps.collect import CollectStep
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.propagate import PropagateStep
 
 
 class LoadedEngine:

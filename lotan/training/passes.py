@@ -12,7 +12,8 @@ from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.training.learner import Learner
 from planner.batch import Batch
-from planner.physical import Plan, Step, of_model
+from planner.physical import Plan, of_model
+from planner.steps.step import Step
 
 log = logging.getLogger(__name__)
 

@@ -129,7 +129,7 @@ def open_passes(job: Job, graph: Graph, config: TrainerConfig, learner: Learner)
         learner: The learner that the passes are for.
     """
     held = _held.get(graph)
-    if held is not None and job.engine.name != "local" and held.lent.acquire(blocking=False):
+    if held is not None and not job.traits.in_process and held.lent.acquire(blocking=False):
         try:
             with held.lend(job, config, learner) as passes:
                 yield passes

@@ -22,7 +22,8 @@ from lotan.engines.local import LocalEngine
 from lotan.hosts.jar import JAR
 from lotan.planning.job import Job
 from planner.footprint import Footprint
-from planner.physical import PipeStep, PropagateStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
 from tests.refused_models import BranchOnValues
 
 WIDTH, CLASSES = 6, 3

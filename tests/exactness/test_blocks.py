@@ -22,16 +22,21 @@ from pyspark.errors import PySparkException
 from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph import Graph
 from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep, EdgeDropoutStep, EdgeStep, PipeStep, Step, reads
+from planner.cost import Pricing
 from planner.rules import prune_vertices
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
@@ -40,7 +45,7 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 pytestmark = pytest.mark.spark
 
 BLOCKS = {
-    name: replace(options, engine="blocks", abilities=ABILITIES["blocks"])
+    name: replace(options, pricing=Pricing(ENGINES["blocks"]))
     for name, options in {
         **{name: options for name, options in OPTIONS.items() if options.rgb},
         **{f"no {rule}": Options(disabled=(rule,)) for rule in ("push_down_edges", "push_down_extremes")},
@@ -153,7 +158,7 @@ def test_training_vertices_that_depend_on_no_others(name, spark, workers):
 
 @pytest.mark.parametrize("name", ["GCN", "GAT", "GraphSAGE, max"])
 def test_a_plan_that_is_pruned_a_hop_too_near_is_refused(name, spark, workers, monkeypatch):
-    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0))
+    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(step.reads, 0))
     drawn = trained_on(sample(3, 24, 20, weighted=EVERY[name].weights), [0, 9])
     planned = plan_of(name, drawn, PRUNING)
     for shuffled in (False, True):

@@ -13,7 +13,7 @@ import lotan
 from lotan.cli import main
 from lotan.errors import ConfigurationError
 from lotan.exploring.alternatives import Alternative, _differences, alternative_lines
-from planner.physical import PropagateStep
+from planner.steps.propagate import PropagateStep
 
 
 def trainer(**options) -> lotan.Trainer:

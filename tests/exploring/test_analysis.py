@@ -12,12 +12,13 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
+from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError
 from lotan.exploring import analysis
 from lotan.exploring.analysis import Measure, total_lines
 from lotan.hosts.jar import JAR
 from planner.explain import passes
-from planner.physical import PipeStep, makes
+from planner.steps.pipe import PipeStep
 
 needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 
@@ -89,7 +90,7 @@ class Ticking:
         watch(None, {})
         for step in steps:
             self.now += 10
-            watch(step, dict.fromkeys(makes(step)))
+            watch(step, dict.fromkeys(step.makes))
         self.now += 1000
 
 
@@ -153,7 +154,7 @@ def test_steps_on_spark_of_which_nothing_is_known_are_accounted_for(known, said)
     planned = trainer().job.plan
     rows = (Measure("rows", "rows", 300, 300), Measure("piped_bytes", "bytes", 100, 100))
     steps = tuple(rows if known or isinstance(step, PipeStep) else () for step in planned.train)
-    job = SimpleNamespace(engine=SimpleNamespace(name="blocks"))
+    job = SimpleNamespace(traits=ENGINES["blocks"])
     shown = " ".join(analysis._step_lines(job, planned.train, analysis.Ran(1.0, steps)))
     assert analysis.ONE_JOB in " ".join(shown.split())
     assert ("steps that are not listed stay inside Spark" in shown) is said

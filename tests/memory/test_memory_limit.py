@@ -14,7 +14,7 @@ import torch
 from pyspark.sql import SparkSession
 
 import lotan
-from lotan.engines.choice import limit_notes
+from lotan.engines.choice import ENGINES, limit_notes
 from lotan.errors import ConfigurationError
 from lotan.hosts.jar import JAR
 from lotan.hosts.spark_session import Heap
@@ -96,7 +96,7 @@ def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
     large = Statistics(vertices=20_000_000, edges=100_000_000, width=100)
 
     def needs(limit: int | None, partitions: int | None = None) -> Footprint:
-        return MemoryLimit.of(config(memory_limit=limit)).needs("blocks", plan, large, partitions)
+        return MemoryLimit.of(config(memory_limit=limit)).needs(ENGINES["blocks"], plan, large, partitions)
 
     usual, more = needs(None), [needs(None, times * 2).least for times in (2, 4, 8, 16, 32)]
     assert usual.partitions is None

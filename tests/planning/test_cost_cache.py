@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import lotan
 from lotan.cli import main
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.exploring import calibration
 from lotan.planning import cost_cache
 from lotan.planning.cost_cache import RUNS, Known, PastRun, corrections, load, remember_rates, remember_run
@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_nothing_is_known_of_a_new_machine():
     assert load() == Known()
-    assert load().rates_of("blocks") == DEFAULT_RATES["blocks"]
+    assert "blocks" not in load().rates
     assert load().corrections("blocks") == Corrections()
 
 
@@ -47,8 +47,8 @@ def test_rates_and_runs_come_back(folder):
     remember_run("blocks", SLOW)
     assert remember_rates({"local": SLOW_EDGES}) == next(folder.glob("*.json"))
     known = load()
-    assert known.rates_of("local") == SLOW_EDGES
-    assert known.rates_of("rows") == DEFAULT_RATES["rows"]
+    assert known.rates["local"] == SLOW_EDGES
+    assert "rows" not in known.rates
     assert list(known.runs["blocks"]) == [SLOW]
     assert sorted(place.suffix for place in folder.iterdir()) == [".json", ".lock"]
 
@@ -99,7 +99,7 @@ def test_a_damaged_or_foreign_file_is_left_out_with_a_warning(folder, damage, ca
     assert load() == load() == Known()
     assert caplog.text.count(str(place)) == 1
     remember_rates({"local": SLOW_EDGES})
-    assert load().rates_of("local") == SLOW_EDGES
+    assert load().rates["local"] == SLOW_EDGES
 
 
 def test_a_pipe_in_its_place_is_left_out_and_not_waited_for(folder, caplog):
@@ -187,7 +187,7 @@ def test_the_probe_is_run_when_asked_for_and_its_rates_are_used(monkeypatch, cap
     monkeypatch.setitem(calibration.PROBES, "local", [calibration.Case(200, 800, 8, "gcn", 4, 2)])
     assert main(["doctor", "--calibrate", "local"]) == 0
     assert "seconds a unit of" in capsys.readouterr().out
-    assert load().rates_of("local") != DEFAULT_RATES["local"]
+    assert load().rates["local"] != DEFAULT_RATES["local"]
 
 
 @pytest.mark.parametrize(
@@ -235,12 +235,12 @@ def test_corrections_tell_groups_apart_and_stay_within_bounds():
 
 def small_plans(engine: str) -> list[Plan]:
     """Of work on the graph and in stages in several proportions."""
-    options = Options(engine=engine, abilities=ABILITIES[engine])
+    options = Options(pricing=Pricing(ENGINES[engine]))
     models = [(gcn(hidden=hidden), gcn(training=False, hidden=hidden)) for hidden in (4, 256)]
     return [planned(*specs, options).plan for specs in (*models, (attention(), attention()))]
 
 
-PLANS = {engine: small_plans(engine) for engine in ABILITIES}
+PLANS = {engine: small_plans(engine) for engine in ENGINES}
 COUNTS = st.integers(1, 16)
 LAYOUTS = st.builds(
     Layout, st.builds(Crew, st.integers(0, 16), COUNTS), st.integers(1, 64), cores=COUNTS, shuffled=st.booleans()
@@ -256,7 +256,7 @@ def test_runs_that_took_what_was_estimated_correct_nothing(
     """However work is spread: an estimate that comes true says so of all groups, and stays."""
 
     def estimates(corrected: Corrections) -> list[PassCost]:
-        prices = [Pricing(engine, layout, DEFAULT_RATES[engine], corrected) for layout in layouts]
+        prices = [Pricing(ENGINES[engine], layout, corrections=corrected) for layout in layouts]
         return [epoch_seconds(plan, size, pricing) for plan in PLANS[engine] for pricing in prices]
 
     plain = estimates(Corrections())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lotan.cli import main
-from lotan.engines.choice import ABILITIES
+from lotan.engines import choice
 from lotan.errors import ConfigurationError
 from lotan.settings.config import make_config
 from lotan.settings.plan_names import ENGINES, ForcedPlan, named_plan
@@ -22,7 +22,7 @@ def test_a_name_asks_for_what_it_was_made_of(engine, disable, plan):
 
 def test_rules_are_named_in_their_order():
     assert plan_name("local", RULES[2::-1], "auto") == "-".join(["local", *RULES[:3]])
-    assert set(ENGINES) == set(ABILITIES)
+    assert set(ENGINES) == set(choice.ENGINES)
 
 
 def test_a_name_stands_for_settings():

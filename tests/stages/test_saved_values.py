@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
@@ -22,6 +22,7 @@ from lotan.tracing import trace
 from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
 from planner.physical import Stage
@@ -199,7 +200,7 @@ def test_the_plan_knows_what_autograd_runs(name: str, monkeypatch) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_plan_knows_it_of_any_model(seed: int) -> None:
     """Gates, products with scores, quotients, sums over heads: whatever is drawn."""
-    loss, options = LossSpec("classification", OUT, 1.0), Options(engine="blocks", abilities=ABILITIES["blocks"])
+    loss, options = LossSpec("classification", OUT, 1.0), Options(pricing=Pricing(ENGINES["blocks"]))
     plan = compile_plan(*specs_of(seed, seed % 2 > 0), loss, graph_of(seed).graph.statistics, options).plan
     for stage in plan.stages:
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls

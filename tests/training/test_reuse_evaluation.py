@@ -13,15 +13,16 @@ import torch
 
 import lotan
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.results.run import Run
 from lotan.tracing import trace
 from lotan.training.progress import Progress
 from planner import Options, compile_plan
-from planner.physical import PipeStep
+from planner.cost import Pricing
 from planner.spec import LossSpec
+from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn
 from tests.exactness.test_random_models import graph_of
@@ -229,7 +230,7 @@ def test_a_turn_counts_what_evaluation_counts(seed: int) -> None:
     model, drawn = Drawn(seed, dropping=False), graph_of(seed)
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(abilities=ABILITIES["local"])
+    options = Options(pricing=Pricing(ENGINES["local"]))
     plan = compile_plan(*specs, loss, drawn.graph.statistics, options).plan
     assert plan.reuses_evaluation
     engine = LocalEngine(chunk_rows=5)

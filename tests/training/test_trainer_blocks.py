@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lotan
 from lotan.hosts.jar import JAR
-from planner.physical import PipeStep
+from planner.steps.pipe import PipeStep
 from tests.training.test_trainer_rows import _fit, _in_spark, _tables
 
 pytestmark = [

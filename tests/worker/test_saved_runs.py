@@ -25,6 +25,7 @@ from planner.keeping import kept_bytes, seconds_again, spill_seconds
 from planner.kernels import run_by_autograd
 from planner.rules.keep_or_recompute import choose_overflow
 from planner.spec import Spec
+from tests.planner.engines import ON_BLOCKS
 from tests.planner.specs import STATISTICS, attention, gcn, jumping, planned
 
 
@@ -193,7 +194,7 @@ def test_stages_of_real_plans_cost_what_brute_force_finds(model: Spec) -> None:
 
 def check_stages(model: Spec) -> None:
     """Of a plan for workers."""
-    plan = planned(model, options=Options(engine="blocks")).plan
+    plan = planned(model, options=Options(pricing=ON_BLOCKS)).plan
     found = []
     for number, stage in enumerate(one for one in plan.stages if one.worth):
         size, rows = int(kept_bytes(stage, STATISTICS)), 10

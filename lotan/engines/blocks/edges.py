@@ -18,20 +18,14 @@ from lotan.engines.blocks.pipe import Column, numbered
 from lotan.errors import EngineError
 from lotan.stages.randomness import Randomness, threshold_of
 from planner.expressions import ROWS, Expression, operands
-from planner.physical import (
-    EdgeDotStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-    Step,
-    reads,
-)
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
+from planner.steps.step import Step
 
 
 @dataclass(frozen=True)
@@ -150,8 +144,8 @@ def _number(value: float) -> str:
 
 def passing(steps: Sequence[Step]) -> frozenset[str]:
     """The edge columns that one step alone reads, where they lie: it computes them as it goes, and nobody holds them."""
-    read = Counter(name for step in steps for name in reads(step))
-    sent = {name for step in steps if _is_adjoint_by_source(step) for name in reads(step)}
+    read = Counter(name for step in steps for name in step.reads)
+    sent = {name for step in steps if _is_adjoint_by_source(step) for name in step.reads}
     made = [step.output for step in steps if isinstance(step, EdgeStep)]
     return frozenset(
         column.name

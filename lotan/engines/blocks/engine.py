@@ -20,6 +20,7 @@ from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
+from lotan.engines.blocks.traits import TRAITS
 from lotan.engines.commits import Commits
 from lotan.engines.results import result_tensors
 from lotan.errors import EngineError
@@ -27,8 +28,13 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import Plan, Stage
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -76,7 +82,7 @@ class BlocksEngine(Engine):
         EngineError: the session has no jar of ours, or that of another version.
     """
 
-    name = "blocks"
+    traits = TRAITS
 
     def __init__(
         self,

@@ -1,4 +1,7 @@
-"""The one Scala object that Python calls: `lotan.Facade`, from the jar that `jvm/` builds."""
+"""The one Scala object that Python calls: `lotan.Facade`, from the jar that `jvm/` builds.
+
+A test compares what it defines with what this package calls on a `facade` or `scala`.
+"""
 
 from __future__ import annotations
 
@@ -10,46 +13,6 @@ from lotan.hosts.jar import BUILD, require_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-NAMES = frozenset(
-    (
-        "close",
-        "collect",
-        "column",
-        "contributions",
-        "degrees",
-        "disconnect",
-        "edgeDot",
-        "edgeDropout",
-        "edgeExpression",
-        "edgeKeys",
-        "edgeSum",
-        "endpoint",
-        "extreme",
-        "extremeGradient",
-        "extremeShares",
-        "force",
-        "gather",
-        "load",
-        "messengerSettings",
-        "nearest",
-        "orderByLevel",
-        "output",
-        "persist",
-        "pipe",
-        "propagate",
-        "release",
-        "scaledPropagate",
-        "scaledPropagateReverse",
-        "segmentSoftmax",
-        "segmentSoftmaxGradient",
-        "sources",
-        "sums",
-        "table",
-        "version",
-    )
-)
-"""What Python may call; a test compares it with what Facade.scala defines."""
 
 
 def facade(spark: SparkSession) -> Any:

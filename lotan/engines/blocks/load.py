@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
-from planner.physical import EdgeDropoutStep, Plan
+from planner.physical import Plan
 from planner.spec import EdgeSet
+from planner.steps.edge_dropout import EdgeDropoutStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph

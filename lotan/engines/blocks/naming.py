@@ -7,11 +7,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from lotan.engines.action import name_operator
-from planner.explain import step_label
 
 if TYPE_CHECKING:
     from lotan.engines.blocks.engine import BlocksEngine
-    from planner.physical import Step
+    from planner.steps.step import Step
 
 AnyStep = TypeVar("AnyStep", bound="Step")
 More = ParamSpec("More")
@@ -25,7 +24,7 @@ def named(method: Method[AnyStep, More, Made]) -> Method[AnyStep, More, Made]:
 
     @wraps(method)
     def run(engine: BlocksEngine, step: AnyStep, *more: More.args, **named: More.kwargs) -> Made:
-        name_operator(engine.context, step_label(step))
+        name_operator(engine.context, step.label)
         return method(engine, step, *more, **named)
 
     return run

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.traits import TRAITS
 from lotan.errors import EngineError
 from lotan.hosts.jar import require_jar
 from lotan.hosts.spark_session import active_session
@@ -22,7 +23,7 @@ def obstacle(config: TrainerConfig, spark: SparkSession | None) -> str | None:
         config: may ask for what only rows can.
         spark: the session that it would run in; None for the active one, else one of our own.
     """
-    if not config.rgb:
+    if TRAITS.needs_rgb and not config.rgb:
         return "they always sum gradients before these cross partitions (rgb, --no-rgb)"
     if config.propagate != "join":
         return f"they have their own way to propagate, and {config.propagate!r} was asked for (propagate, --propagate)"

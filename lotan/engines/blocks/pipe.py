@@ -12,8 +12,9 @@ from typing import Any
 
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
-from planner.physical import Gradients, PipeStep, Stage
+from planner.physical import Stage
 from planner.spec import EdgeSet
+from planner.steps.pipe import Gradients, PipeStep
 
 PLAIN_TYPES = {"label": "int64", "split": "int8"}  # on the wire, of columns of plain numbers
 

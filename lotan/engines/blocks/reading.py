@@ -6,7 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lotan.stages import make_program
-from planner.physical import PipeStep, Plan, PropagateStep, Stage, Step, reads
+from planner.physical import Plan, Stage
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 Spares = Mapping[str, frozenset[str]]
 """By stage: columns and collections that its backward reads only where its forward run was not kept."""
@@ -33,7 +36,7 @@ class Reading:
     def __init__(self, steps: Sequence[Step], spares: Spares) -> None:
         self._spares = spares
         pipes = [step for step in steps if isinstance(step, PipeStep)]
-        self.reads = Counter(name for step in steps for name in reads(step))
+        self.reads = Counter(name for step in steps for name in step.reads)
         self.pipes = Counter(name for step in pipes for name in step.inputs + step.collections)
         self.pipes.subtract(name for step in pipes for name in self.spared(step))
         self.as_read = self._read_once(steps)
@@ -48,10 +51,10 @@ class Reading:
         read: Counter[str] = Counter()
         for step in steps:
             if isinstance(step, PipeStep):
-                rows = set(reads(step)) - set(step.collections)
+                rows = set(step.reads) - set(step.collections)
                 read.update(rows - self.spared(step))
             else:
-                read.update(dict.fromkeys(reads(step), 2))
+                read.update(dict.fromkeys(step.reads, 2))
         whole = {name for step in steps if isinstance(step, PipeStep) for name in step.collections}
         made = [step.output.name for step in steps if isinstance(step, PropagateStep)]
         return frozenset(name for name in made if read[name] == 1 and name not in whole)
@@ -63,7 +66,7 @@ class Reading:
         """
         found: list[PipeStep] = []
         for step in self._steps:
-            read = set(names) & set(reads(step))
+            read = set(names) & set(step.reads)
             if isinstance(step, PropagateStep) and read and step.output.name in self.as_read:
                 found += self.readers([step.output.name]) or []
             elif isinstance(step, PipeStep) and read and not read & set(step.collections):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds a unit of `planner.cost.work.Work`, whose fields say what the units are."""
+    """Seconds a unit of `planner.work.Work`, whose fields say what the units are."""
 
     passes: float = 0.0  # seconds a pass
     steps: float = 0.0  # seconds a step and wave
