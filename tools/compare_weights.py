@@ -7,7 +7,7 @@ after a change:
     cd AFTER && PYTHONPATH=$PWD python .../tools/compare_weights.py after.json --against before.json
 
 The second command exits with 1 and says what differs, if anything does. Both must run on the same machine, with the same
-versions of torch and Spark. The comparison takes a few minutes, because Spark starts once and workers once a run.
+versions of torch and Spark. Spark starts once; each run on it has a worker of its own, which takes most of the time.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
 }
 ENGINES: Mapping[str, Mapping[str, Any]] = {
     "local": {"chunk_rows": 128},
-    "blocks": {"master": "local[2]", "partitions": 3, "workers": 2, "chunk_rows": 64},
-    "rows": {"master": "local[2]", "partitions": 3, "workers": 2, "chunk_rows": 64},
+    "blocks": {"master": "local[2]", "partitions": 3, "workers": 1, "chunk_rows": 64},
+    "rows": {"master": "local[2]", "partitions": 3, "workers": 1, "chunk_rows": 64},
 }
 RULES = (
     "share_subplans",
@@ -77,12 +78,17 @@ class Configuration:
         said = [f"{key}={value}" for key, value in {**self.model_options, **self.options}.items()]
         return " ".join([self.engine, self.model or "batch", self.graph, *said])
 
+    @property
+    def predicts(self) -> bool:
+        """True if the run's own engine predicts; on Spark, that takes another worker."""
+        return self.engine == "local" or self.options.get("workers") == 2
+
 
 def configurations() -> Iterator[Configuration]:
     """All runs, those of one engine together."""
     for engine in ENGINES:
         for model in MODELS:
-            yield Configuration(engine, model)
+            yield Configuration(engine, model, options={} if engine == "local" else {"workers": 2})
             yield Configuration(engine, model, "weighted", {"dropout": 0.5}, {"eval_every": 0})
         yield from _special(engine)
     for model in MODELS:
@@ -157,7 +163,8 @@ def train(configuration: Configuration, graph: lotan.Graph) -> dict[str, str]:
     options |= configuration.options
     if configuration.model is not None:
         model = made(configuration.model, configuration.model_options)
-        return digests(model, lotan.Trainer(model, graph, epochs=3, seed=11, **options).fit())
+        run = lotan.Trainer(model, graph, epochs=3, seed=11, **options).fit()
+        return digests(model, run, None if configuration.predicts else graph)
     models = [made(name, {"dropout": 0.5}, seed) for seed, name in enumerate(MODELS)]
     members = [lotan.Member(model, lotan.Adam(lr=0.02), seed, epochs=3) for seed, model in enumerate(models)]
     with lotan.ModelBatch(graph, members, **options) as batch:
@@ -166,17 +173,18 @@ def train(configuration: Configuration, graph: lotan.Graph) -> dict[str, str]:
         return {
             f"{number}/{name}": digest
             for number, run in runs.items()
-            for name, digest in digests(models[number], run).items()
+            for name, digest in digests(models[number], run, graph).items()
         }
 
 
-def digests(model: torch.nn.Module, run: Any) -> dict[str, str]:
-    """Digests of what a run hands back."""
+def digests(model: torch.nn.Module, run: Any, graph: lotan.Graph | None) -> dict[str, str]:
+    """Digests of what a run hands back, with predictions of its own engine, or of the local one for `graph`."""
     found = {f"weight {name}": digest(value.numpy().tobytes()) for name, value in model.state_dict().items()}
     for entry in run.history:
         figures = {key: entry[key] for key in ("train_loss", "loss", "metrics") if key in entry}
         found[f"history {entry['epoch']}"] = digest(json.dumps(figures, sort_keys=True).encode())
-    predicted = run.predict().sort_values("id")
+    predicted = run.predict() if graph is None else run.model.predict(graph, engine="local", chunk_rows=128)
+    predicted = predicted.sort_values("id")
     for column in predicted.columns:
         rows = [np.asarray(value).tolist() for value in predicted[column]]
         found[f"predicted {column}"] = digest(json.dumps(rows).encode())
@@ -192,22 +200,23 @@ def run_all(only: str) -> dict[str, dict[str, str]]:
     """The digests of every run whose name begins with `only`, by its name. A run that fails has its error instead."""
     chosen = {one.name: one for one in configurations() if one.name.startswith(only)}
     found = {}
-    kept = None
-    for number, (name, configuration) in enumerate(chosen.items(), 1):
-        if configuration.engine != "local" and kept is None:
-            kept = spark()
-        started = time.perf_counter()
-        try:
-            found[name] = train(configuration, graph(configuration.graph))
-        except lotan.LotanError as error:
-            found[name] = {"error": str(error)}
-        print(f"{number}/{len(chosen)} {time.perf_counter() - started:5.1f} s  {name}", file=sys.stderr, flush=True)
-    if kept is not None:
-        kept.stop()
+    with ExitStack() as stack:
+        starts = True
+        for number, (name, configuration) in enumerate(chosen.items(), 1):
+            if configuration.engine != "local" and starts:
+                stack.enter_context(spark())
+                starts = False
+            started = time.perf_counter()
+            try:
+                found[name] = train(configuration, graph(configuration.graph))
+            except lotan.LotanError as error:
+                found[name] = {"error": str(error)}
+            print(f"{number}/{len(chosen)} {time.perf_counter() - started:5.1f} s  {name}", file=sys.stderr, flush=True)
     return found
 
 
-def spark() -> Any:
+@contextmanager
+def spark() -> Iterator[None]:
     """The Spark session that all runs on blocks and rows share."""
     from pyspark.sql import SparkSession
 
@@ -228,7 +237,8 @@ def spark() -> Any:
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
-    return session
+    yield
+    session.stop()
 
 
 def differences(before: Mapping[str, Mapping[str, str]], after: Mapping[str, Mapping[str, str]]) -> list[str]:
