@@ -18,6 +18,8 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.spark_session import Heap, SparkSettings, open_spark
 from tests.messenger.numpy_handler import wait_until
 
+pytestmark = pytest.mark.processes
+
 
 class Builder:
     """Of Spark's, what is called; keeps the options."""

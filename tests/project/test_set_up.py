@@ -14,6 +14,8 @@ import pytest
 from lotan.doctor import MEASURED
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.processes
+
 CHECK = "tools/check_prerequisites.sh"
 
 
