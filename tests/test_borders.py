@@ -90,6 +90,7 @@ class TestSpark:
         found = str(self.fails(PySparkException("Job aborted: java.io.IOException: No space left on device")))
         assert f"TMPDIR (now {tempfile.gettempdir()})" in found
 
+    @pytest.mark.processes
     def test_an_ended_java_process_explains_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = subprocess.Popen(["false"])
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
@@ -129,6 +130,7 @@ def test_explain_greets_nobody() -> None:
     assert "rows" in _trainer(engine="rows", router=NOBODY).explain()
 
 
+@pytest.mark.processes
 def test_a_router_that_answers_lets_the_run_go_on() -> None:
     with session.Session(session.SessionSettings(workers=1)) as started:
         opening.check_named_router("rows", started.endpoint.address, None)

@@ -444,10 +444,12 @@ def test_so_it_is_on_spark(spark: SparkSession, engine, few):
 def test_a_worker_killed_in_the_middle_costs_no_bit(spark: SparkSession, few):
     """The first of two workers dies while the second model takes its first step."""
     on, straight, killed = graph(), deepcopy(few[:3]), []
+    others = psutil.Process().children(recursive=True)  # workers of other tests may be among them
 
     def kill(number: int, entry: dict[str, Any]) -> None:
         if (number, entry["epoch"]) == (0, 1):
-            worker = next(p for p in psutil.Process().children(recursive=True) if "lotan.worker" in p.cmdline())
+            started = [p for p in psutil.Process().children(recursive=True) if p not in others]
+            worker = next(p for p in started if "lotan.worker" in p.cmdline())
             worker.kill()
             worker.wait(10)
             killed.append(worker.pid)

@@ -73,6 +73,7 @@ def test_help_fits_a_hundred_columns(command, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"]])
+@pytest.mark.processes
 def test_help_loads_neither_torch_nor_spark(words):
     script = (
         "import sys, lotan.cli\n"
@@ -287,6 +288,7 @@ def test_model_that_no_memory_holds_is_one_line(capsys):
 @pytest.mark.parametrize(
     ("closing", "status"), [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1)]
 )
+@pytest.mark.processes
 def test_streams_that_lead_nowhere(closing, status):
     """As a shell may start it. What is opened next must not become standard output, nor Python complain at its exit."""
     script = (

@@ -55,6 +55,8 @@ except KeyboardInterrupt:
 UNREAD = """
 import sys, types
 from lotan.cli import main
+
+pytestmark = pytest.mark.processes
 def run(options):
     print(0, flush=True)
     while True:

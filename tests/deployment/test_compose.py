@@ -23,6 +23,8 @@ from tests.conftest import ROOT
 from tests.deployment.compose import CONTENT, SERVICES, Service, in_order
 from tests.deployment.hosts import Hosts
 
+pytestmark = pytest.mark.processes
+
 TOOLS = str(Path(sys.executable).parent)
 
 

@@ -42,12 +42,6 @@ OPTIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
-
-
 @dataclass
 class Job:
     """A model, planned for a random graph."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 
 import numpy as np
@@ -14,7 +14,7 @@ from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows import RowsEngine, RowsSettings
-from lotan.hosts.session import Session, SessionSettings
+from lotan.hosts.session import Session
 from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
@@ -80,12 +80,6 @@ def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) ->
     options = Options(pricing=Pricing(ENGINES[engine]), disabled=(*OFF, *disabled))
     plan = compile_plan(*dropping(name), loss, drawn.graph.statistics, options).plan
     return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 @pytest.mark.spark

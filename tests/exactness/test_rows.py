@@ -6,7 +6,6 @@ so that layers are computed on some vertices alone: models of each kind, and ran
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
@@ -19,10 +18,9 @@ from lotan.engines.base import Pass, run
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
-from lotan.hosts.session import Session, SessionSettings
+from lotan.hosts.session import Session
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
-from planner.rules import prune_vertices
 from planner.spec import LossSpec
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
@@ -54,12 +52,6 @@ SPREAD = [
     ("own layer", "general", 3),
     ("hops", "no commute_linear", 2),
 ]
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 def rows(spark, workers: Session, partitions: int, chunk_rows: int = 4) -> closing[RowsEngine]:
@@ -224,15 +216,3 @@ def test_random_models_with_few_training_vertices(seed, partitions, spark, worke
     # Of training alone: evaluation is not pruned here.
     truth, rounded = (replace(by_autograd(seed, drawn, stirred), evaluated={}) for stirred in (False, True))
     assert_equal(found, truth, TOLERANCE, rounded=[rounded])
-
-
-@pytest.mark.parametrize("name", ["GCN", "GAT"])
-def test_pruning_one_hop_too_few_is_caught(name, spark, workers, monkeypatch):
-    """On rows, what is missing is zero."""
-    drawn = few(name, 2, [0, 9])
-    ours, truth = models(name, seed=2)
-    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(step.reads, 0))
-    with rows(spark, workers, 2) as engine:
-        found = train(engine, pruned(name, drawn), ours, drawn)
-    with pytest.raises(AssertionError, match="is allowed"):
-        assert_equals_truth(found, name, truth, drawn)

@@ -188,6 +188,7 @@ def test_npz_files_and_names(tmp_path, monkeypatch):
     assert graph.arrays().split.tolist() == [0, -1, 1]
 
 
+@pytest.mark.processes
 def test_graphs_in_memory_and_training_there_import_no_spark():
     program = """
 import sys, lotan

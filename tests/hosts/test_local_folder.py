@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from lotan.hosts.local_folder import PREFIX, LocalFolder, remove_stale
 
 HOLDER = """
@@ -19,6 +21,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.processes
 def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with subprocess.Popen(

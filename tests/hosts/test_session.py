@@ -18,6 +18,8 @@ from messenger.router import Router
 from messenger.settings import Settings
 from messenger.sockets import ZmqHub
 
+pytestmark = pytest.mark.processes
+
 HANG = 10.0  # seconds; a call that takes longer was not ended by a deadline of a fraction of one
 
 

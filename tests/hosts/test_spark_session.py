@@ -18,6 +18,8 @@ from lotan.hosts import jar, spark_session
 from lotan.hosts.spark_session import Heap, SparkSettings, open_spark
 from tests.messenger.numpy_handler import wait_until
 
+pytestmark = pytest.mark.processes
+
 
 class Builder:
     """Of Spark's, what is called; keeps the options."""

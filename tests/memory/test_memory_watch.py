@@ -13,6 +13,8 @@ import torch
 
 from lotan.memory.watch import MemoryWatch, process_groups, shares
 
+pytestmark = pytest.mark.processes
+
 
 def test_memory_of_children_counts_as_workers_and_is_kept_as_peak() -> None:
     with MemoryWatch(interval=60) as watch:

@@ -121,6 +121,7 @@ def _remember_some(number):
         remember_run("local", PastRun(SLOW.estimated, 1.0 + 5 * number + turn))
 
 
+@pytest.mark.processes
 def test_runs_that_end_at_once_are_all_remembered():
     workers = [get_context("fork").Process(target=_remember_some, args=(number,)) for number in range(4)]
     for worker in workers:

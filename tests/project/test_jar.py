@@ -14,6 +14,8 @@ from lotan.hosts import jar
 from tests.conftest import ROOT
 from tests.project.test_set_up import fake_maven
 
+pytestmark = pytest.mark.processes
+
 JAR = f"lotan/jars/lotan-{lotan.__version__}.jar"
 BUILDS = f"""
 echo "$@" >> calls

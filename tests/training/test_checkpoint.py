@@ -129,6 +129,7 @@ def test_a_place_that_cannot_hold_a_directory_is_named(tmp_path: pathlib.Path) -
             put_aside(directory)
 
 
+@pytest.mark.processes
 def test_full_disk_leaves_the_checkpoint_before(tmp_path: pathlib.Path) -> None:
     """A real one: /dev/full cannot be renamed over, so the process limits the size of its own files."""
     save_checkpoint(tmp_path, _checkpoint(1), best=True)

@@ -42,6 +42,8 @@ train_and_die(sys.argv[1], sys.argv[2:])
 DISTURBED = """
 import sys
 from tests import test_killed
+
+pytestmark = pytest.mark.processes
 getattr(test_killed, sys.argv[1])(sys.argv[2])
 """
 

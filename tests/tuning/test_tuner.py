@@ -221,6 +221,7 @@ tune(RANGES, search="halving", trials=6, checkpoint_dir=sys.argv[1], resume=True
 
 @pytest.mark.slow
 @pytest.mark.chaos
+@pytest.mark.processes
 def test_killed_and_resumed_equals_straight(tmp_path):
     straight = outcome(tune(RANGES, search="halving", trials=6))
     folder = tmp_path / "checkpoints"

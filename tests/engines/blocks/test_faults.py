@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -23,12 +22,6 @@ pytestmark = [
 ]
 
 FORWARD, TURN, BACKWARD = Place("train.0", "forward"), Place("train.1", "turn"), Place("train.0", "backward")
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 def gcn() -> Job:

@@ -13,7 +13,6 @@ from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ENGINES
-from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
@@ -44,12 +43,6 @@ CASES = {  # a model, rules that are off, and a step that its epoch then has
 @pytest.fixture(scope="module")
 def graph():
     return lotan.datasets.generate(3_000, 12_000, WIDTH, CLASSES, seed=0)
-
-
-@pytest.fixture(scope="module")
-def workers():
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 @pytest.mark.parametrize("case", CASES)

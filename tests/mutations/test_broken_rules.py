@@ -59,6 +59,8 @@ from tests.planner import test_choose_physical
 from tests.planner.specs import gcn
 from tests.worker.test_saved_runs import check_stages
 
+pytestmark = pytest.mark.nightly
+
 
 def graph_of(seed: int) -> Sample:
     return sample(seed, vertices=8 + seed % 13, edges=seed % 60, weighted=seed % 3 == 0)
