@@ -1,4 +1,4 @@
-"""Hyper-parameter search: the models of a grid, trained on one graph over shared passes. See docs/tune.md."""
+"""Hyper-parameter search: the models of a grid, trained on one graph over shared passes. docs/tune.md explains it."""
 
 from lotan.search_names import SEARCHES
 from lotan.tuning.config import TuneConfig
