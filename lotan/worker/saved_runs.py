@@ -66,7 +66,10 @@ class SavedRuns:
             yield size
 
     def put(self, key: ChunkKey, saved: Saved, size: int, terms: Terms) -> None:
-        """Save a run if there is room, or if it is worth more than runs that leave for it. A second attempt replaces the first."""
+        """Save a run if there is room, or if it is worth more than runs that leave for it.
+
+        A second attempt replaces the first.
+        """
         self._drop(_of(key))
         leaving = self._least_worth(self._bytes + size - self._budget, terms.worth)
         self._hold(_of(key), _Held(saved, size, terms))
