@@ -1,4 +1,4 @@
-"""The one Scala object that Python calls: `lotan.Facade`, from the jar that `jvm/` builds."""
+"""The only Scala object that Python calls: `lotan.Facade`, from the jar that is built from `jvm/`."""
 
 from __future__ import annotations
 
@@ -49,19 +49,19 @@ NAMES = frozenset(
         "version",
     )
 )
-"""What Python may call; a test compares it with what Facade.scala defines."""
+"""The methods that Python may call. A test compares them with those of Facade.scala."""
 
 
 def facade(spark: SparkSession) -> Any:
-    """The Scala object, in the JVM of a session.
+    """Return the Scala object in the JVM of a session.
 
     Raises:
-        EngineError: the session has no jar of ours, or that of another version.
+        EngineError: If the session has no jar of ours, or the jar of another version.
     """
     found = spark._jvm.lotan.Facade
     try:
         version = found.version()
-    except TypeError:  # what py4j makes of a name that is no class: a package, which cannot be called
+    except TypeError:  # py4j takes a name that is no class for a package, which cannot be called
         jar = require_jar()
         raise EngineError(
             f"this Spark session has no lotan jar; start it, in a fresh process, with .config('spark.jars', '{jar}'), "
