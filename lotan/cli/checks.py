@@ -1,6 +1,6 @@
-"""Is everything here that training needs? One function a check; `examine` runs them all, and nothing is downloaded.
+"""Checks of all that training needs on this machine, one function each. `examine` runs them all and downloads nothing.
 
-A check that ends in `error` means that training cannot run; `warning`, that something may go wrong or be slow.
+A check that ends in `error` means that training cannot run. `warning` means that something may go wrong or be slow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lotan.rooms import check_rooms
 
 Status = Literal["ok", "warning", "error"]
 
-MEASURED = {  # versions measured to work together, as in constraints.txt
+MEASURED = {  # versions that were measured together, as in constraints.txt
     "pyspark": "4.3.0",
     "torch": "2.15.0",
     "pyarrow": "26.0.1",
@@ -39,7 +39,8 @@ MEASURED = {  # versions measured to work together, as in constraints.txt
 }
 OLDEST = {"pyspark": (4, 0), "torch": (2, 7), "pyarrow": (18,), "numpy": (2,), "pandas": (2, 2), "pyzmq": (26, 2)}
 OPTIONAL = {"graphframes-py"}
-MODULES = {"pyzmq": "zmq", "scikit-learn": "sklearn", "graphframes-py": "graphframes"}  # imported under another name
+# packages whose module has another name
+MODULES = {"pyzmq": "zmq", "scikit-learn": "sklearn", "graphframes-py": "graphframes"}
 
 OLDEST_PYTHON, OLDEST_JAVA = (3, 11), 17
 LEAST_DISK, LEAST_SHARED_MEMORY, LEAST_MEMORY = 1 << 30, 256 << 20, 2 << 30  # bytes
@@ -48,34 +49,34 @@ JAVA_SECONDS = 20.0  # deadline of `java -version`
 
 @dataclass(frozen=True)
 class Finding:
-    """What one check found."""
+    """The result of one check."""
 
     name: str
     status: Status
     found: str
     expected: str = ""
-    mend: str = ""  # what to do; empty where nothing is wrong
+    mend: str = ""  # advice; empty if nothing is wrong
 
 
 def examine() -> list[Finding]:
-    """Run every check, in the order of a first set-up; one that fails itself is an error of its own."""
+    """Run every check, in the order of a first set-up. A check that raises an error counts as an error."""
     findings = []
     for check in CHECKS:
         try:
             findings += check()
-        except Exception as error:  # a doctor must not fall ill
+        except Exception as error:  # one failing check must not stop the others
             name = check.__name__.removeprefix("check_").replace("_", " ")
             findings.append(Finding(name, "error", f"{type(error).__name__}: {error}", "a check that runs"))
     return findings
 
 
 def can_train(findings: list[Finding]) -> bool:
-    """Whether no check ended in an error."""
+    """Return True if no check has ended in an error."""
     return all(finding.status != "error" for finding in findings)
 
 
 def check_python() -> list[Finding]:
-    """The interpreter."""
+    """Check the version of Python."""
     found = f"{sys.version.split()[0]} at {sys.executable}"
     if sys.version_info[:2] >= OLDEST_PYTHON:
         return [Finding("Python", "ok", found, "3.11 or newer")]
@@ -83,7 +84,7 @@ def check_python() -> list[Finding]:
 
 
 def check_java() -> list[Finding]:
-    """The Java that Spark would start."""
+    """Check the Java that Spark would start."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     expected = f"{OLDEST_JAVA} or newer"
@@ -100,7 +101,7 @@ def check_java() -> list[Finding]:
 
 
 def java_version(printed: str) -> int | None:
-    """The major version in what `java -version` prints.
+    """Return the major version in the output of `java -version`, or None.
 
     >>> java_version('openjdk version "17.0.15" 2025-04-15'), java_version('java version "1.8.0_392"'), java_version("")
     (17, 8, None)
@@ -112,7 +113,7 @@ def java_version(printed: str) -> int | None:
 
 
 def check_packages() -> list[Finding]:
-    """Python packages: there, importable, not too old, and the versions measured."""
+    """Check that Python packages are installed, can be imported, and are not too old."""
     return [_package(name, measured) for name, measured in MEASURED.items()]
 
 
@@ -141,18 +142,18 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def check_rooms_on_path() -> list[Finding]:
-    """That `planner` and `messenger` are this distribution's."""
+    """Check that `planner` and `messenger` are the packages of this distribution."""
     try:
         check_rooms()
     except ImportError as error:
         return [
-            Finding("own packages", "error", str(error), "lotan's own planner and messenger", "See what was found.")
+            Finding("own packages", "error", str(error), "lotan's own planner and messenger", "Do as the message says.")
         ]
     return [Finding("own packages", "ok", "planner and messenger are lotan's own")]
 
 
 def check_curve() -> list[Finding]:
-    """Encryption between hosts."""
+    """Check that connections between hosts can be encrypted."""
     import zmq
 
     if zmq.has("curve"):
@@ -162,14 +163,14 @@ def check_curve() -> list[Finding]:
 
 
 def check_graphframes_core() -> list[Finding]:
-    """GraphFrames' JVM core, which nothing needs: propagate has a form without it."""
+    """Look for GraphFrames' JVM core. It is optional: propagate has a form without it."""
     jars = find_graphframes_jars()
     found = ", ".join(jars) if jars else "not found; propagate is planned as a join, which needs only Spark"
     return [Finding("GraphFrames core", "ok", found, "optional: spark.jars.packages, or LOTAN_GRAPHFRAMES_JAR")]
 
 
 def find_graphframes_jars() -> list[str]:
-    """Jars of the core that a session would find: named by configuration, or among Spark's own."""
+    """Return the jars of the core that a session would find: those that the configuration names, and those among Spark's own."""
     named = os.environ.get("LOTAN_GRAPHFRAMES_JAR")
     jars = [named] if named and Path(named).is_file() else []
     jars += [line for line in spark_defaults() if "graphframes" in line]
@@ -177,7 +178,7 @@ def find_graphframes_jars() -> list[str]:
 
 
 def check_jar() -> list[Finding]:
-    """The jar of the blocks engine: there, of this version, and right about a tiny job in Spark."""
+    """Check that the jar of the blocks engine is there, has this version, and does a tiny job in Spark correctly."""
     mend = f"Build it: {BUILD} (in a checkout). Until then the other engines are used."
     if not JAR.is_file():
         return [Finding("jar", "warning", f"not at {JAR}", "the jar of the blocks engine", mend)]
@@ -189,13 +190,13 @@ def check_jar() -> list[Finding]:
     try:
         with closing(open_spark()) as spark:
             try_jar(spark.session)
-    except Exception as error:  # whatever Java throws
+    except Exception as error:  # Java may throw anything
         return [Finding("jar", "warning", f"{JAR}: {first_line(error)}", "a tiny job through it in Spark", mend)]
     return [Finding("jar", "ok", f"{JAR} did a tiny job in Spark")]
 
 
 def check_temporary_folder() -> list[Finding]:
-    """Where Spark shuffles and checkpoints are first written."""
+    """Check the folder in which Spark shuffles and checkpoints are first written."""
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
     mend = "Set TMPDIR to a folder you may write to, on a disk with room."
     try:
@@ -211,7 +212,7 @@ def check_temporary_folder() -> list[Finding]:
 
 
 def check_shared_memory() -> list[Finding]:
-    """Where micro-batches pass between processes of one host."""
+    """Check the shared memory through which micro-batches pass between processes of one host."""
     folder = Path("/dev/shm")
     if not folder.is_dir():
         return [Finding("shared memory", "ok", "no /dev/shm; rows travel through sockets")]
@@ -226,7 +227,7 @@ def check_shared_memory() -> list[Finding]:
 
 
 def check_network() -> list[Finding]:
-    """That this process can listen on loopback, and that the host knows its own name, as Spark wants."""
+    """Check that this process can listen on loopback, and that the host name resolves, as Spark requires."""
     try:
         with socket.socket() as listener:
             listener.bind(("127.0.0.1", 0))
@@ -244,7 +245,7 @@ def check_network() -> list[Finding]:
 
 
 def check_machine() -> list[Finding]:
-    """Cores and memory."""
+    """Check the number of cores and the free memory."""
     from lotan.memory.free import free_memory
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -256,7 +257,7 @@ def check_machine() -> list[Finding]:
 
 
 def check_cuda() -> list[Finding]:
-    """A GPU. Workers compute on the CPU so far, so that none is needed and none is used."""
+    """Report the GPUs. Workers compute on the CPU so far, so no GPU is needed or used."""
     import torch
 
     if not torch.cuda.is_available():
@@ -265,7 +266,7 @@ def check_cuda() -> list[Finding]:
 
 
 def check_data() -> list[Finding]:
-    """The built-in graph."""
+    """Check that the built-in graph can be read."""
     from lotan.graph import Graph
 
     try:

@@ -1,1 +1,1 @@
-"""Plans that are looked at, not trained."""
+"""Plans that are compared, measured and calibrated rather than trained."""

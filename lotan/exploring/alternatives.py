@@ -1,4 +1,4 @@
-"""The plans that could have been: other engines, rules left out, and work spread otherwise, by their estimated seconds."""
+"""Alternatives to the chosen plan: other engines, rules left out, and work divided otherwise, by estimated seconds."""
 
 from __future__ import annotations
 
@@ -26,35 +26,37 @@ from planner.steps.step import Step
 from planner.traits import EngineTraits
 
 LEGEND = (
-    'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '
-    "more or less than its engine's with all rules, and that one than >: steps of a kind; columns, which steps hand on; levels, "
-    "the vertices that training depends on. Seconds are estimated by the rates above, and `lotan doctor --calibrate` has rates "
-    "of this machine; --analyze measures a plan. What is weighed by them: docs/concepts/choices.md."
+    'The first word of a line is a name for --plan; a rule that the plan does without follows a "-". The plan after > runs. '
+    '"against" compares a plan with the plan of its engine with all rules, and the latter with >: kinds of steps, columns that '
+    "steps hand on, and levels, the vertices that training depends on. Seconds are estimated with the rates above. `lotan "
+    "doctor --calibrate` measures the rates of this machine, and --analyze a plan. docs/concepts/choices.md says what is weighed."
 )
-SPREADING = ("--partitions", "--workers")  # options
+SPREADING = ("--partitions", "--workers")  # options that only divide the work otherwise
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan, by its name and by the options that ask for it."""
+    """A plan, with its name and the options that ask for it."""
 
-    name: str  # which asks for it as `plan`; see lotan.settings.plan_names. Those that only spread their work otherwise share it
-    options: str  # of the command line, beside those given
-    chosen: bool  # whether it is what would run
-    seconds: float  # of an epoch, with its evaluation where each has one, estimated
-    steps: int  # of one, with its evaluation where each has one
-    bytes: int  # that they hand on
-    differs: str  # in words: what an epoch has more or less than its engine's, or that than the chosen plan's
-    peak_bytes: int  # of all processes on this host, estimated
-    fits: bool  # within the memory limit
+    # the value of `plan` that asks for it, see lotan.settings.plan_names; plans that only divide their work otherwise
+    # share it
+    name: str
+    options: str  # further options of the command line that ask for it
+    chosen: bool  # True if it is the plan that would run
+    seconds: float  # estimated seconds of an epoch, with its evaluation if every epoch has one
+    steps: int  # steps of an epoch, with its evaluation if every epoch has one
+    bytes: int  # bytes that these steps hand on
+    differs: str  # the difference in words: to the plan of its engine with all rules, or of that plan to the chosen one
+    peak_bytes: int  # estimated peak bytes of all processes on this host
+    fits: bool  # True if it fits the memory limit
 
 
 def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
-    """Each engine's plan, those without each of the rules that fire in it, and itself spread otherwise; the fastest first.
+    """List each engine's plan, its plans without one of the rules that fire, and plans divided otherwise; the fastest first.
 
     Args:
-        job: what was chosen.
-        config: what was asked for.
+        job: The job with the chosen plan.
+        config: The settings of the run.
     """
     known = cost_cache.load()
     found = []
@@ -72,7 +74,7 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
 
 
 def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[TrainerConfig, str]]:
-    """Other numbers of partitions and workers, where nobody asked for some: more of the former, and half of the latter."""
+    """Yield other numbers of partitions (more) and of workers (half as many), unless the settings give them."""
     if traits.in_process:
         return
     layout = MemoryLimit.of(config).layout(traits, config.partitions)
@@ -88,13 +90,13 @@ def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[Trai
 def variants(
     job: Job, config: TrainerConfig, engine: str, known: cost_cache.Known | None = None
 ) -> Iterator[tuple[Planned, str]]:
-    """Plans for an engine, and how to ask for them; first the one with the rules that were asked for.
+    """Yield plans for an engine with the options that ask for them, first the plan with all rules that are not disabled.
 
     Args:
-        job: what was chosen.
-        config: what was asked for.
-        engine: by name.
-        known: of costs; None: what is known on this machine.
+        job: The job with the chosen plan.
+        config: The settings of the run.
+        engine: The name of the engine.
+        known: The known costs; None: those of this machine.
     """
     pricing = priced(ENGINES[engine], config, known or cost_cache.load(), session_master(job.graph, config))
     options = replace(job.planned.options, pricing=pricing)
@@ -130,7 +132,7 @@ def _alternative(
 
 
 def _differences(plan: Plan, other: Plan) -> str:
-    """What a plan has more or less than another: kinds of steps, levels, passes, columns; or what else differs."""
+    """Return in words what a plan has more or less than another: kinds of steps, levels, passes, columns, or else stages."""
     both, others = (list(chain.from_iterable(one.epoch(evaluates=True))) for one in (plan, other))
     training = _kinds_more(plan.train, other.train)
     evaluated = "" if training else _kinds_more(both, others)
@@ -157,7 +159,7 @@ def _evaluation(plan: Plan, other: Plan) -> str:
 
 
 def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
-    """Of all columns that are made."""
+    """Return the difference in the columns that are made."""
     ours, theirs = ([column.shape for step in each for column in step.columns_made] for each in (steps, others))
     if more := len(ours) - len(theirs):
         return f"{more:+} column{'s' * (abs(more) > 1)}"
@@ -165,7 +167,7 @@ def _columns_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
 
 
 def _in_stages(plan: Plan, other: Plan) -> str:
-    """Of plans that take the same steps."""
+    """Return the difference between plans that take the same steps."""
     ours, theirs = (replace(one, stages=_keeping_alike(one), fired=()) for one in (plan, other))
     if ours != theirs:
         return "the same steps, with other stages"
@@ -173,18 +175,18 @@ def _in_stages(plan: Plan, other: Plan) -> str:
 
 
 def _keeping_alike(plan: Plan) -> tuple[Stage, ...]:
-    """Its stages, as if all kept what they keep in the same place."""
+    """Return a plan's stages as if all stored their saved values in the same place."""
     return tuple(replace(stage, overflow="file", worth=0.0) for stage in plan.stages)
 
 
 def _kinds_more(steps: Iterable[Step], others: Iterable[Step]) -> str:
-    """Of each kind, how many more, or less."""
+    """Return how many more or fewer steps of each kind there are."""
     ours, theirs = (Counter(type(step).__name__.removesuffix("Step") for step in each) for each in (steps, others))
     return ", ".join(f"{ours[k] - theirs[k]:+} {k}" for k in sorted(ours | theirs) if ours[k] != theirs[k])
 
 
 def alternative_lines(found: Sequence[Alternative]) -> list[str]:
-    """A table; `>` stands before what would run. Rules that make no difference to an engine's figures are in a line below."""
+    """Return a table in which `>` marks the plan that would run. Rules without effect on an engine's figures follow below it."""
     alike = _alike(found)
     shown = [one for one in found if not any(one in others for others in alike.values())]
     wide = max(len(_called(one)) for one in shown) + 1
@@ -213,7 +215,7 @@ def _figures(one: Alternative) -> str:
 
 
 def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
-    """Of each engine's plan, by its name, those with a rule less that have the same figures."""
+    """Return, by the name of each engine's plan, the plans with one rule less that have the same figures."""
     firsts = {one.options: one for one in found if one.options == f"--engine {one.options.split()[1]}"}
     alike: dict[str, list[Alternative]] = {first.name: [] for first in firsts.values()}
     for one in found:
@@ -225,7 +227,7 @@ def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
 
 
 def _why_not_the_first(found: Sequence[Alternative]) -> str:
-    """Why an engine's fastest plan is not the one that runs there; "" where it is."""
+    """Return why an engine's fastest plan is not the one that runs; an empty text if it runs."""
     chosen = next(one for one in found if one.chosen)
     first = next(one for one in found if one.options.split()[1] == chosen.options.split()[1])
     if duration(first.seconds) == duration(chosen.seconds):
@@ -233,18 +235,18 @@ def _why_not_the_first(found: Sequence[Alternative]) -> str:
     if not first.fits:
         reason = "it takes more memory than the limit"
     elif first.seconds > (1 - LEAST_GAIN) * chosen.seconds:
-        reason = f"it would spare less than {LEAST_GAIN:.0%} of an epoch, and estimates err by as much"
+        reason = f"it would save less than {LEAST_GAIN:.0%} of an epoch, and estimates err by as much"
     else:
-        reason = "that is not weighed by estimates; --plan asks for it"
+        reason = "this choice does not rest on estimates; --plan asks for it"
     return f"{_called(first)} does not run in place of >: {reason}."
 
 
 def _called(one: Alternative) -> str:
-    """The name, and what else has to be asked for."""
+    """Return the plan's name, followed by the options that divide its work."""
     spread = [option for option in SPREADING if option in one.options.split()]
     return " ".join([one.name, *(one.options[one.options.index(option) :] for option in spread)])
 
 
 def alternative_data(found: Sequence[Alternative]) -> list[dict[str, Any]]:
-    """The same as plain data."""
+    """Return the alternatives as plain data."""
     return [asdict(one) for one in found]

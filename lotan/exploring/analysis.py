@@ -1,4 +1,4 @@
-"""What a plan costs in fact, beside what was estimated: its passes are run, and no weight changes."""
+"""The measured cost of a plan beside the estimated one. Its passes are run, and no weight changes."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from planner.printer import WIDTH, aligned, wrapped
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
-EPOCHS = 3  # that count, unless others are asked for
-OFF = 2.0  # times, from which on an estimate is marked
-NOTED = 0.05  # of a pass, what a step has to be off by to be marked
+EPOCHS = 3  # measured epochs, unless another number is given
+OFF = 2.0  # factor from which on an estimate is marked
+NOTED = 0.05  # share of a pass that a step must be off by to be marked
 ONE_JOB = "a pass is one job of Spark, so that its steps have no seconds of their own"
 UNLISTED = "steps that are not listed stay inside Spark, where nobody counts what they make; "
-BESIDE = 43  # columns of a line that the measures of a step take
+BESIDE = 43  # columns of a line for the measures of a step
 TITLES = {"epoch": "training pass", "evaluation": "evaluation", "epoch_and_evaluation": "both in one"}
-"""The passes that are run, by the name of their data."""
+"""The titles of the passes that are run, by the names of their data."""
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One quantity, both ways."""
+    """One quantity, estimated and measured."""
 
     what: str
     unit: str  # "seconds", "bytes" or "rows"
-    estimated: float | None  # None: by nothing
+    estimated: float | None  # None: there is no estimate
     measured: float
 
     @property
     def times(self) -> float:
-        """How far the two are apart: the greater by the smaller."""
+        """The factor between the two values, at least 1."""
         if self.estimated is None:
             return 1.0
         low, high = sorted((self.estimated, self.measured))
@@ -54,49 +54,49 @@ class Measure:
 
 @dataclass(frozen=True)
 class Ran:
-    """A pass as it ran."""
+    """A pass as it was measured."""
 
     seconds: float
     steps: tuple[
         tuple[Measure, ...], ...
-    ]  # of each step "rows", "bytes" or "piped_bytes", and "seconds", as far as known
-    own: float | None = None  # seconds to begin and end it; None where steps have no seconds of their own
+    ]  # for each step "rows", "bytes" or "piped_bytes", and "seconds", as far as known
+    own: float | None = None  # seconds to begin and end the pass; None if steps have no seconds of their own
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Of a job."""
+    """The estimates and measurements of a job."""
 
     job: Job
     totals: tuple[Measure, ...]
-    passes: Mapping[str, Ran]  # by the names of `TITLES`; those that there are
+    passes: Mapping[str, Ran]  # the passes that the plan has, by the names of `TITLES`
 
 
 def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor], epochs: int = EPOCHS) -> Analysis:
-    """Run the training pass, warm, and an evaluation.
+    """Run the training pass and an evaluation after a warm-up, and return the measurements.
 
     Args:
-        job: what would be trained.
-        config: see there.
-        weights: parameters and buffers by name.
-        epochs: runs of each pass that count, of which the median is taken.
+        job: The job that would be trained.
+        config: The settings of the run.
+        weights: The parameters and buffers by name.
+        epochs: The number of measured runs of each pass; the median counts.
 
     Raises:
-        EngineError: the engine cannot be started, or a stage failed.
+        EngineError: If the engine cannot be started, or a stage fails.
     """
     cost, there = job.planned.cost, passes(job.plan)
     walks = {name: there[name] for name in TITLES if there[name]}
     with MemoryWatch() as watch, closing(open_engine(job.needs(config), job.graph, config)) as engine:
         engine.load(job.graph, job.plan)
         bench = _Bench(engine, job, weights, config.seed)
-        bench.seconds(walks["epoch"], EPOCHS)  # of fresh memory, and of compilers
+        bench.seconds(walks["epoch"], EPOCHS)  # seconds of fresh memory and of compilers do not count
         taken, moved = {}, {}
         for name, walk in walks.items():
-            bench.seconds(walk, 1)  # what is sent once is there then
+            bench.seconds(walk, 1)  # then tensors that are sent once have been sent
             before = engine.bytes_moved()
             taken[name] = bench.seconds(walk, epochs)
             moved[name] = {what: (bytes - before[what]) / epochs for what, bytes in engine.bytes_moved().items()}
-        # Steps last, for an engine may stop doing several at once.
+        # Steps come last, because an engine may stop running several at once.
         found = {name: Ran(statistics.median(taken[name]), *bench.steps(walks[name], epochs)) for name in walks}
     totals = [Measure(TITLES[name], "seconds", cost(walks[name]).seconds, ran.seconds) for name, ran in found.items()]
     needs = job.needs(config)
@@ -106,11 +106,11 @@ def analyze(job: Job, config: TrainerConfig, weights: Mapping[str, torch.Tensor]
 
 
 def _moved(job: Job, name: str, steps: Sequence[Step], moved: Mapping[str, float]) -> list[Measure]:
-    """Of a pass; nothing moves on local."""
+    """Return the bytes that a pass has moved; on local, none."""
     if job.traits.in_process:
         return []
     cost = job.planned.cost(steps)
-    # What rows' joins and groups shuffle inside one JVM is part of what they take, and not counted by itself.
+    # The shuffles of rows within one JVM belong to its seconds, and are not counted separately.
     counted = cost.moved("shuffled") if job.traits.counts_shuffles else None
     return [
         Measure(
@@ -124,14 +124,14 @@ def _moved(job: Job, name: str, steps: Sequence[Step], moved: Mapping[str, float
 
 
 class _Bench:
-    """An engine on which passes of a job run, each with an epoch of its own."""
+    """An engine on which passes of a job are run, each with an epoch number of its own."""
 
     def __init__(self, engine: Engine, job: Job, weights: Mapping[str, torch.Tensor], seed: int) -> None:
         self._engine, self._job, self._weights, self._seed = engine, job, weights, seed
         self._epoch = 0
 
     def seconds(self, steps: Sequence[Step], count: int) -> list[float]:
-        """Of some runs, each."""
+        """Return the seconds of each of some runs."""
         found = []
         for _ in range(count):
             started = time.perf_counter()
@@ -140,9 +140,9 @@ class _Bench:
         return found
 
     def steps(self, steps: Sequence[Step], count: int) -> tuple[tuple[tuple[Measure, ...], ...], float | None]:
-        """What can be told of each step: its rows and bytes, and where steps run one by one its seconds, the median.
+        """Return the rows and bytes of each step, with median seconds if the engine runs steps one by one.
 
-        And then those of the pass itself.
+        The second value is the median seconds of the pass itself, or None.
         """
         one_by_one = self._engine.do_one_by_one()
         watches = []
@@ -178,7 +178,7 @@ class _Bench:
 
 
 class _Watch:
-    """Of one pass, what each step came to, and what the pass took beside them."""
+    """Records the seconds and extent of each step of a pass, and the seconds of the pass itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -196,7 +196,7 @@ class _Watch:
         return None
 
     def end(self) -> None:
-        """What was done since the last step, or before the first, is the pass's own."""
+        """Count the seconds since the last step, or before the first one, as the pass's own."""
         self.own += time.perf_counter() - self._since
         self._since = time.perf_counter()
 
@@ -205,7 +205,7 @@ class _Watch:
 
 
 def analysis_lines(found: Analysis) -> list[str]:
-    """Tables, as sections of what explain prints; `!` marks what is off."""
+    """Return the tables of an analysis as sections of explain; `!` marks estimates that are off."""
     lines = total_lines(found.totals)
     for name, ran in found.passes.items():
         told = _step_lines(found.job, passes(found.job.plan)[name], ran)
@@ -214,7 +214,7 @@ def analysis_lines(found: Analysis) -> list[str]:
 
 
 def total_lines(totals: Sequence[Measure]) -> list[str]:
-    """Those of whole passes."""
+    """Return the table of whole passes."""
     lines = ["== measured ==", f"{'':<28}{'estimated':>12}{'measured':>12}"]
     for one in totals:
         mark = f"  ! {one.times:.1f} times" if one.times > OFF else ""
@@ -224,7 +224,7 @@ def total_lines(totals: Sequence[Measure]) -> list[str]:
 
 
 def _step_lines(job: Job, steps: Sequence[Step], ran: Ran) -> list[str]:
-    """Steps of which something is known, each with its rows, bytes and seconds, and what is off by how much."""
+    """Return the lines of the measured steps: rows, bytes and seconds, and the factor of each marked estimate."""
     lines = []
     for number, (step, measures) in enumerate(zip(steps, ran.steps, strict=True)):
         if not measures:
@@ -252,7 +252,7 @@ def _off_lines(measures: Sequence[Measure], ran: Ran) -> list[str]:
 
 
 def _off(measures: Sequence[Measure], ran: Ran) -> list[Measure]:
-    """Those to mark; of seconds, those that matter to the pass."""
+    """Return the measures to mark. Seconds are marked only if they matter to the pass."""
     found = [one for one in measures if one.times > OFF]
     least = NOTED * ran.seconds
     return [one for one in found if one.unit != "seconds" or abs(one.measured - (one.estimated or 0.0)) > least]
@@ -265,7 +265,7 @@ def _said(unit: str, value: float) -> str:
 
 
 def analysis_data(found: Analysis) -> Measured:
-    """The same as plain data."""
+    """Return the analysis as plain data."""
     totals = [{**asdict(one), "off": one.times > OFF} for one in found.totals]
     steps = {
         name: [{one.what: one.measured for one in measures} | {"off": [one.what for one in _off(measures, ran)]}

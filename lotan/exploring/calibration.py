@@ -1,7 +1,8 @@
-"""Measures on this machine what the cost model's units of work take: small epochs on an engine, and the rates that fit them.
+"""The calibration of the cost model on this machine: run small epochs on an engine, and fit the rates to them.
 
-The graphs and models of a probe differ in what they are heavy in, so that rates can be told apart. What they cannot tell
-stays near the rates that were measured elsewhere: least squares of relative errors, drawn towards those, none below zero.
+The graphs and models of a probe stress different kinds of work, so that rates can be told apart. A rate that they do
+not determine stays near the one measured elsewhere. The fit minimises squared relative errors with a pull towards those
+rates, and no rate falls below a share of its old value.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from planner.cost import GROUPS, PASS, UNITS, Pricing, Rates, Work, epoch_second
 from planner.footprint import Footprint
 from planner.spec import SPLITS
 
-WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count: fresh memory, Java's compilers
-LEAST = 0.1  # of a rate given: no work is free, though what was measured could be told without it
-PULL = 0.03  # of the rates given, each as much as so many measurements: cases are few for so many rates
-HEAP = 4 << 30  # bytes of a probe's Spark
-HEADS = 4  # of GAT
-ROUNDS = 2000  # over all rates, of the fit
+WARM_UP = {"local": 2, "blocks": 3, "rows": 2}  # epochs that do not count, because of fresh memory and Java's compilers
+LEAST = 0.1  # the least share of a given rate: no work is free, even if the measurements would allow it
+PULL = 0.03  # weight of each given rate, as a number of measurements, because there are few cases for many rates
+HEAP = 4 << 30  # bytes of Spark's heap in a probe
+HEADS = 4  # attention heads of GAT
+ROUNDS = 2000  # rounds of the fit over all rates
 
 MODELS: dict[str, Callable[..., torch.nn.Module]] = {
     "gcn": GCN,
@@ -45,23 +46,23 @@ MODELS: dict[str, Callable[..., torch.nn.Module]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """What is trained: a generated graph, and a stock model with dropout on it."""
+    """A training case: a generated graph, and a stock model with dropout."""
 
     vertices: int
     edges: int
-    width: int  # of the features
-    kind: str  # of MODELS
+    width: int  # number of features
+    kind: str  # a key of MODELS
     hidden: int
     layers: int
     classes: int = 8
-    training: float | None = None  # share of the vertices that are trained on; None: as drawn
-    jump: str | None = None  # of JumpingKnowledge, "cat" or "max"; None: the last layer's rows are the output
-    density: float = 1.0  # share of the features that is not zero
-    plan: str = "auto"  # see `TrainerConfig`
+    training: float | None = None  # share of training vertices; None: as drawn
+    jump: str | None = None  # jumping knowledge, "cat" or "max"; None: the last layer's rows are the output
+    density: float = 1.0  # share of the features that are not zero
+    plan: str = "auto"  # see `TrainerConfig.plan`
 
     @property
     def words(self) -> str:
-        """The model, for tables.
+        """The model in words, for tables.
 
         >>> Case(4, 4, 1, "gcn", 16, 2, jump="cat").words
         'gcn, 2 x 16, cat'
@@ -75,7 +76,7 @@ class Case:
 
     @property
     def share(self) -> str:
-        """Of the vertices that are trained on, for tables.
+        """The share of training vertices, for tables.
 
         >>> Case(4, 4, 1, "gcn", 16, 2, training=0.02).share
         '2 %'
@@ -83,18 +84,18 @@ class Case:
         return f"{100 * (SPLIT_SHARES[0] if self.training is None else self.training):.0f} %"
 
     def graph(self) -> Graph:
-        """The same whenever it is drawn."""
+        """Return the graph, which is the same at every call."""
         graph = generate(self.vertices, self.edges, self.width, self.classes)
         graph = thinned(graph, self.density) if self.density < 1 else graph
         return graph if self.training is None else trained_on(graph, round(self.training * self.vertices))
 
     def model(self) -> torch.nn.Module:
-        """With new weights."""
+        """Return the model with new weights."""
         return MODELS[self.kind](self.width, self.hidden, self.layers, self.classes, dropout=0.5, jk=self.jump)
 
 
 def thinned(graph: Graph, density: float) -> Graph:
-    """The graph with that share of its features, drawn; the others are zero, as most are in bags of words.
+    """Return the graph with a random share of its features; the others become zero, as in bags of words.
 
     >>> round(thinned(generate(100, 300), 0.1).profile.density, 1)
     0.1
@@ -105,7 +106,7 @@ def thinned(graph: Graph, density: float) -> Graph:
 
 
 def trained_on(graph: Graph, training: int) -> Graph:
-    """The graph with so many training vertices, drawn; those that no longer are one are in no split.
+    """Return the graph with a number of random training vertices. Former training vertices are in no split.
 
     >>> graph = trained_on(generate(100, 300), 7)
     >>> graph.statistics.training
@@ -119,7 +120,7 @@ def trained_on(graph: Graph, training: int) -> Graph:
 
 @dataclass(frozen=True)
 class Observation:
-    """An epoch's work, by processor, and what it took."""
+    """The work of an epoch per processor, and its measured seconds."""
 
     work: Work
     seconds: float
@@ -156,10 +157,10 @@ PROBES = {
 
 
 def calibrate(engine: str, epochs: int = 3) -> Rates:
-    """The rates of an engine on this machine. On "local", some seconds; on the others, with Spark and workers, a minute.
+    """Return the rates of an engine on this machine. This takes seconds on "local", and a minute with Spark and workers.
 
     Raises:
-        LotanError: the engine cannot be started or run here.
+        LotanError: If the engine cannot be started or run here.
     """
     return fit(list(observe(engine, PROBES[engine], epochs)), ENGINES[engine].rates)
 
@@ -174,11 +175,11 @@ def observe(
     """Run cases one after the other on an engine that is started once.
 
     Args:
-        engine: by name.
-        cases: to run.
-        epochs: of each that count.
-        config: settings of the engine.
-        typical: what to take of a case's epochs; `min` on a machine that has other work.
+        engine: The name of the engine.
+        cases: The cases to run.
+        epochs: The number of measured epochs of each case.
+        config: The settings of the engine.
+        typical: The function that reduces the seconds of a case's epochs; `min` suits a machine with other work.
     """
     config = replace(config or TrainerConfig(), engine=engine)  # type: ignore[arg-type]
     with opened(engine, config) as running:
@@ -191,13 +192,13 @@ def observe(
 
 @contextmanager
 def opened(engine: str, config: TrainerConfig) -> Iterator[Engine]:
-    """An engine for graphs of this process."""
+    """Open an engine for graphs of this process."""
     with closing(open_engine(Footprint(engine, 0, 0, HEAP), Case(4, 4, 1, "gcn", 1, 1, 1).graph(), config)) as running:
         yield running
 
 
 def observation(job: Job, seconds: float) -> Observation:
-    """What an epoch of a job took, with the work that is counted in it."""
+    """Return the counted work of a job's epoch, with its measured seconds."""
     pricing = job.planned.options.pricing
     cost = epoch_seconds(job.plan, job.statistics, pricing)
     return Observation(_by_processor(total((*cost.works, PASS)), pricing), seconds)
@@ -209,7 +210,7 @@ def _by_processor(work: Work, pricing: Pricing) -> Work:
 
 
 def epochs_of(engine: Engine, job: Job, model: torch.nn.Module, epochs: int, evaluates: bool = False) -> list[float]:
-    """Seconds of each epoch, the optimizer's step with it, and where it evaluates what that takes beside."""
+    """Return the seconds of each epoch, with the optimizer's step and, if wanted, its evaluation."""
     engine.load(job.graph, job.plan)
     named = dict(model.named_parameters())
     weights = {name: tensor.detach() for name, tensor in (*named.items(), *model.named_buffers())}
@@ -228,17 +229,17 @@ def epochs_of(engine: Engine, job: Job, model: torch.nn.Module, epochs: int, eva
 
 
 def fit(observations: Sequence[Observation], given: Rates, pull: float = PULL) -> Rates:
-    """The rates that make the sum of squares of relative errors least.
+    """Return the rates that minimise the sum of squared relative errors.
 
     Args:
-        observations: at least one.
-        given: to stay near of, where observations do not say otherwise.
-        pull: how many observations `given` counts for in each rate.
+        observations: The measured epochs, at least one.
+        given: The rates to stay near to, as far as the observations allow.
+        pull: The weight of each given rate, as a number of observations.
     """
     named = [name for name in UNITS if getattr(given, name) > 0]
     before = np.array([getattr(given, name) for name in named])
     amounts = np.array([[getattr(one.work, name) / one.seconds for name in named] for one in observations])
-    parts = amounts * before  # of each epoch, what it would take at the given rates: [observations, rates]
+    parts = amounts * before  # seconds of each part of an epoch at the given rates, [observations, rates]
     rows = np.concatenate([parts, np.sqrt(pull) * np.eye(len(named))])
     wanted = np.concatenate([np.ones(len(parts)), np.full(len(named), np.sqrt(pull))])
     factors = bounded_least_squares(rows, wanted, LEAST)
@@ -246,7 +247,7 @@ def fit(observations: Sequence[Observation], given: Rates, pull: float = PULL) -
 
 
 def bounded_least_squares(rows: np.ndarray, wanted: np.ndarray, least: float) -> np.ndarray:
-    """The x >= least with the least |rows x - wanted|^2, by descent along one coordinate after the other. [columns]."""
+    """Return the x >= least that minimises |rows x - wanted|^2, by coordinate descent. [columns]."""
     square, product = rows.T @ rows, rows.T @ wanted
     x = np.ones(len(product))
     for _ in range(ROUNDS):

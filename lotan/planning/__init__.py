@@ -1,1 +1,1 @@
-"""From model, graph and settings to an engine and a plan."""
+"""The way from model, graph and settings to an engine and a plan."""

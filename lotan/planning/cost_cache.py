@@ -1,7 +1,8 @@
-"""What this machine has shown to take how long: rates of a probe, and estimates and seconds of past runs.
+"""The costs that this machine has shown: measured rates, and the estimated and measured seconds of past runs.
 
-One JSON file for each machine and version, in `lotan` below `$XDG_CACHE_HOME` (else `~/.cache`), or in `$LOTAN_COSTS` where
-that names a folder; with `LOTAN_COSTS=off` nothing is read or written. A file that is damaged or none of ours is left out.
+There is one JSON file for each machine and version. It is in the folder `$LOTAN_COSTS`, or else in `lotan` below
+`$XDG_CACHE_HOME` (or `~/.cache`). With `LOTAN_COSTS=off` nothing is read or written. A damaged or foreign file is
+ignored.
 """
 
 from __future__ import annotations
@@ -28,41 +29,43 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
 
 log = logging.getLogger(__name__)
 
-FORMAT = 5  # raised also where the same names count other work: see planner.cost.counting, .stages and .shuffles
-RUNS = 32  # of an engine that are remembered, the last ones
-TRUST = 1.0  # in the estimate, as so many runs that bear it out
-LEAST, MOST = 0.25, 4.0  # a correction
-LEAST_RATE, MOST_RATE = 1e-20, 1e6  # seconds a unit, on any machine there will be; what lies beyond is damage
-LEAST_EPOCH, MOST_EPOCH = 1e-9, 1e9  # seconds
-LOCK_DEADLINE = 1.0  # seconds that a run waits for others to write; after that it writes all the same
+FORMAT = 5  # also raised when the same names count other work: see planner.cost.counting, .stages and .shuffles
+RUNS = 32  # the number of last runs of an engine that are recorded
+TRUST = 1.0  # the weight of the estimate, as a number of runs that confirm it
+LEAST, MOST = 0.25, 4.0  # limits of a correction
+LEAST_RATE, MOST_RATE = 1e-20, 1e6  # limits of plausible rates, in seconds per unit; values beyond them are damage
+LEAST_EPOCH, MOST_EPOCH = 1e-9, 1e9  # limits of plausible epochs, in seconds
+LOCK_DEADLINE = 1.0  # seconds that a run waits for other writers; then it writes without a lock
 LOCK_PAUSE = 0.01  # seconds between attempts
 
 
 @dataclass(frozen=True)
 class PastRun:
-    """An epoch: what its groups of work were estimated to take, uncorrected, and what all took. Seconds."""
+    """A typical epoch of a past run: the estimated seconds of each group of work, uncorrected, and the measured seconds."""
 
-    estimated: Mapping[str, float]  # by group of planner.cost.GROUPS, together the estimate
+    estimated: Mapping[str, float]  # by the groups of planner.cost.GROUPS; the sum is the whole estimate
     measured: float
 
 
 @dataclass(frozen=True)
 class Known:
-    """All that is known of this machine."""
+    """All costs that are known of this machine."""
 
-    rates: Mapping[str, Rates] = field(default_factory=dict)  # by engine; without one, those of its traits count
-    runs: Mapping[str, Sequence[PastRun]] = field(default_factory=dict)  # by engine, the last ones last
+    rates: Mapping[str, Rates] = field(
+        default_factory=dict
+    )  # by engine; its traits' rates stand in for a missing engine
+    runs: Mapping[str, Sequence[PastRun]] = field(default_factory=dict)  # by engine, the latest run last
 
     def corrections(self, engine: str) -> Corrections:
-        """What past runs say of an engine's estimates."""
+        """Return the corrections that past runs suggest for an engine's estimates."""
         return corrections(self.runs.get(engine, ()))
 
 
 def corrections(runs: Sequence[PastRun]) -> Corrections:
-    """Factors of the groups that make the errors of past runs least; the fewer runs, the nearer to 1.
+    """Return the factors of the groups that minimise the errors of past runs. The fewer runs, the nearer they are to 1.
 
-    An error counts by estimate^3/4 measure^1/4: of a single group, one run has its root as a factor, and one that was twice
-    as slow as estimated and one twice as fast cancel out.
+    Errors are weighted by estimate^3/4 measure^1/4. With a single group, one run yields the square root of its ratio as
+    factor. A run twice as slow as estimated and one twice as fast cancel out.
     """
     estimated = np.array([[run.estimated[name] for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
     measured = np.array([run.measured for run in runs])
@@ -74,11 +77,11 @@ def corrections(runs: Sequence[PastRun]) -> Corrections:
 
 
 def load() -> Known:
-    """What there is; nothing, with a warning, of a file that cannot be used."""
+    """Return the known costs. If the file cannot be used, warn and return nothing."""
     place = _file()
     if place is None or not place.exists():
         return Known()
-    if not place.is_file():  # a pipe would be waited for
+    if not place.is_file():  # reading a pipe would wait for ever
         _warn(place, "it is no ordinary file")
         return Known()
     try:
@@ -90,12 +93,12 @@ def load() -> Known:
 
 @cache
 def _warn(place: Path, error: str) -> None:
-    """Once."""
+    """Log the warning once for each file and error."""
     log.warning("costs in %s are left out: %s", place, error)
 
 
 def obstacle() -> str | None:
-    """Why nothing can be remembered; None where it can."""
+    """Return the reason why costs cannot be stored, or None if they can."""
     place = _file()
     if place is None:
         return "$LOTAN_COSTS is off"
@@ -108,7 +111,11 @@ def obstacle() -> str | None:
 
 
 def remember_rates(found: Mapping[str, Rates]) -> Path | None:
-    """Write rates of some engines; what their past runs said of the rates before is forgotten. Where to."""
+    """Store the rates of some engines, and forget their past runs, which were compared with other rates.
+
+    Returns:
+        The path of the file, or None if it could not be written.
+    """
     with _alone():
         known = load()
         runs = {name: of for name, of in known.runs.items() if name not in found}
@@ -116,7 +123,7 @@ def remember_rates(found: Mapping[str, Rates]) -> Path | None:
 
 
 def remember_run(engine: str, run: PastRun) -> None:
-    """Add a run to those of its engine. What has no use in a fit is not remembered."""
+    """Add a run to those of its engine. A run that is no use in a fit is not added."""
     if not _usable(run):
         return
     with _alone():
@@ -127,9 +134,10 @@ def remember_run(engine: str, run: PastRun) -> None:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """While nobody else reads and writes: else the last to write would undo what others have added since it read.
+    """Lock the file within the block, because a concurrent writer would undo what others have added since it read.
 
-    Who cannot lock in time, or at all as on some file systems of a network, goes on: a measurement lost costs little.
+    If the lock does not come in time, or if a network file system has no locks, the block runs without one: a lost
+    measurement costs little.
     """
     place = _file()
     try:
@@ -144,7 +152,7 @@ def _alone() -> Iterator[None]:
         _lock_in_time(lock)
         yield
     finally:
-        os.close(lock)  # and so unlock
+        os.close(lock)  # which also unlocks
 
 
 def _lock_in_time(lock: int) -> None:
@@ -186,7 +194,7 @@ def _groups(run: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _write(known: Known) -> Path | None:
-    """Put a whole file in the old one's place. A folder that cannot be written costs no run."""
+    """Replace the file by a complete new one. If the folder cannot be written to, no error is raised."""
     place = _file()
     if place is None:
         return None
@@ -214,7 +222,7 @@ def _write(known: Known) -> Path | None:
 
 
 def machine() -> dict[str, Any]:
-    """What rates depend on, and a file is named after."""
+    """Return the facts that rates depend on; the file is named after their digest."""
     return {"version": __version__, "processor": _processor(), "cores": os.cpu_count() or 1, "units": list(UNITS)}
 
 

@@ -1,4 +1,4 @@
-"""What a training run is to do, settled before its first epoch: graph checked, model traced, epoch planned, engine chosen."""
+"""The preparation of a training run: check the graph, trace the model, plan the epoch, choose the engine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from planner.traits import EngineTraits
 
 Found = TypeVar("Found")
 
-GUESSED_OUTPUTS = 64  # of a model for files whose labels nobody has read yet
+GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Job:
     """A checked and planned training run."""
 
     graph: Graph
-    train: Spec  # the model in training mode
-    evaluate: Spec  # and in evaluation mode
+    train: Spec  # the traced model in training mode
+    evaluate: Spec  # the traced model in evaluation mode
     loss: LossSpec
     statistics: Statistics
     planned: Planned
     engine: EngineChoice
-    warnings: tuple[str, ...] = ()  # what is legal in the graph or the settings, and may be a surprise
-    partitions: int | None = None  # at least so many, by the memory limit's choice; None: as asked for, or as usual
+    warnings: tuple[str, ...] = ()  # messages about the graph or the settings that are legal but may surprise
+    partitions: int | None = None  # the least number of partitions, chosen for the memory limit; None: as configured
 
     @property
     def traits(self) -> EngineTraits:
@@ -57,15 +57,15 @@ class Job:
 
     @property
     def plan(self) -> Plan:
-        """What the engine runs."""
+        """The plan that the engine runs."""
         return self.planned.plan
 
     def epoch(self, config: TrainerConfig) -> PassCost:
-        """What the training pass of an epoch is estimated to take: of the usual one, where some evaluate and others do not."""
+        """Return the estimated cost of an epoch's training pass. If only some epochs evaluate, it is that of the others."""
         return self.planned.cost(self.plan.training(config.eval_every == 1))
 
     def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
-        """The memory that the plan is estimated to need, or that of a batch which the job is a part of."""
+        """Return the estimated memory of the job's plan, or of the plan of a batch that the job is part of."""
         partitions = self.partitions or config.partitions
         found = MemoryLimit.of(config).needs(self.traits, plan or self.plan, self.statistics, partitions)
         return replace(found, partitions=self.partitions)
@@ -73,20 +73,20 @@ class Job:
 
 @spark_translated(GraphError, "Spark cannot read the graph's tables")
 def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int = 1) -> Job:
-    """Trace, have Spark open the files that it shall read, check and plan.
+    """Trace the model, let Spark open files that it should read, check the graph and plan the epoch.
 
     Args:
-        model: to train.
-        graph: to train it on.
-        config: as asked for.
-        opened: closes what the job stands on.
-        models: like this one that may train together, for Spark's heap.
+        model: The model to train.
+        graph: The graph to train on.
+        config: The settings of the run.
+        opened: The stack that closes what the job has opened.
+        models: The number of such models that may train together, which sizes Spark's heap.
 
     Raises:
-        GraphError: a graph that cannot be trained on.
-        ModelError: a model that cannot be traced.
-        PlanError: one that cannot be planned, or an unknown rule.
-        ConfigurationError: the partitions that were asked for are too few for blocks.
+        GraphError: If the graph cannot be trained on.
+        ModelError: If the model cannot be traced.
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     width = model_width(model, graph)
     train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
@@ -110,19 +110,22 @@ def plan_for(
     config: TrainerConfig,
     statistics: Statistics | None = None,
 ) -> tuple[EngineChoice, Planned, Footprint]:
-    """Choose the engine, plan for it and say what memory that needs. The choice rests on estimates for those in question.
+    """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
 
     Args:
-        train: the model in training mode.
-        evaluate: and in evaluation mode.
-        loss: what is minimised.
-        graph: to train on.
-        config: what was asked for.
-        statistics: of the graph; None: its own.
+        train: The traced model in training mode.
+        evaluate: The traced model in evaluation mode.
+        loss: The loss to minimise.
+        graph: The graph to train on.
+        config: The settings of the run.
+        statistics: The sizes of the graph; None: read them from the graph.
+
+    Returns:
+        The engine, its plan, and the estimated memory of the plan.
 
     Raises:
-        PlanError: a model that cannot be planned, or an unknown rule.
-        ConfigurationError: the partitions that were asked for are too few for blocks, or the memory limit is.
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     known, master = cost_cache.load(), session_master(graph, config)
     prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
@@ -152,7 +155,7 @@ def plan_for(
 
 
 class _OnDemand(dict[str, Found]):
-    """What there is of each engine, found once somebody asks: a plan for each would take most of the time, for nothing."""
+    """A value for each engine, computed when it is first asked for: plans for all engines would take time for nothing."""
 
     def __init__(self, find: Callable[[str], Found]) -> None:
         super().__init__()
@@ -164,33 +167,34 @@ class _OnDemand(dict[str, Found]):
 
 
 def session_master(graph: Graph, config: TrainerConfig) -> str | None:
-    """Where Spark runs what it has of a graph; nobody asks where the graph is collected, which any Spark session can do."""
+    """Return the Spark master of the graph's session; None if the graph is elsewhere or will be collected for local."""
     if graph.origin != "spark" or config.engine == "local":
         return None
     return graph.tables()[0].sparkSession.sparkContext.master
 
 
 def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
-    """Of a graph; with its degrees where they decide how much a shuffle moves, or a graph in memory has them anyway."""
+    """Return the sizes of a graph. Degrees are included if shuffled bytes depend on them, or if the graph already has them."""
     found = graph.statistics
     return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
 
 
 def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:
-    """What files are estimated to need, before a row of them is read; None for a graph elsewhere.
+    """Return the estimated memory for a graph in files, before any row is read; None for a graph elsewhere.
 
     Raises:
-        ConfigurationError: more than the memory limit.
+        ConfigurationError: If the estimate exceeds the memory limit.
     """
     if graph.origin != "files" or (config.engine == "local" and config.memory_limit is None):
         return None
     statistics = graph.estimate()
-    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)  # which one takes no other memory
+    # the kind of loss does not change the memory
+    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)
     return plan_for(train, evaluate, loss, graph, config, statistics)[-1]
 
 
 def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
-    """As `foreseen`, of a model of which only the shapes matter."""
+    """Return the estimate of `foreseen` for a model of which only the shapes matter."""
     if graph.origin != "files":
         return None
     width = model_width(model, graph)
@@ -198,22 +202,22 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
-    """Width of the features a model was made for, where it says so, as stock models do; else the graph's."""
+    """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
 
 
 def takes_roots(spec: Spec) -> bool:
-    """Whether a layer normalises by roots of summed edge weights."""
+    """Return True if a layer normalises by roots of summed edge weights."""
     reads = [call.arguments[0] for call in spec.calls if call.op == "lotan.vertex_input"]
     return any(str(name).startswith("gcn_scale") for name in reads)
 
 
 def model_outputs(spec: Spec) -> int:
-    """Width of the model's output rows.
+    """Return the width of the model's output rows.
 
     Raises:
-        ModelError: if the output is not one vector per vertex.
+        ModelError: If the output is not one vector per vertex.
     """
     types = {call.output: call.type for call in spec.calls}
     output = types.get(spec.output)
@@ -224,10 +228,10 @@ def model_outputs(spec: Spec) -> int:
 
 
 def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
-    """What makes a run this run and no other: a checkpoint resumes only where all of it is the same.
+    """Return what identifies a run. A checkpoint resumes only if all of it is the same.
 
-    Reads all of the graph once. The number of epochs is not part of it (more may be added), nor are workers and addresses
-    (they change no number).
+    The whole graph is read once. The number of epochs is not included, since more may be added. Workers and addresses
+    are not included either, since they change no number.
     """
     same = (
         "optimizer",
@@ -249,9 +253,9 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "plan": config.plan,
         "disable": ", ".join(sorted(config.disable)),
         "chosen by cost": ", ".join(job.planned.choices),
-        "order of vertices": f"{job.plan.levels} levels from {job.plan.targets}",  # which sums follow
+        "order of vertices": f"{job.plan.levels} levels from {job.plan.targets}",  # sums follow this order
         "task": job.loss.task,
-        # Not as given: a tensor prints rounded, and a list is no tuple.
+        # Not the given value: a tensor prints rounded, and a list differs from a tuple.
         "class_weights": repr(job.loss.class_weights),
         "model": _digest(job.train) + _digest(job.evaluate),
         "graph": repr((job.statistics, job.graph.labels)),
@@ -260,6 +264,6 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
 
 
 def _digest(spec: Spec) -> str:
-    """A short digest of what a model computes, wherever its lines stand in the user's files."""
+    """Return a short digest of what a model computes, independent of line numbers in the user's files."""
     calls = tuple(replace(call, where="") for call in spec.calls)
     return hashlib.sha256(repr(replace(spec, calls=calls)).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""How a run is priced: its engine's rates on this machine, and how its work would be spread."""
+"""The pricing of a run: its engine's rates on this machine, and the way its work would be divided."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
-    """What turns a plan for an engine into seconds.
+    """Return the pricing that turns a plan for an engine into seconds.
 
     Args:
-        traits: of the engine that would run it.
-        config: as asked for.
-        known: of this machine.
-        master: of the Spark session that it would run in, where there is one; None: as configured.
+        traits: The traits of the engine that would run it.
+        config: The settings of the run.
+        known: The known costs of this machine.
+        master: The master of the active Spark session; None: the configured master.
     """
     limit = MemoryLimit.of(config)
     spread = replace(
@@ -36,7 +36,7 @@ def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: st
 
 
 def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
-    """The same where memory wants more partitions."""
+    """Return the pricing with the number of partitions that the memory limit requires, if there is one."""
     if needs.partitions is None:
         return pricing
     return replace(pricing, layout=replace(pricing.layout, partitions=needs.partitions))

@@ -1,1 +1,1 @@
-"""The process that runs stages for others."""
+"""The worker process, which runs stages for the engines on Spark."""

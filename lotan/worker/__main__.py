@@ -1,4 +1,4 @@
-"""`python -m lotan.worker`."""
+"""The worker process, as `python -m lotan.worker`."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Runs stages on chunks for others, in a worker process.
+"""The handler of a worker process: it runs stages on the chunks that arrive.
 
-It holds what it was sent (stages, an epoch's parameters, kept columns) and what forward runs keep for their backward: in
-memory within a budget, beyond it in a file where that costs less than computing it again. Whatever is missing is asked for
-again or recomputed: losing a worker loses nothing.
+It stores what was sent to it (stages, an epoch's parameters, kept columns), and values that a forward run saves for its
+backward. These are in memory within a budget. Beyond it they are in a file, if that costs less than computing them
+again. Missing data is asked for again or recomputed: losing a worker loses nothing.
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ Body = Program | Pieces
 
 @dataclass
 class _Run:
-    """What the worker knows of one training run."""
+    """The data that the worker has of one training run."""
 
     programs: dict[str, Program] = field(default_factory=dict)
-    pieces: dict[str, Pieces] = field(default_factory=dict)  # of stages that may be cut
-    memory: Memory = field(default_factory=Memory)  # for what forward runs keep
+    pieces: dict[str, Pieces] = field(default_factory=dict)  # for stages whose chunks may be cut into pieces
+    memory: Memory = field(default_factory=Memory)  # memory for values that forward runs save
     epoch: int = -1
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
-    backward: frozenset[str] = frozenset()  # stages that will run backward in this epoch
+    backward: frozenset[str] = frozenset()  # stages that run backward in this epoch
 
 
 class StageHandler:
-    """Runs stages with torch: the `messenger.jobs.Handler` of a worker. Names of tensors: `lotan.engines.rows.pipe_task`.
+    """Runs stages with torch, as the `messenger.jobs.Handler` of a worker.
+
+    The names of tensors are listed in `lotan.engines.rows.pipe_task`.
 
     Args:
-        memory: bytes to keep between forward and backward.
-        spill: folder on a local disk for what exceeds them; None: it is computed again.
+        memory: The bytes that forward runs may save in memory for their backward.
+        spill: A folder on a local disk for what exceeds them; None: it is computed again.
     """
 
     def __init__(self, memory: int = SAVED_BYTES, spill: str | None = None) -> None:
@@ -61,7 +63,7 @@ class StageHandler:
         self._saved = SavedRuns(memory, None if spill is None else SpillFile(spill))
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
-        """Compile a stage."""
+        """Compile a stage of a run."""
         per_edge = program.get("source_gradients")
         if per_edge not in ("summed", "per_edge"):
             raise StageError(f"stage {name}: source_gradients is {per_edge!r}, expected 'summed' or 'per_edge'")
@@ -74,7 +76,7 @@ class StageHandler:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 
     def parameters(self, run: str, epoch: int, tensors: Tensors, settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters and seed; what was kept of earlier epochs goes."""
+        """Store an epoch's parameters and seed, and forget saved values of earlier epochs."""
         self._saved.forget(run)
         of_run = self._run(run)
         of_run.epoch = epoch
@@ -105,11 +107,11 @@ class StageHandler:
         raise StageError(f"stage {key.stage}: there is no mode {key.mode!r}")
 
     def lacks(self, key: ChunkKey) -> bool:
-        """Whether nothing is kept of a chunk's forward run."""
+        """Return True if nothing is saved of a chunk's forward run."""
         return not self._saved.has(key)
 
     def forget(self, run: str) -> None:
-        """Drop all of a run."""
+        """Forget all data of a run."""
         self._runs.pop(run, None)
         self._saved.forget(run)
         self._saved.clear()
@@ -122,7 +124,7 @@ class StageHandler:
     ) -> Mapping[str, Tensor]:
         if key.stage not in run.backward or not self._saved.takes(program.terms):
             return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
-        if not program.flat:  # an autograd graph holds on to what it was made of
+        if not program.flat:  # an autograd graph refers to the tensors that it was made of
             chunk = _own(chunk)
         with self._saved.measured() as size:
             rows, saved = body.forward(chunk, run.parameters, run.randomness, True, into)
@@ -142,15 +144,15 @@ class StageHandler:
 
 
 def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool = False) -> Chunk:
-    """A chunk of what came over the wire.
+    """Make a chunk from the tensors that came over the wire.
 
     Args:
-        program: of its stage.
-        tensors: see `StageHandler`.
-        spared: whether inputs may be missing that a backward does not read if its forward run was kept.
+        program: The program of the chunk's stage.
+        tensors: The tensors by name, see `StageHandler`.
+        spared: True if inputs may be missing that a backward needs only without a saved forward run.
 
     Raises:
-        StageError: a tensor is missing.
+        StageError: If a tensor is missing.
     """
     stage = program.stage
     try:
@@ -178,17 +180,18 @@ def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
 
 
 def _tensor(array: np.ndarray) -> Tensor:
-    """The array, or a copy in torch's own memory if it lies askew.
+    """Return the array as a tensor, or a copy in torch's own memory if the array is not aligned.
 
-    Arrays in inline frames lie anywhere, and the last bit of a matrix product can depend on how its operands are aligned
-    (Intel, "Conditional Numerical Reproducibility"; seen here between two loads of one graph). Attempts must not differ.
+    Arrays in inline frames may begin anywhere, and the last bit of a matrix product can depend on the alignment of its
+    operands (Intel, "Conditional Numerical Reproducibility"; seen here between two loads of one graph). Attempts must
+    not differ.
     """
     found = torch.from_numpy(np.require(array, requirements="C"))
     return found.clone() if found.data_ptr() % ALIGNMENT else found
 
 
 def _own(chunk: Chunk) -> Chunk:
-    """A chunk that outlives the memory it came in."""
+    """Return a copy of a chunk that outlives the memory it came in."""
     values = {name: value.clone() for name, value in chunk.values.items()}
     edges = {name: replace(block, **_clones(block)) for name, block in chunk.edges.items()}
     return replace(chunk, keys=chunk.keys.clone(), values=values, edges=edges)
@@ -200,12 +203,12 @@ def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
 
 
 def _places(program: Program, chunk: Chunk, room: Room) -> Places:
-    """Where a stage's outputs are written."""
+    """Return the memory for a stage's outputs."""
     return {o.value: _place(room, chunk.rows, o.shape) for o in program.stage.outputs}
 
 
 def _gradient_places(program: Program, chunk: Chunk, room: Room) -> Places:
-    """Where the gradients of a stage's inputs are written, as far as these are of the chunk's vertices."""
+    """Return the memory for the gradients of a stage's inputs, if these belong to the chunk's vertices."""
     wanted = [i for i in program.stage.inputs if i.needs_gradient and i.role == "vertex"]
     return {i.value: _place(room, chunk.rows, i.shape) for i in wanted}
 
@@ -224,6 +227,6 @@ def _gradients(found: StageGradients) -> Tensors:
 
 
 def _flat(rows: Tensor) -> np.ndarray:
-    """[rows, *shape] as [rows, width]."""
+    """Reshape [rows, *shape] to [rows, width]."""
     width = rows[:1].numel() if rows.shape[0] else int(np.prod(rows.shape[1:], dtype=np.int64))
     return cast(np.ndarray, rows.detach().reshape(rows.shape[0], width).contiguous().numpy())

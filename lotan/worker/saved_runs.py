@@ -1,4 +1,4 @@
-"""What forward runs keep for their backward: in memory within a budget of bytes, beyond it in a file, or not at all."""
+"""Values that forward runs save for their backward: in memory within a budget, beyond it in a file, or not at all."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Key = tuple[str, int, str, int, int]
 
 @dataclass
 class Size:
-    """Bytes that a forward run left behind."""
+    """The bytes that a forward run has saved."""
 
     bytes: int = 0
 
@@ -25,16 +25,16 @@ class Size:
 @dataclass
 class _Held:
     saved: Saved
-    bytes: int  # of memory
+    bytes: int  # bytes in memory
     terms: Terms
 
 
 class SavedRuns:
-    """Kept forward runs, by chunk. A run that is not kept is computed again by its backward, to the same bits.
+    """Saved forward runs, by chunk. If a run is not saved, its backward computes it again, to the same bits.
 
     Args:
-        budget: bytes of memory.
-        file: for what exceeds them; None: it is not kept.
+        budget: The bytes of memory for saved runs.
+        file: The file for what exceeds them; None: it is not saved.
     """
 
     def __init__(self, budget: int, file: SpillFile | None = None) -> None:
@@ -45,14 +45,14 @@ class SavedRuns:
         self._bytes = 0
 
     def takes(self, terms: Terms) -> bool:
-        """Whether it is worth recording another run on these terms."""
+        """Return True if another run on these terms would be worth saving."""
         if self._bytes < self._budget or (terms.spills and self._file is not None and self._file.has_room):
             return True
         return any(worth < terms.worth for worth in self._in_memory)
 
     @contextmanager
     def measured(self) -> Iterator[Size]:
-        """Counts what autograd saves meanwhile, each memory once."""
+        """Count the bytes that autograd saves within the block; shared memory counts once."""
         size, seen = Size(), set()
 
         def pack(tensor: torch.Tensor) -> torch.Tensor:
@@ -60,13 +60,16 @@ class SavedRuns:
             if storage.data_ptr() not in seen:
                 seen.add(storage.data_ptr())
                 size.bytes += storage.nbytes()
-            return tensor.detach()  # an output that knew its graph, in that graph, would keep it for ever
+            return tensor.detach()  # an output that refers to its own graph within that graph would never be freed
 
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
             yield size
 
     def put(self, key: ChunkKey, saved: Saved, size: int, terms: Terms) -> None:
-        """Keep a run where there is room, or where it is worth more than what has to go. A second attempt replaces the first."""
+        """Save a run if there is room, or if it is worth more than runs that leave for it.
+
+        A second attempt replaces the first.
+        """
         self._drop(_of(key))
         leaving = self._least_worth(self._bytes + size - self._budget, terms.worth)
         self._hold(_of(key), _Held(saved, size, terms))
@@ -74,7 +77,7 @@ class SavedRuns:
             self._put_out(one)
 
     def _least_worth(self, excess: int, worth: float) -> list[_Key] | None:
-        """Runs worth less than that which take as many bytes in all; None where there are not enough."""
+        """Return less worthy runs that take that many bytes together; None if there are not enough."""
         leaving: list[_Key] = []
         for less in sorted(one for one in self._in_memory if one < worth):
             for key in self._in_memory[less]:
@@ -85,7 +88,7 @@ class SavedRuns:
         return leaving if excess <= 0 else None
 
     def _put_out(self, key: _Key) -> None:
-        """Out of memory: to the file, or for good."""
+        """Move a run out of memory: to the file, or for good."""
         one = self._held[key]
         self._free(key, one)
         if not one.terms.spills or self._file is None or not one.saved.stow(self._file):
@@ -97,7 +100,7 @@ class SavedRuns:
         self._bytes += one.bytes
 
     def _free(self, key: _Key, one: _Held) -> None:
-        """It takes no memory any more, if it did."""
+        """Count a run's memory as free, if it was in memory."""
         alike = self._in_memory.get(one.terms.worth, {})
         if key not in alike:
             return
@@ -107,11 +110,11 @@ class SavedRuns:
             del self._in_memory[one.terms.worth]
 
     def has(self, key: ChunkKey) -> bool:
-        """Whether the run of that chunk is kept."""
+        """Return True if the run of a chunk is saved."""
         return _of(key) in self._held
 
     def take(self, key: ChunkKey) -> Saved | None:
-        """The run of that chunk, once."""
+        """Return the saved run of a chunk, and forget it; None if there is none."""
         one = self._held.pop(_of(key), None)
         if one is None:
             return None
@@ -121,12 +124,12 @@ class SavedRuns:
         return one.saved
 
     def forget(self, run: str) -> None:
-        """Drop all of a run."""
+        """Forget all saved values of a run."""
         for key in [key for key in self._held if key[0] == run]:
             self._drop(key)
 
     def clear(self) -> None:
-        """Give the disk back where nothing is kept."""
+        """Free the disk if nothing is saved."""
         if self._file is not None and not self._held:
             self._file.clear()
 

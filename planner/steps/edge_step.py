@@ -1,7 +1,7 @@
 """The common part of all steps on edges, and of the operators that become such steps.
 
-A file beside this one holds an operator of the operator graph, its step, and the steps that its adjoint needs. "Adding a
-step on edges" in docs/planner.md goes through one.
+A file beside this one holds an operator of the operator graph, its step, and the steps that its adjoint needs.
+docs/developing/adding-a-step.md goes through an example.
 """
 
 from __future__ import annotations

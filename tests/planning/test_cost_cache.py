@@ -206,7 +206,7 @@ def test_rates_that_could_be_remembered_when_asked_and_cannot_in_the_end_are_sai
     monkeypatch.setattr(calibration, "calibrate", DEFAULT_RATES.__getitem__)
     monkeypatch.setattr(cost_cache, "remember_rates", lambda found: None)
     assert main(["doctor", "--calibrate", "rows"]) == 1
-    assert "not remembered" in capsys.readouterr().out
+    assert "not stored" in capsys.readouterr().out
 
 
 def test_corrections_approach_what_runs_have_shown():

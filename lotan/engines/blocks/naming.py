@@ -20,7 +20,7 @@ Method = Callable[Concatenate[Any, AnyStep, More], Made]
 
 
 def named(method: Method[AnyStep, More, Made]) -> Method[AnyStep, More, Made]:
-    """Have the RDDs that a step's method makes called after the step, as `explain` words it. The end of the pass ends it."""
+    """Let the RDDs that a step's method makes be named after the step, in the words of `explain`, until the pass ends."""
 
     @wraps(method)
     def run(engine: BlocksEngine, step: AnyStep, *more: More.args, **named: More.kwargs) -> Made:

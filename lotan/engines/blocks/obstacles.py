@@ -1,4 +1,4 @@
-"""What keeps a run from the blocks engine, in words."""
+"""Reasons against the blocks engine, in words."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def obstacle(config: TrainerConfig, spark: SparkSession | None) -> str | None:
-    """Why the rows engine has to run this, and what would let the blocks engine do it; None where nothing stands in its way.
+    """Return the reason why the rows engine must run this, and a way to use blocks; None if nothing is in the way.
 
     Args:
-        config: may ask for what only rows can.
-        spark: the session that it would run in; None for the active one, else one of our own.
+        config: The settings, some of which only rows can follow.
+        spark: The session that would run it; None: the active session, or else one of our own.
     """
     if TRAITS.needs_rgb and not config.rgb:
-        return "they always sum gradients before these cross partitions (rgb, --no-rgb)"
+        return "they always sum gradients before gradients cross partitions (rgb, --no-rgb)"
     if config.propagate != "join":
-        return f"they have their own way to propagate, and {config.propagate!r} was asked for (propagate, --propagate)"
+        return f"they have a propagation of their own, but {config.propagate!r} was asked for (propagate, --propagate)"
     try:
         session = spark or active_session()
         if session is None:
-            require_jar()  # sessions of our own have it then
+            require_jar()  # sessions of our own have the jar, if it exists
         else:
             facade(session)
     except EngineError as error:

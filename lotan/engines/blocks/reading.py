@@ -1,4 +1,4 @@
-"""Who reads which column of a pass, and how: what may be computed as it is read, and what workers can do without."""
+"""The readers of each column of a pass: they decide which columns are computed as they are read, or need not be sent."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
 
 Spares = Mapping[str, frozenset[str]]
-"""By stage: columns and collections that its backward reads only where its forward run was not kept."""
+"""The columns and collections that a stage's backward reads only if its forward run was not saved, by stage."""
 
 
 def find_spares(plan: Plan) -> dict[str, frozenset[str]]:
-    """Of every stage of a plan."""
+    """Return the spares of every stage of a plan."""
     return {stage.name: _spares(stage, make_program(stage, plan.source_gradients).rereads) for stage in plan.stages}
 
 
@@ -29,8 +29,8 @@ class Reading:
     """The readers of each column and collection of a pass.
 
     Args:
-        steps: of the pass.
-        spares: see there.
+        steps: The steps of the pass.
+        spares: The columns that each stage's backward may not need, see `Spares`.
     """
 
     def __init__(self, steps: Sequence[Step], spares: Spares) -> None:
@@ -43,11 +43,11 @@ class Reading:
         self._steps = steps
 
     def spared(self, step: PipeStep) -> frozenset[str]:
-        """What a pipe has ready but does not send unless it is asked for."""
+        """Return the columns that a pipe offers but does not send unless a worker asks for them."""
         return self._spares[step.stage] if step.mode == "backward" else frozenset()
 
     def _read_once(self, steps: Sequence[Step]) -> frozenset[str]:
-        """The outputs of propagates that one pipe reads, row by row, and nobody else."""
+        """Return the outputs of propagates that a single pipe reads row by row, and no other step."""
         read: Counter[str] = Counter()
         for step in steps:
             if isinstance(step, PipeStep):
@@ -60,9 +60,9 @@ class Reading:
         return frozenset(name for name in made if read[name] == 1 and name not in whole)
 
     def readers(self, names: Sequence[str]) -> list[PipeStep] | None:
-        """The pipes that read these columns, through sums that are computed as they are read or straight.
+        """Return the pipes that read these columns, directly or through sums that are computed as they are read.
 
-        None if others read one of them too: they may read it at any time.
+        Return None if other steps read one of them too, because they may read it at any time.
         """
         found: list[PipeStep] = []
         for step in self._steps:
