@@ -1,4 +1,4 @@
-"""What a stage is run on, and what comes back."""
+"""What a stage is run on, and what its forward runs keep."""
 
 from __future__ import annotations
 
@@ -167,11 +167,3 @@ class SavedTogether(Saved):
         """Free the room of those that were moved."""
         for part in self._held:
             part.drop(file)
-
-
-@dataclass(frozen=True, eq=False)
-class StageGradients:
-    """What a backward run yields."""
-
-    inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
-    parameters: Mapping[str, Tensor]  # by name, summed over the chunk
