@@ -9,8 +9,8 @@ RUN apt-get update \
 WORKDIR /lotan
 COPY tools tools
 COPY jvm jvm
-COPY lotan/__init__.py lotan/__init__.py
-RUN tools/build_jar.sh lotan/jars/lotan-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+COPY lotan/version.py lotan/version.py
+RUN tools/build_jar.sh lotan/jars/lotan-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-COUNTED = ("counting.py", "stages.py")  # where one counts as several
+COUNTED = ("steps/*.py", "cost/stages.py")  # where one counts as several
 TIMES = re.compile(r"^([A-Z_]+) = ([\d.]+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
@@ -40,7 +40,7 @@ def units() -> str:
     """A row for each unit of work, with what one takes by default on each engine."""
     from planner.cost import DEFAULT_RATES, GROUPS
 
-    source = (ROOT / "planner" / "cost" / "work.py").read_text()
+    source = (ROOT / "planner" / "work.py").read_text()
     groups = {unit: group for group, units in GROUPS.items() for unit in units}
     head = f"| unit | of which part | counts | {' | '.join(DEFAULT_RATES)} |\n|{'---|' * (3 + len(DEFAULT_RATES))}"
     rows = [
@@ -54,7 +54,8 @@ def units() -> str:
 
 def times() -> str:
     """A row for each number that work is counted so many times by."""
-    found = [row for name in COUNTED for row in TIMES.findall((ROOT / "planner" / "cost" / name).read_text())]
+    files = [path for pattern in COUNTED for path in sorted((ROOT / "planner").glob(pattern))]
+    found = [row for path in files for row in TIMES.findall(path.read_text())]
     return "\n".join(
         ["| constant | | |", "|---|---|---|", *(f"| `{name}` | {value} | {words} |" for name, value, words in found)]
     )

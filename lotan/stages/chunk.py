@@ -1,4 +1,4 @@
-"""What a stage is run on, and what comes back."""
+"""What a stage is run on, and what its forward runs keep."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from torch import Tensor
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
-    from lotan.spill_file import SpillFile
     from lotan.stages.sparse_rows import SparseRows
+    from lotan.stages.spill_file import SpillFile
 
 Parameters = Mapping[str, Tensor]
 
@@ -167,11 +167,3 @@ class SavedTogether(Saved):
         """Free the room of those that were moved."""
         for part in self._held:
             part.drop(file)
-
-
-@dataclass(frozen=True, eq=False)
-class StageGradients:
-    """What a backward run yields."""
-
-    inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
-    parameters: Mapping[str, Tensor]  # by name, summed over the chunk

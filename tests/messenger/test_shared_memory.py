@@ -21,7 +21,7 @@ from messenger.fields import REGION, Kind
 from messenger.frames import Message, decode, encode
 from messenger.settings import Limits
 from messenger.shared_memory import FIRST_BYTES, MappedRegions, Region
-from messenger.spaces import shared_room
+from messenger.spaces import space_bytes
 
 LIMITS = Limits()
 MESSAGE = Message(
@@ -29,7 +29,7 @@ MESSAGE = Message(
     {"ticket": 1, "chunk": 2, "digest": 3},
     {"a": np.arange(10.0), "b": np.zeros((0, 3), np.float32), "c": np.array(2.5, np.float32), "d": np.eye(3)[:, 1:]},
 )
-SIZE = shared_room(MESSAGE.tensors.values())
+SIZE = space_bytes(MESSAGE.tensors.values())
 
 
 @pytest.fixture
@@ -149,6 +149,7 @@ class TestRegion:
 
 
 class TestMappedRegions:
+    @pytest.mark.processes
     def test_another_process_reads_and_writes(self, region: Region):
         space = region.take(64)
         assert space is not None
@@ -219,6 +220,7 @@ class TestMappedRegions:
         second.close()
         mapped.close()
 
+    @pytest.mark.processes
     def test_a_killed_owner_leaves_nothing(self):
         """Its region has no file, and whoever had it mapped lets go."""
         program = (

@@ -23,10 +23,10 @@ def test_the_tables_have_every_rule_and_every_unit_of_work() -> None:
     assert "| `SOFTMAX` | " in PARTS["times"]()
 
 
-def test_the_example_of_a_rule_runs() -> None:
-    page = DEVELOPING / "adding-a-rule.md"
-    found = doctest.testfile(str(page), module_relative=False, optionflags=doctest.ELLIPSIS)
-    assert found.attempted > 20
+@pytest.mark.parametrize(("page", "examples"), [("adding-a-rule.md", 20), ("adding-a-step.md", 12)])
+def test_the_examples_run(page: str, examples: int) -> None:
+    found = doctest.testfile(str(DEVELOPING / page), module_relative=False, optionflags=doctest.ELLIPSIS)
+    assert found.attempted >= examples
     assert found.failed == 0
 
 
@@ -38,15 +38,19 @@ def test_files_that_pages_name_exist(folder: str) -> None:
             re.findall(r"`((?:lotan|planner|messenger|tests|tools|jvm|benchmarks)/[\w/.]*)`", page.read_text())
         )
     missing = {name for name in named if not (ROOT / name).exists()} - {"lotan/jars/"}
-    tests_of_the_example = {"tests/planner/test_drop_repeated_relu.py"}
-    assert missing == ({EXAMPLE} | tests_of_the_example if folder == "developing" else set())
+    examples = {EXAMPLE, "tests/planner/test_drop_repeated_relu.py"}
+    examples |= {
+        "planner/steps/edge_scale.py",
+        "jvm/src/main/scala/lotan/EdgeScale.scala",
+        "tests/engines/test_edge_scale.py",
+    }
+    assert missing == (examples if folder == "developing" else set())
 
 
 def test_the_steps_of_the_concept_page_are_those_of_a_plan() -> None:
     import lotan
     from lotan.tracing import trace
     from planner import compile_plan
-    from planner.explain import step_label
     from planner.spec import LossSpec
     from planner.statistics import Statistics
 
@@ -56,4 +60,4 @@ def test_the_steps_of_the_concept_page_are_those_of_a_plan() -> None:
     plan = compile_plan(*specs, loss, statistics).plan
     page = (ROOT / "docs" / "concepts" / "epoch-as-a-plan.md").read_text()
     shown = re.findall(r"^  (\w+\(.*\) -> .*)$", page, re.MULTILINE)
-    assert shown == [step_label(step) for step in (*plan.prepare, *plan.train)]
+    assert shown == [step.label for step in (*plan.prepare, *plan.train)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from tests.conftest import ROOT
 
 PACKED = ("lotan", "planner", "messenger", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
@@ -21,7 +21,7 @@ import lotan, messenger, planner
 
 for package in (lotan, messenger, planner):
     assert package.__file__.startswith(sys.prefix), package.__file__
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 assert JAR.is_file() and str(JAR).startswith(sys.prefix), JAR
 
 graph = lotan.Graph.read("digits")

@@ -166,7 +166,7 @@ object Fields {
         throw new FrameError(s"a $kind message has an unknown field ${Show(field)}")
       if (!checks(field)(value, limits))
         throw new FrameError(
-          s"a $kind message has $field=${Show(value)}, which is not of its type or beyond its limit"
+          s"a $kind message has $field=${Show(value)}, which has the wrong type or exceeds its limit"
         )
     }
   }

@@ -99,7 +99,7 @@ object Frames {
     val kind = Kind.of(body("kind"))
     val header = body("header") match {
       case fields: VectorMap[_, _] => fields.asInstanceOf[VectorMap[String, Any]]
-      case _ => throw new FrameError(s"the header of a $kind message is no map")
+      case _ => throw new FrameError(s"the header of a $kind message is not a map")
     }
     Fields.check(kind, header, limits)
     val descriptors = body("tensors") match {
@@ -156,7 +156,7 @@ object Frames {
     PlainData.unpack(frame, Preamble, limits) match {
       case body: VectorMap[_, _] if body.keySet == Set("kind", "header", "tensors", "sum") =>
         body.asInstanceOf[VectorMap[String, Any]]
-      case _ => throw new FrameError("a header frame holds something else than the map {kind, header, tensors, sum}")
+      case _ => throw new FrameError("a header frame is not the map {kind, header, tensors, sum}")
     }
   }
 
