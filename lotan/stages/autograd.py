@@ -1,4 +1,4 @@
-"""Runs a stage through autograd: any calls that are allowed, edges included."""
+"""The stage program that uses autograd. It runs all calls that are allowed, on edges too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AutogradStage:
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.

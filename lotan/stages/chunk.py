@@ -1,4 +1,4 @@
-"""What a stage is run on, and what comes back."""
+"""The data on which a stage runs, and the data that it returns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOWHERE: Places = {}
 class EdgeBlock:
     """The in-edges of a chunk's rows, sorted by destination row, then by source vertex.
 
-    Whatever is derived from the topology alone is computed once, on first use.
+    Values that depend on the topology alone are computed once, on first use.
     """
 
     indptr: Tensor  # int64 [rows + 1]
@@ -96,7 +96,7 @@ def padded(rows: Tensor, count: int) -> Tensor:
 
 @dataclass(eq=False)
 class Chunk:
-    """A contiguous run of one partition's vertices with the values a stage reads. May have no rows at all."""
+    """A contiguous run of one partition's vertices with the values that a stage reads. It may have no rows."""
 
     keys: Tensor  # int64 [rows], row keys of the vertices
     values: Mapping[str, Tensor]  # by StageInput.value: [rows or sources, *shape]
@@ -114,14 +114,14 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Terms:
-    """What becomes of a stage's kept runs where memory is full."""
+    """The treatment of a stage's kept runs when memory is full."""
 
     spills: bool  # whether reading one from a file costs less than computing it again
     worth: float  # seconds that a byte in memory spares: a run makes room for one that is worth more
 
 
 class Saved:
-    """What a forward run keeps for its backward. Good for one backward."""
+    """The values that a forward run keeps for its backward, which can be used once."""
 
     @property
     def bytes(self) -> int:
@@ -141,7 +141,7 @@ class Saved:
 
 @dataclass(frozen=True, eq=False)
 class SavedTogether(Saved):
-    """What several forward runs kept, that one backward uses: of the pieces of a chunk, or of the models of a batch."""
+    """The values that several forward runs kept for one backward: the pieces of a chunk, or the models of a batch."""
 
     parts: Sequence[Saved | None]
 
@@ -171,7 +171,7 @@ class SavedTogether(Saved):
 
 @dataclass(frozen=True, eq=False)
 class StageGradients:
-    """What a backward run yields."""
+    """The gradients that a backward run returns."""
 
     inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
     parameters: Mapping[str, Tensor]  # by name, summed over the chunk

@@ -1,6 +1,7 @@
 """Stages and traced models as plain data, for the wire and for files: numbers, strings, lists and dicts, never code.
 
-A worker trusts nothing it reads: `decode_stage` checks every field, and `lotan.stages.validate` that the stage can run.
+A worker trusts no data that it reads. `decode_stage` checks every field, and `lotan.stages.validate` checks that the
+stage can run.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Row movements between vertices and edges within a chunk, with gradients that are the same bits at every run.
+"""Movements of rows between vertices and edges within a chunk, with gradients that have the same bits in every run.
 
-torch's own gradients of `index_select` add rows one at a time or in no fixed order; here every sum over edges is a
-product of a fixed sparse matrix, one row after the other.
+torch's own gradients of `index_select` add rows one at a time or in no fixed order. Here every sum over edges is a
+product with a fixed sparse matrix, one row after the other.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
 
 
 class _GatherSource(Function):
-    """x[positions]; the gradient sums edges per source row."""
+    """The rows x[positions]. The gradient sums the edges of each source row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: EdgeBlock) -> Tensor:
@@ -42,7 +42,7 @@ class _GatherSource(Function):
 
 
 class _GatherDestination(Function):
-    """x[destination of each edge]; the gradient sums edges per destination row."""
+    """The row x[destination] of each edge. The gradient sums the edges of each destination row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: EdgeBlock) -> Tensor:
@@ -56,7 +56,7 @@ class _GatherDestination(Function):
 
 
 class _Sum(Function):
-    """Sum of the in-edges' rows; the gradient is the row of each edge's destination."""
+    """The sum of the in-edges' rows. The gradient is the row of each edge's destination."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock) -> Tensor:
@@ -70,7 +70,7 @@ class _Sum(Function):
 
 
 class _Extremum(Function):
-    """Greatest or least of the in-edges' rows, number by number; ties share the gradient evenly."""
+    """The greatest or least of the in-edges' rows, number by number. Equal numbers share the gradient evenly."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock, kind: str) -> Tensor:
@@ -90,7 +90,7 @@ class _Extremum(Function):
 
 
 class _Softmax(Function):
-    """See `lotan.edge_softmax` in `planner.spec`; the gradient takes no part in the subtraction of the greatest score."""
+    """The `lotan.edge_softmax` of `planner.spec`. The subtraction of the greatest score has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, block: EdgeBlock) -> Tensor:

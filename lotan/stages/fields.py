@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Fields of one decoded dict, checked as they are read."""
+    """The fields of one decoded dict, which are checked as they are read."""
 
     def __init__(self, data: Any, what: str) -> None:
         if not isinstance(data, dict):

@@ -1,6 +1,6 @@
-"""Runs a stage of known calls as a flat list of kernels over memory that is used again for the next chunk.
+"""The stage program for known calls: a flat list of kernels, over memory that is used again for the next chunk.
 
-A chunk of some hundred rows stays in the processor's cache from the first kernel to the last; no autograd graph is made.
+A chunk of some hundred rows stays in the processor's cache from the first kernel to the last. No autograd graph is made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NOTHING = torch.empty(0)
 
 
 class _Scratch(local):
-    """Buffers of one thread, by width, as high as the highest chunk so far."""
+    """The buffers of one thread, by width. They have as many rows as the largest chunk so far."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[int, int], Tensor] = {}
@@ -49,10 +49,10 @@ class FlatStage:
 
     Args:
         stage: the stage.
-        memory: for what is kept for backward; None: of its own.
+        memory: memory for the values that are kept for backward, or None for memory of its own.
 
     Raises:
-        Unknown: the stage has a call that is not.
+        Unknown: the stage has a call that no kernel does.
     """
 
     def __init__(self, stage: Stage, memory: Memory | None = None) -> None:
@@ -165,7 +165,7 @@ class FlatStage:
 
 
 class _Run:
-    """One chunk's way through the kernels. See `lotan.stages.kernels.Running`."""
+    """The run of the kernels on one chunk: a `lotan.stages.kernels.Running`."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The known calls of a stage, as kernels: out-variant calls of torch forward, and their adjoints by hand.
+"""The known calls of a stage as kernels. Forward calls torch's out-variants, and the adjoints are written by hand.
 
-A kernel reads and writes *slots* of a run (`Running`): values are float32 [rows, width], whatever shape a row has in the stage.
-Forward writes into a buffer that the run provides, which may be that of its input. Backward takes the gradient of its
-output and gives gradients to its inputs, in place where the gradient is the run's own to overwrite.
+A kernel reads and writes *slots* of a run (`Running`). Their values are float32 [rows, width], whatever shape a row has in
+the stage. Forward writes into a buffer that the run provides, which may be the buffer of its input. Backward takes the
+gradient of its output and gives gradients to its inputs, in place if the run may overwrite the gradient.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _aten = torch.ops.aten
 
 
 class Running(Protocol):
-    """What a kernel sees of a run over one chunk."""
+    """A run over one chunk, as a kernel sees it."""
 
     values: list[Tensor]  # by slot; rows' values [rows, width], parameters as they are
     sparse: Mapping[int, SparseRows]  # by slot, those that are not among the values; linear maps alone read them
@@ -50,7 +50,7 @@ class Running(Protocol):
 
 
 class Kernel(ABC):
-    """One known call."""
+    """The base class of kernels, which do one known call each."""
 
     out: int
     inputs: tuple[int, ...]  # slots of rows that it reads
@@ -77,7 +77,7 @@ def _writable(run: Running, gradient: Tensor, own: bool) -> Tensor:
 
 @dataclass(eq=False)
 class Linear(Kernel):
-    """x W^T + b. Source: torch.nn.functional.linear."""
+    """The linear map x W^T + b, as in torch.nn.functional.linear."""
 
     out: int
     x: int
@@ -121,7 +121,7 @@ class Linear(Kernel):
 
 @dataclass(eq=False)
 class Bias(Kernel):
-    """x + b, one number per column."""
+    """The sum x + b, where b has one number for each column."""
 
     out: int
     x: int
@@ -145,7 +145,7 @@ class Bias(Kernel):
 
 @dataclass(eq=False)
 class Scale(Kernel):
-    """x * c or x / c: c is a static column, a number for each row, or one number for all."""
+    """The product x * c or the quotient x / c, where c is a static column with a number for each row, or one number."""
 
     out: int
     x: int
@@ -173,7 +173,7 @@ class Scale(Kernel):
 
 @dataclass(eq=False)
 class Gain(Kernel):
-    """g x, g being one number that is trained."""
+    """The product g x, where g is one number that is trained."""
 
     out: int
     x: int
@@ -204,10 +204,10 @@ class Gain(Kernel):
 
 @dataclass(eq=False)
 class HeadDots(Kernel):
-    """(x * p).sum(-1), p being a parameter: each head's row times that head's vector, as a score of attention is made.
+    """The dot products (x * p).sum(-1) of each head's row with that head's vector in the parameter p.
 
-    One matrix product does it for all heads, at the price of multiplying with zeros. Source: the two halves of a score in
-    Velickovic et al., Graph Attention Networks (ICLR 2018).
+    They are the two halves of an attention score in Velickovic et al., "Graph Attention Networks" (ICLR 2018). One matrix
+    product computes them for all heads, and multiplies with zeros for that.
     """
 
     out: int
@@ -278,7 +278,7 @@ class HeadMean(Kernel):
 
 @dataclass(eq=False)
 class Add(Kernel):
-    """x + y, rows of one width."""
+    """The sum x + y of rows with equal widths."""
 
     out: int
     x: int
@@ -302,7 +302,7 @@ class Add(Kernel):
 
 @dataclass(eq=False)
 class Cat(Kernel):
-    """Rows side by side."""
+    """The concatenation of rows."""
 
     out: int
     parts: tuple[int, ...]
@@ -325,7 +325,7 @@ class Cat(Kernel):
 
 @dataclass(eq=False)
 class Activation(Kernel):
-    """relu, leaky_relu, elu, sigmoid or tanh; their gradients can be told from their outputs."""
+    """The functions relu, leaky_relu, elu, sigmoid and tanh, whose gradients follow from their outputs."""
 
     out: int
     x: int
@@ -376,7 +376,7 @@ class Activation(Kernel):
 
 @dataclass(eq=False)
 class Dropout(Kernel):
-    """See `lotan.randomness`; what was dropped is drawn again in backward."""
+    """Dropout with the random numbers of `lotan.randomness`, which backward draws again."""
 
     out: int
     x: int
@@ -400,7 +400,7 @@ class Dropout(Kernel):
 
 @dataclass(eq=False)
 class ReluDropout(Dropout):
-    """Dropout of a ReLU: the output is positive just where both let the gradient pass."""
+    """The dropout of a ReLU. Its output is positive exactly where both let the gradient pass."""
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
         """The output."""

@@ -1,6 +1,6 @@
-"""Translates a stage's calls to kernels, where all of them are known.
+"""The translation of a stage's calls to kernels, which is possible if all of them are known.
 
-Calls that only change the shape of a row vanish: rows lie flat, and a value and its views share a slot.
+Calls that only change the shape of a row vanish, because rows are flat and a value shares a slot with its views.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _ELU = (1.0, 1.0, 1.0)  # alpha, scale, input_scale
 
 
 class Unknown(Exception):  # noqa: N818 -- says that a stage goes the general way; no error
-    """A call that no kernel does."""
+    """No kernel does a call of the stage."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """p + c, a parameter and a number: computed once a run; its gradient is the parameter's."""
+    """The sum p + c of a parameter and a number. It is computed once in a run, and its gradient is the parameter's."""
 
     out: int
     parameter: int
@@ -46,7 +46,7 @@ class Shift:
 
 
 class Translation:
-    """Slots and kernels of a stage.
+    """The slots and kernels of a stage.
 
     Args:
         stage: the stage.

@@ -1,6 +1,6 @@
-"""The operators a stage may call, and how a call becomes a closure.
+"""The operators that a stage may call, and the closures that do the calls.
 
-Names are resolved from an allow-list only: a stage that came over the wire can compute, and do nothing else.
+Names are resolved from an allow-list only. A stage from the wire can therefore compute, and can do nothing else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
 
 @dataclass(slots=True)
 class Frame:
-    """One run of a stage: the values so far, by name, and what the calls look up beside them."""
+    """One run of a stage: its values so far, by name, and the other data that calls look up."""
 
     values: dict[str, Any]
     chunk: Chunk

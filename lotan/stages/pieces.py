@@ -1,4 +1,4 @@
-"""Runs a stage on a chunk piece by piece, as if it were several: what travels together need not fit into a cache together."""
+"""The stage program that runs on a chunk piece by piece, so that a chunk may be larger than the cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from lotan.stages.programs import Program
 
 
 class Pieces:
-    """A stage over consecutive rows of a chunk at a time. The stage reads no edges.
+    """A stage that runs on a few consecutive rows of a chunk at a time. The stage reads no edges.
 
-    Random numbers belong to rows, so cutting changes none; gradients of parameters are added up in the order of the pieces.
+    Random numbers belong to rows, so pieces do not change them. Gradients of parameters are added in the order of the
+    pieces.
 
     Args:
-        program: the stage's.
-        rows: of a piece.
+        program: the stage's program.
+        rows: number of rows in a piece.
     """
 
     def __init__(self, program: Program, rows: int) -> None:

@@ -1,4 +1,4 @@
-"""Runs a stage on chunks: forward, backward, and the last stage's turn."""
+"""The program of a stage, which runs it on chunks: forward, backward, and the last stage's turn."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NO_DRAWS = Randomness(seed=0, epoch=0)
 
 
 class StageProgram:
-    """A stage, compiled once, run on any number of chunks, by several threads if need be.
+    """A stage that is compiled once and runs on any number of chunks, in several threads if need be.
 
-    Stages of known calls run as a flat list of kernels, all others through autograd: the same numbers, to rounding.
-    Wherever memory is handed in, `into` is for rows (shape [rows, *shape], by value), and `sums` has the gradients of
-    parameters added to it.
+    Stages of known calls run as a flat list of kernels, and all others through autograd. Both give the same numbers, up
+    to rounding. Methods that take memory from the caller write rows to `into` (shape [rows, *shape], by value) and add
+    the gradients of parameters to `sums`.
 
     Args:
         stage: the stage.
-        source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
-        flat: False has autograd run also what is known.
-        memory: for what a forward run keeps, which other stages may take over; None: of its own.
+        source_gradients: "summed" for one gradient row for each source row of a chunk, "per_edge" for one for each edge.
+        flat: if False, autograd runs known calls too.
+        memory: memory for the values that a forward run keeps, which stages may share; None for memory of its own.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.

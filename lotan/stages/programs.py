@@ -1,4 +1,4 @@
-"""From a stage to what runs it."""
+"""The function that makes the program of a stage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a forward run of known calls keeps for its backward: values in memory that is used again, or in a file."""
+"""The values that a forward run of known calls keeps for its backward, in memory that is used again or in a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lotan.stages.chunk import Saved
 
 
 class Memory:
-    """Memory for values that are kept, by width: that of runs that are done with, where there is some, of whichever stage."""
+    """The memory for values that are kept, by width. The memory of finished runs of all stages is used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Tensor]] = {}
@@ -36,7 +36,7 @@ class Memory:
 
 @dataclass(eq=False)
 class SavedValues(Saved):
-    """What backward reads of a forward run. Its memory is taken over by a later run once it was used, or is in a file."""
+    """The values of a forward run that backward reads. After backward, a later run takes over their memory."""
 
     rows: int
     memory: Memory

@@ -1,9 +1,9 @@
-"""Runs the stages of a model batch side by side: each model's own, on its own numbers of every row.
+"""The program that runs the stages of a model batch side by side, each on its own model's numbers of every row.
 
-Each runs as it would alone: on rows of its own, in memory aligned as ever, by the same kernels. So a model has the bits in
-a batch that it has by itself, whatever the others are; what they share is the row that travels, and all sums over edges.
-(One batched product for all models would be another kernel, whose sums are in another order: torch promises no equal bits
-between `bmm` and `mm`, nor between products of other widths.)
+Each stage runs as it would alone: on rows of its own, in aligned memory, by the same kernels. A model in a batch therefore
+has the same bits as the model alone. The models share the rows that travel and all sums over edges. One batched product
+for all models would be another kernel with another order of sums: torch does not promise equal bits between `bmm` and
+`mm`, or between products of different widths.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 @dataclass(frozen=True)
 class _Own:
-    """A part, its program, and where its numbers are in the rows of the whole: None for a value that all parts read whole."""
+    """A part, its program, and the places of its numbers in whole rows, which are None for values that all parts read whole."""
 
     part: Part
     program: StageProgram
@@ -71,12 +71,12 @@ class _Own:
 
 
 class SideBySide:
-    """A stage with parts, as a program: see `StageProgram`, whose methods it has.
+    """A stage with parts as a program, with the methods of `StageProgram`.
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
+        memory: memory for the values that a forward run keeps, as in `StageProgram`.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class SideBySide:
 
 
 class _Gradients:
-    """What the backward runs of parts yield, put together."""
+    """The gradients of the backward runs of all parts together."""
 
     def __init__(self, stage: Stage, into: Places) -> None:
         self._stage, self._into = stage, into

@@ -1,4 +1,4 @@
-"""Rows that are mostly zeros, as the numbers that are not: what a linear map of them, and its gradient, take instead."""
+"""Rows that are mostly zeros, stored as their nonzero numbers. A linear map of them, and its gradient, read this form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class SparseRows:
-    """Numbers that are not zero, by row and by column.
+    """The nonzero numbers of some rows, by row and by column.
 
     Args:
         rows: float32 [rows, width].

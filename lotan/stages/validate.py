@@ -1,4 +1,4 @@
-"""Whether a stage can run: every call is allowed, and reads only what was made before it."""
+"""The check that a stage can run: every call is allowed and reads only values that were made before it."""
 
 from __future__ import annotations
 
