@@ -11,11 +11,12 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
 NOTEBOOKS := $(VENV)/.set-up-notebooks
+DOCS := $(VENV)/.set-up-docs
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
-JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 JVM := jvm/pom.xml $(shell find jvm/src/main)
 
-.PHONY: help setup jar run test check bench notebooks clean
+.PHONY: help setup jar run test quick nightly check docs bench notebooks clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -36,10 +37,17 @@ run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch
 	lotan train --graph digits --model gcn --layers 2 --engine blocks --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
 # Two processes of tests share the cores: a thread of torch's that waits busily for another keeps that from running.
-test: export OMP_WAIT_POLICY ?= passive
-test: setup ## Run every test, those of jvm/ first; ARGS go to pytest
-	@tools/maven.sh test
-	python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+test quick nightly: export OMP_WAIT_POLICY ?= passive
+PYTEST := python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
+test: setup ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
+	@tools/beside_scala.sh $(PYTEST) $(ARGS)
+
+quick: setup ## Run the tests that need neither Spark nor other processes, in a few minutes
+	$(PYTEST) -m "not (spark or slow or chaos or processes or nightly)" $(ARGS)
+
+nightly: test ## Run the suite, then plant faults that it must find, and search for more with 20,000 random models
+	python -m pytest --numprocesses 2 -m nightly --durations 20 $(ARGS)
+	python -m tests.exactness.offline --cases 20000
 
 check: setup ## Check format, lint, prose, types and the direction of imports
 	ruff format --check .
@@ -48,6 +56,14 @@ check: setup ## Check format, lint, prose, types and the direction of imports
 	mypy
 	lint-imports
 	@tools/maven.sh spotless:check test-compile
+
+docs: $(STAMP) $(DOCS) ## Build the documentation into build/site; a dead link or a missing reference is an error
+	python tools/build_docs.py $(ARGS)
+
+# An environment that was set up before this was part of it gets it here.
+$(DOCS): $(STAMP)
+	env -u PYTHONPATH python -m pip install --quiet --editable '.[docs]' --constraint constraints.txt
+	@touch $@
 
 bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)

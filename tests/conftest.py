@@ -1,4 +1,4 @@
-"""Fixtures for every test: one Spark session, public graphs where they are, and a watch over what is left behind."""
+"""Fixtures for every test: one Spark session, one set of workers, public graphs, and a watch over what is left behind."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lotan.jar import JAR
-from tests.leaks import Snapshot
+from lotan.hosts.jar import JAR
+from lotan.hosts.session import Session, SessionSettings
+from tests.leaks import Snapshot, is_watched_as_a_whole
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,11 +38,22 @@ os.environ["LOTAN_COSTS"] = "off"  # no test reads what this machine has shown, 
 os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with the longest tests first: of two processes that take whole files, neither is left with a long one at the end.
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--leaks-by-test", action="store_true", help="look for leaks after every test, not after pure files"
+    )
 
-    pytest-xdist would begin with the files that have the most tests, so `make test` asks it for this order.
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out nightly tests unless `-m` names them, and put the files with the longest tests first.
+
+    Then neither of two processes that take whole files is left with a long one at the end. pytest-xdist would begin with the
+    files that have the most tests, so `make test` asks it for this order.
     """
+    if "nightly" not in config.option.markexpr:
+        nightly = [item for item in items if item.get_closest_marker("nightly")]
+        config.hook.pytest_deselected(items=nightly)
+        items[:] = [item for item in items if item not in set(nightly)]
     marks = ("chaos", "slow", "spark")
     files: dict[Path, int] = {}
     for item in items:
@@ -94,13 +106,43 @@ def spark(temporary_folder: Path, spark_defaults: None) -> Iterator[SparkSession
     session.stop()
 
 
-@pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
-    """Fails a test after which a process, socket, file, persisted frame or global view is there that was not before."""
+@pytest.fixture(scope="session")
+def workers(temporary_folder: Path) -> Iterator[Session]:
+    """A Router with two workers, for all tests that neither kill them nor give them other settings."""
+    with Session(SessionSettings(workers=2)) as session:
+        yield session
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_file_leaves_anything_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails the last test of a file that is watched as a whole if the file has left something behind."""
+    if not _is_watched_as_a_whole(request):
+        yield
+        return
     before = Snapshot.take()
     yield
+    _assert_no_leaks(before, "left behind by a test of this file (--leaks-by-test says which)")
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test after which a process, socket, file, persisted frame or global view is there that was not before."""
+    if _is_watched_as_a_whole(request):
+        yield
+        return
+    before = Snapshot.take()
+    yield
+    _assert_no_leaks(before, "left behind")
+
+
+def _is_watched_as_a_whole(request: pytest.FixtureRequest) -> bool:
+    by_test = request.config.getoption("--leaks-by-test")
+    return not by_test and is_watched_as_a_whole(request.path.relative_to(ROOT))
+
+
+def _assert_no_leaks(before: Snapshot, what: str) -> None:
     leaked = before.leaks_since()
-    assert not leaked, "left behind: " + "; ".join(leaked)
+    assert not leaked, f"{what}: " + "; ".join(leaked)
 
 
 @pytest.fixture(autouse=True)

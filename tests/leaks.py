@@ -1,7 +1,8 @@
-"""What tests must not leave behind: child processes, listening sockets, temporary files, persisted frames, views.
+"""The watch over what tests leave behind: child processes, listening sockets, temporary files, persisted frames, views.
 
-`Snapshot.take()` before and after; what the second has and the first had not is a leak. The JVM of the shared Spark
-session, with its folder, and the Python daemon it forks are the suite's own.
+`Snapshot.take()` runs before and after; what the second has and the first had not is a leak. The JVM of the shared Spark
+session, with its folder, and the Python daemon that it forks are the suite's own. The files of folders in `PURE` are watched
+as a whole, because two snapshots for each of their three thousand tests would take longer than many of these tests.
 """
 
 from __future__ import annotations
@@ -10,15 +11,37 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lotan.spark_session import JavaFolder
+from lotan.hosts.spark_session import JavaFolder
 
 SHARED_MEMORY = Path("/dev/shm")
+
+PURE = ("tests/nn", "tests/planner", "tests/stages", "tests/engines/local", "planner", "lotan", "messenger")
+"""Folders of tests and of doctests that start neither Spark nor processes, and open no sockets."""
+PURE_FILES = (
+    "test_arguments.py",
+    "test_random_models.py",
+    "test_row_wise.py",
+    "test_tracing.py",
+    "test_tracing_refusals.py",
+)
+"""Further such files, wherever they are."""
+
+
+def is_watched_as_a_whole(path: PurePath) -> bool:
+    """True if leaks are looked for once after all tests of a file, whose path is relative to the checkout.
+
+    >>> is_watched_as_a_whole(PurePath("tests/planner/test_rules.py"))
+    True
+    >>> is_watched_as_a_whole(PurePath("tests/training/test_killed.py"))
+    False
+    """
+    return path.name in PURE_FILES or any(path.is_relative_to(folder) for folder in PURE)
 
 
 @dataclass(frozen=True)

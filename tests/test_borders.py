@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 import lotan
 import messenger.errors
 import planner
-from lotan import session
 from lotan.borders import spark_translated, translated
 from lotan.cli import main
 from lotan.engines import opening
 from lotan.engines.choice import idle_settings
 from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError
+from lotan.hosts import session
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -90,6 +90,7 @@ class TestSpark:
         found = str(self.fails(PySparkException("Job aborted: java.io.IOException: No space left on device")))
         assert f"TMPDIR (now {tempfile.gettempdir()})" in found
 
+    @pytest.mark.processes
     def test_an_ended_java_process_explains_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         process = subprocess.Popen(["false"])
         monkeypatch.setattr(SparkContext, "_gateway", SimpleNamespace(proc=process))
@@ -109,7 +110,7 @@ class TestSpark:
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "ROUTER_SECONDS", 0.3)
-    monkeypatch.setattr("lotan.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("lotan.hosts.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -129,6 +130,7 @@ def test_explain_greets_nobody() -> None:
     assert "rows" in _trainer(engine="rows", router=NOBODY).explain()
 
 
+@pytest.mark.processes
 def test_a_router_that_answers_lets_the_run_go_on() -> None:
     with session.Session(session.SessionSettings(workers=1)) as started:
         opening.check_named_router("rows", started.endpoint.address, None)

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
-from lotan.engines.choice import fits_in_memory
+from lotan.engines.choice import ENGINES, fits_in_memory
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.graph import Graph
-    from lotan.session import Session
-    from lotan.settings import TrainerConfig
+    from lotan.hosts.session import Session
+    from lotan.settings.config import TrainerConfig
     from planner.footprint import Footprint
 
 SPARK_ARGUMENTS = frozenset(("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"))
@@ -32,10 +32,10 @@ def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine
         graph: to be loaded.
         config: as asked for.
     """
-    if needs.engine in ("rows", "blocks"):
+    if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
-    from lotan.memory_limit import MemoryLimit
+    from lotan.memory.limit import MemoryLimit
 
     limit = MemoryLimit.of(config).bytes
     return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.least))
@@ -63,7 +63,7 @@ def check_named_router(engine: str, router: str | None, keys: str | Path | None)
         MessengerError: it does not answer, or refuses.
     """
     if router is not None and engine != "local":
-        from lotan.session import check_router
+        from lotan.hosts.session import check_router
 
         check_router(router, keys)
 
@@ -81,8 +81,8 @@ def check_jar(engine: str, graph: Graph | None = None) -> None:
     if engine != "blocks":
         return
     from lotan.engines.blocks.facade import facade
-    from lotan.jar import require_jar, spark_defaults
-    from lotan.spark_session import active_session
+    from lotan.hosts.jar import require_jar, spark_defaults
+    from lotan.hosts.spark_session import active_session
 
     spark = graph.tables()[0].sparkSession if graph is not None and graph.origin == "spark" else active_session()
     if spark is not None:
@@ -93,9 +93,9 @@ def check_jar(engine: str, graph: Graph | None = None) -> None:
 
 def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
     """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
-    from lotan.memory_limit import MemoryLimit, heap_notes
-    from lotan.session import Session
-    from lotan.spark_session import SparkSettings, open_spark
+    from lotan.hosts.session import Session
+    from lotan.hosts.spark_session import SparkSettings, open_spark
+    from lotan.memory.limit import MemoryLimit, heap_notes
 
     opened, limit = ExitStack(), MemoryLimit.of(config)
     try:
@@ -155,14 +155,14 @@ def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iter
             of the Spark session to open, if none is active, the master.
         needs: what will be run there, for the heap of that session; None where nobody knows.
     """
-    from lotan.memory_limit import MemoryLimit
+    from lotan.memory.limit import MemoryLimit
 
     limit, engine = MemoryLimit.of(config), config.engine
     fits = graph.origin != "files" or engine == "local"
     if fits or (engine == "auto" and fits_in_memory(graph.estimate(), limit.bytes)):
         yield graph
         return
-    from lotan.spark_session import SparkSettings, open_spark
+    from lotan.hosts.spark_session import SparkSettings, open_spark
 
     with closing(open_spark(SparkSettings(config.master, limit.heap(needs)))) as opened:
         yield graph.on_spark(opened.session)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lotan.errors import EngineError
-from planner.physical import PipeStep, Stage, StageInput
+from planner.physical import Stage, StageInput
 from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
-from lotan.row_keys import vertex_keys
+from lotan.graph.row_keys import vertex_keys
 from planner.degrees import Degrees
 from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
@@ -56,7 +56,7 @@ class GraphArrays:
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
-        """The row keys of the vertices (`lotan.row_keys`), int64 [vertices]."""
+        """The row keys of the vertices (`lotan.graph.row_keys`), int64 [vertices]."""
         return vertex_keys(self.ids)
 
     @cached_property

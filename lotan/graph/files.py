@@ -54,7 +54,7 @@ def find(path_or_name: str | Path) -> Path:
     if given.exists():
         raise GraphError(
             f"{given} is neither an .npz file nor a directory with {VERTICES} and {EDGES}. "
-            "Write the graph in one of these forms; the README describes both."
+            "Write the graph in one of these forms; docs/reference/graphs.md describes both."
         )
     raise GraphError(
         f"No graph {str(path_or_name)!r}: looked at {', '.join(str(place) for place in places)}. "

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Protocol
 
-from lotan.free_memory import free_memory
+from lotan.memory.free import free_memory
 
 MOST_BYTES = 1 << 30
 FREE_SHARE = 0.1  # kept columns take at most this share of the free memory

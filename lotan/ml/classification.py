@@ -16,7 +16,7 @@ from lotan.ml.params import GNNParams, accessors, make_param
 from lotan.ml.rows import named_classes
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 @accessors

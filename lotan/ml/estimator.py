@@ -16,11 +16,10 @@ from pyspark.ml.param import Param
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
+from lotan.batch.members import Member
+from lotan.batch.model_batch import ModelBatch
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
-from lotan.job import model_outputs
-from lotan.learner import weights_of
-from lotan.members import Member
 from lotan.ml.given_graph import HasGraph
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import make_module, make_optimizer
@@ -29,11 +28,12 @@ from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
-from lotan.model_batch import ModelBatch
-from lotan.named_models import Factory
+from lotan.nn.named_models import Factory
+from lotan.planning.job import model_outputs
+from lotan.results.trained_model import TrainedModel
 from lotan.tracing import trace
-from lotan.trained_model import TrainedModel
-from lotan.trainer import Trainer
+from lotan.training.learner import weights_of
+from lotan.training.trainer import Trainer
 from planner.spec import Task
 
 log = logging.getLogger(__name__)

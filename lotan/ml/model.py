@@ -18,7 +18,7 @@ from lotan.ml.predictions import predicted
 from lotan.ml.rows import check_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, predicting_graph, require_frame, table, whole_graph
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 
 from lotan.ml.params import GNNParams
-from lotan.named_models import OWN, STOCK, Factory, factory_of, made
-from lotan.optimizers import Optimizer, optimizer_by_name
+from lotan.nn.named_models import OWN, STOCK, Factory, factory_of, made
+from lotan.settings.optimizers import Optimizer, optimizer_by_name
 
 
 def make_module(params: GNNParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:

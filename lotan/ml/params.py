@@ -9,7 +9,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCol
 
 from lotan.errors import ConfigurationError
-from lotan.settings import TrainerConfig, make_config
+from lotan.settings.config import TrainerConfig, make_config
 
 Owner = TypeVar("Owner", bound=type)
 

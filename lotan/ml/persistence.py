@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.borders import first_line, spark_translated
 from lotan.errors import ModelError
-from lotan.trained_model import SPEC, WEIGHTS, load
+from lotan.results.trained_model import SPEC, WEIGHTS, load
 
 if TYPE_CHECKING:
     from lotan.ml.estimator import GNNEstimator
     from lotan.ml.model import GNNModel
-    from lotan.trained_model import TrainedModel
+    from lotan.results.trained_model import TrainedModel
 
 FORMAT = 1
 DATA = "data"

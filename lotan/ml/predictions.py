@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.graph import Graph
-from lotan.predictions import from_logits
-from lotan.settings import TrainerConfig
-from lotan.trained_model import TrainedModel
+from lotan.results.predictions import from_logits
+from lotan.results.trained_model import TrainedModel
+from lotan.settings.config import TrainerConfig
 from planner.spec import Task
 
 

@@ -8,7 +8,7 @@ from lotan.ml.estimator import GNNEstimator
 from lotan.ml.model import GNNModel
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 class GNNRegressionModel(GNNModel):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from lotan.run import Run
+from lotan.results.run import Run
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,7 @@ class Summary:
     history: list[dict[str, Any]]  # one entry for each epoch, as in a run's report
     metrics: dict[str, dict[str, float]]  # metrics at the best epoch, by split and name
     best_epoch: int  # 0 if the model was never evaluated
-    report: dict[str, Any]  # the run's report (lotan.report)
+    report: dict[str, Any]  # the run's report (lotan.results.report)
     diverged: str | None = None  # the reason, if the model diverged
 
     @classmethod

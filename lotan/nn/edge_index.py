@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.errors import ModelError
+from lotan.graph.edge_sets import gcn_scale, replace_self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
 from planner.spec import AGGREGATES, EdgeSet
 

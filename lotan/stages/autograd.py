@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness
 from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
 from lotan.stages.operators import Frame, compile_call, names_read
+from lotan.stages.randomness import Randomness
 from planner.physical import Stage, StageInput
 
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
-    from lotan.spill_file import SpillFile
     from lotan.stages.sparse_rows import SparseRows
+    from lotan.stages.spill_file import SpillFile
 
 Parameters = Mapping[str, Tensor]
 

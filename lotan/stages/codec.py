@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from lotan.errors import StageError
-from lotan.row_wise import DTYPES
 from lotan.stages.fields import Reader, one_of, size_of
+from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
 from planner.physical import Counts, Overflow, Part, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
@@ -44,6 +44,18 @@ def encode_stage(stage: Stage) -> Plain:
         "parts": [{"model": part.model, "stage": encode_stage(part.stage)} for part in stage.parts],
         "models": stage.models,
     }
+
+
+def encode_program(stage: Stage, source_gradients: str, rows: int | None = None) -> Plain:
+    """Encode a stage with the way it is to be run, as it is published to workers.
+
+    Args:
+        stage: the stage.
+        source_gradients: "summed" or "per_edge", as `StageProgram` takes it.
+        rows: rows of a chunk that the stage runs on at a time; None: all of them.
+    """
+    program = {"stage": encode_stage(stage), "source_gradients": source_gradients}
+    return program if rows is None or stage.edge_sets else program | {"rows": rows}
 
 
 def _encode_input(i: StageInput) -> Plain:

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Mask, Randomness
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
 from lotan.stages.kernels import Kernel
 from lotan.stages.known import Translation
+from lotan.stages.randomness import Mask, Randomness
 from lotan.stages.saved_values import Memory, SavedValues
 from lotan.stages.sparse_rows import SparseRows
 from planner.physical import Stage

@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lotan.randomness import Mask
+from lotan.stages.randomness import Mask
 from lotan.stages.sparse_rows import SparseRows
 
 _aten = torch.ops.aten
@@ -376,7 +376,7 @@ class Activation(Kernel):
 
 @dataclass(eq=False)
 class Dropout(Kernel):
-    """Dropout with the random numbers of `lotan.randomness`, which backward draws again."""
+    """Dropout with the random numbers of `lotan.stages.randomness`, which backward draws again."""
 
     out: int
     x: int

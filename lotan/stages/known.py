@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotan.randomness import threshold_of
 from lotan.stages.kernels import (
     Activation,
     Add,
@@ -24,6 +23,7 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
+from lotan.stages.randomness import threshold_of
 from planner.kernels import IN_ORDER, drops_some, head_dots, is_head_mean, never_made
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness, dropout
-from lotan.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
+from lotan.stages.randomness import Randomness, dropout
+from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.randomness import Randomness
 from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, StageGradients
 from lotan.stages.programs import Program
+from lotan.stages.randomness import Randomness
 
 
 class Pieces:

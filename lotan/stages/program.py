@@ -9,12 +9,12 @@ import numpy as np
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.metrics import loss_gradient, statistics
-from lotan.randomness import Randomness
 from lotan.stages.autograd import AutogradStage
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
+from lotan.stages.metrics import loss_gradient, statistics
+from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
 from planner.physical import Stage
 from planner.spec import LossSpec
@@ -121,7 +121,7 @@ class StageProgram:
         return counted[0], found
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """The last stage to its statistics. float64 [splits, k], see lotan.metrics."""
+        """The last stage to its statistics. float64 [splits, k], see lotan.stages.metrics."""
         label, split, loss = self._targets(chunk)
         (logits,) = self.predict(chunk, parameters).values()
         return statistics(loss, logits, label, split)

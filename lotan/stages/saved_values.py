@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from lotan.spill_file import Extent, SpillFile
 from lotan.stages.chunk import Saved
+from lotan.stages.spill_file import Extent, SpillFile
 
 
 class Memory:

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.randomness import Randomness
 from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, SavedTogether, StageGradients, Terms
 from lotan.stages.program import StageProgram
+from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
 from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 

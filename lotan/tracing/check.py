@@ -1,6 +1,6 @@
 """The last check of a trace: on a small graph, the calls compute what the model computes, and do not mix rows.
 
-The table in `lotan.row_wise` classifies operators. This check finds the faults that the table misses, and those that
+The table in `lotan.stages.row_wise` classifies operators. This check finds the faults that the table misses, and those that
 torch.fx cannot see, such as the backward of a user's own torch.autograd.Function.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
-from lotan.row_wise import DTYPES, overload
+from lotan.stages.row_wise import DTYPES, overload
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {

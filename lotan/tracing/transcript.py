@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from lotan.errors import ModelError
-from lotan.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
+from lotan.stages.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
 from lotan.tracing.forms import (
     EXTREMES,
     PARTS,

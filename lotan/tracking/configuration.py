@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lotan.optimizers import Optimizer
-from lotan.report import graph_figures
+from lotan.results.report import graph_figures
+from lotan.settings.optimizers import Optimizer
 from lotan.tracking.tracker import Start
 
 if TYPE_CHECKING:
-    from lotan.job import Job
-    from lotan.learner import Learner
-    from lotan.settings import TrainerConfig
+    from lotan.planning.job import Job
+    from lotan.settings.config import TrainerConfig
+    from lotan.training.learner import Learner
 
 
 def configuration(model: torch.nn.Module, job: Job, config: TrainerConfig) -> dict[str, Any]:

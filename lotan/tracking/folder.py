@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import ConfigurationError
-from lotan.report import finite, versions, write_report
+from lotan.files import write_atomically
+from lotan.results.report import finite, versions, write_report
 from lotan.tracking.tracker import Entry, Start, Tracker
 from planner.explain import explain
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
 
 EPOCHS = "epochs.jsonl"
 VARIABLES = ("OMP_NUM_THREADS", "MKL_CBWR", "SPARK_HOME", "SPARK_CONF_DIR", "JAVA_HOME", "LOTAN_DATA", "LOTAN_COSTS")

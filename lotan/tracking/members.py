@@ -10,8 +10,8 @@ from lotan.tracking.opening import open_tracker
 from lotan.tracking.tracker import Entry, Tracker
 
 if TYPE_CHECKING:
-    from lotan.learner import Learner
-    from lotan.run import Run
+    from lotan.results.run import Run
+    from lotan.training.learner import Learner
 
 
 class MemberTrackers:

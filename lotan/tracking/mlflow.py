@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from lotan import __version__
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tracking.tracker import Entry, Start, Tracker, scalars
+from lotan.version import __version__
 from planner.explain import explain
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
     from planner import Planned
 
 Entry = Mapping[str, Any]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from lotan.arguments import described, require_count, require_flag
+from lotan.batch.members import OWN
 from lotan.errors import ConfigurationError
-from lotan.members import OWN
-from lotan.search_names import SEARCHES, SearchName
-from lotan.settings import TrainerConfig, make_config
+from lotan.settings.config import TrainerConfig, make_config
 from lotan.tuning.search import ETA
+from lotan.tuning.search_names import SEARCHES, SearchName
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from typing import Any
 
 from lotan.arguments import described
 from lotan.errors import ConfigurationError
-from lotan.named_models import STOCK, accepted
+from lotan.nn.named_models import STOCK, accepted
 from lotan.tuning.axes import Axis, axis_of
 from lotan.tuning.keys import KEYS, KIND, MEANT, MODEL, OPTIMIZER, OPTIMIZER_NAME, TOP, Key
 from lotan.tuning.space import Space

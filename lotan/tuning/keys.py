@@ -11,8 +11,8 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-from lotan.named_models import OWN
-from lotan.optimizers import OPTIMIZERS
+from lotan.nn.named_models import OWN
+from lotan.settings.optimizers import OPTIMIZERS
 
 NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
 

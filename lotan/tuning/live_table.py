@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lotan.tuning.table import aligned
 
 if TYPE_CHECKING:
-    from lotan.members import MemberState
+    from lotan.batch.members import MemberState
 
 REDRAW_SECONDS = 0.1  # the least time between two drawings of the table
 SPARE_LINES = 4  # lines of the terminal for the head and for the text below the table

@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import EngineError
-from lotan.report import write_report
-from lotan.run import Run
+from lotan.files import write_atomically
+from lotan.results.report import write_report
+from lotan.results.run import Run
 from lotan.tuning.table import table
 from lotan.tuning.trial_settings import Settings, short, varied
 from planner.explain.view import framed
@@ -90,7 +90,7 @@ class Tuned:
         return pd.DataFrame([self._row(trial) for trial in self.trials])
 
     def report(self) -> dict[str, Any]:
-        """Return the result as plain data, whose keys docs/tune.md explains."""
+        """Return the result as plain data, whose keys docs/reference/report.md explains."""
         best = self.trials[0].number if self.trials and self.trials[0].value is not None else None
         return {
             **{name: item for name, item in self.batch.items() if name != "members"},

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from lotan.members import OWN
-from lotan.settings import TrainerConfig
+from lotan.batch.members import OWN
+from lotan.settings.config import TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
+from lotan.batch.members import Member
 from lotan.errors import ConfigurationError, LotanError, ModelError
-from lotan.members import Member
-from lotan.named_models import STOCK, Factory, accepted, factory_of, made
-from lotan.optimizers import Optimizer, optimizer_by_name
+from lotan.nn.named_models import STOCK, Factory, accepted, factory_of, made
+from lotan.settings.optimizers import Optimizer, optimizer_by_name
 from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
 
 _OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has options

@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from lotan.arguments import require_kind
+from lotan.batch.members import Member, MemberState
+from lotan.batch.model_batch import ModelBatch
 from lotan.borders import spark_translated
-from lotan.early_stopping import LOWER_IS_BETTER, make_stopping
 from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
-from lotan.job import GUESSED_OUTPUTS, foreseen_of
-from lotan.members import Member, MemberState
-from lotan.model_batch import ModelBatch
-from lotan.settings import TrainerConfig
+from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.settings.config import TrainerConfig
+from lotan.training.early_stopping import LOWER_IS_BETTER, make_stopping
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid
 from lotan.tuning.live_table import LiveTable
@@ -44,7 +44,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
 
     Args:
         graph: the graph to train on, which needs validation vertices.
-        grid: the path of a grid file, or a dictionary with the content of one. docs/tune.md explains its form.
+        grid: the path of a grid file, or a dictionary with the content of one. docs/reference/grid-file.md explains its form.
         options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that belong to no single
             model, such as `engine`, `monitor` and `checkpoint_dir`.
 

@@ -6,7 +6,7 @@ writes down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` set
 
 from planner.explain.formats import FORMATS, STAGES, Format, check_form, compare, explain
 from planner.explain.sizes import duration, size
-from planner.explain.text import Measured, PlanStage, as_data, head_text, own_line, passes, step_label
+from planner.explain.text import Measured, PlanStage, as_data, head_text, own_line, passes
 from planner.explain.view import DiffView, PlanView
 
 __all__ = [
@@ -26,5 +26,4 @@ __all__ = [
     "own_line",
     "passes",
     "size",
-    "step_label",
 ]

@@ -56,7 +56,7 @@ class DiffView:
 
 
 def _names(a: Planned, b: Planned) -> tuple[str, str]:
-    one, other = (plan_name(each.options.engine, each.options.disabled, each.options.plan) for each in (a, b))
+    one, other = (plan_name(each.options.traits.name, each.options.disabled, each.options.plan) for each in (a, b))
     return (one, other) if one != other else (f"this plan, {one}", f"the other, {other}")
 
 

@@ -73,6 +73,7 @@ def test_help_fits_a_hundred_columns(command, capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("words", [["--help"], ["train", "--help"], ["--version"]])
+@pytest.mark.processes
 def test_help_loads_neither_torch_nor_spark(words):
     script = (
         "import sys, lotan.cli\n"
@@ -287,6 +288,7 @@ def test_model_that_no_memory_holds_is_one_line(capsys):
 @pytest.mark.parametrize(
     ("closing", "status"), [("<&-", 0), (">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0), (">/dev/full", 1)]
 )
+@pytest.mark.processes
 def test_streams_that_lead_nowhere(closing, status):
     """As a shell may start it. What is opened next must not become standard output, nor Python complain at its exit."""
     script = (
@@ -311,7 +313,7 @@ def test_results_are_kept_in_the_order_of_their_worth(tmp_path, capsys, monkeypa
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
 
-    monkeypatch.setattr("lotan.report.write_report", fail)
+    monkeypatch.setattr("lotan.results.report.write_report", fail)
     words = ["--report", str(tmp_path / "report.json"), "--save", str(tmp_path / "model")]
     assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", *words]) == 1
     assert "test  " in capsys.readouterr().out
@@ -346,7 +348,7 @@ def test_predictions_go_to_a_folder_that_is_not_there_yet(tmp_path):
 
 def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys):
     served = []
-    monkeypatch.setattr("lotan.worker.serve", served.append)
+    monkeypatch.setattr("lotan.worker.serving.serve", served.append)
     monkeypatch.setattr("os.environ", {})  # the command sets variables of its process
     words = ["worker", "--router", "tcp://127.0.0.1:5570"]
     assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]

@@ -10,6 +10,8 @@ import pytest
 
 from lotan.cli import main
 
+pytestmark = pytest.mark.processes
+
 
 def start_router(*options):
     return subprocess.Popen(

@@ -99,6 +99,7 @@ def test_all_diverged_is_status_1_and_the_report_is_there(tmp_path, capsys):
     assert json.loads((tmp_path / "tune.json").read_text())["trials"][0]["state"] == "diverged"
 
 
+@pytest.mark.processes
 def test_help_loads_no_torch_and_knows_every_search():
     script = (
         "import sys, lotan.cli\n"

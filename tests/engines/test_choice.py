@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 import lotan
-from lotan import cost_cache, jar
 from lotan.engines import choice
 from lotan.engines.blocks import obstacles
 from lotan.errors import ConfigurationError
-from lotan.job import plan_for
+from lotan.hosts import jar
+from lotan.planning import cost_cache
+from lotan.planning.job import plan_for
 from lotan.tracing import trace
 from planner.cost import Rates
 from planner.explain import explain
@@ -37,7 +38,7 @@ WITHOUT_JAR = Session("what is no class cannot be called")
 @pytest.fixture(autouse=True)
 def built(tmp_path, monkeypatch):
     """A jar that is there, and no active session."""
-    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.hosts.jar")
     jar.JAR.touch()
     monkeypatch.setattr(obstacles, "active_session", lambda: None)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import cycle
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.metrics import metrics
+from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, RATE, STEPS, Sample, Trained, specs, train_truth
@@ -17,6 +19,8 @@ from tests.planner.specs import IN_PLACE
 SMALL = 1e-2  # numbers all below this are compared to it: they are what is left of larger ones that cancelled
 ROUNDING = 2.0  # float32 runs are off by different amounts
 ORDERS = 3  # of edges, in which float32 autograd is run to see by how much
+
+T = TypeVar("T")
 
 OPTIONS = {
     "auto": Options(),
@@ -27,6 +31,16 @@ OPTIONS = {
     **{f"no {rule}": Options(disabled=(rule,)) for rule in IN_PLACE},
     **{f"no {rule}": Options(disabled=(rule,)) for rule in ("fuse_apply", "drop_dead_gradients")},
 }
+
+
+def spread(names: Iterable[str], options: Iterable[T], each: int) -> list[tuple[str, T]]:
+    """Pairs in which every name has `each` of the options, in turn, so that every option has about as many names.
+
+    >>> spread(["GCN", "GAT", "GIN"], ["one", "two", "three"], 2)
+    [('GCN', 'one'), ('GCN', 'two'), ('GAT', 'three'), ('GAT', 'one'), ('GIN', 'two'), ('GIN', 'three')]
+    """
+    turn = cycle(options)
+    return [(name, next(turn)) for name in names for _ in range(each)]
 
 
 def plan_of(name: str, drawn: Sample, options: Options) -> Planned:
@@ -66,7 +80,7 @@ def pass_of(epoch: int, model: torch.nn.Module) -> Pass:
 
 
 def evaluation_of(outcome: Outcome) -> Tensor:
-    """The sums of losses and the vertices of each split; see `lotan.metrics`."""
+    """The sums of losses and the vertices of each split; see `lotan.stages.metrics`."""
     sums = outcome.statistics if outcome.evaluation is None else outcome.evaluation
     return torch.from_numpy(sums[:, [0, 2]])
 

@@ -6,7 +6,6 @@ so that layers are computed on some vertices alone: models of each kind, and ran
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from copy import deepcopy
 from dataclasses import replace
@@ -16,14 +15,15 @@ import pytest
 import torch
 
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep, PipeStep, reads
-from planner.rules import prune_vertices
+from planner.cost import Pricing
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import PipeStep
 from tests.exactness.cases import CASES, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
@@ -32,7 +32,7 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 
 pytestmark = pytest.mark.spark
 
-ROWS = {name: replace(options, engine="rows", abilities=ABILITIES["rows"]) for name, options in OPTIONS.items()}
+ROWS = {name: replace(options, pricing=Pricing(ENGINES["rows"])) for name, options in OPTIONS.items()}
 
 SPREAD = [
     ("GCN", "auto", 3),
@@ -52,12 +52,6 @@ SPREAD = [
     ("own layer", "general", 3),
     ("hops", "no commute_linear", 2),
 ]
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 def rows(spark, workers: Session, partitions: int, chunk_rows: int = 4) -> closing[RowsEngine]:
@@ -157,7 +151,7 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name, spark, wo
     drawn = few(name, 3, [0, 7])
     loss = LossSpec("classification", OUT, 2.0)
     model, results = DROPPING[name](), []
-    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    whole = Options(pricing=Pricing(ENGINES["local"]), disabled=("prune_vertices",))
     for options in (ROWS["auto"], whole):
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
         assert any(step.within is not None for step in planned.plan.train) == (options is not whole)
@@ -180,7 +174,7 @@ def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(na
     with rows(spark, workers, 3) as engine:
         assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
         counted = run(engine, plan, plan.evaluate, Pass(0, parameters)).evaluation
-    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    whole = Options(pricing=Pricing(ENGINES["local"]), disabled=("prune_vertices",))
     np.testing.assert_allclose(counted, evaluated(name, whole, drawn, 8), rtol=1e-5)
 
 
@@ -222,15 +216,3 @@ def test_random_models_with_few_training_vertices(seed, partitions, spark, worke
     # Of training alone: evaluation is not pruned here.
     truth, rounded = (replace(by_autograd(seed, drawn, stirred), evaluated={}) for stirred in (False, True))
     assert_equal(found, truth, TOLERANCE, rounded=[rounded])
-
-
-@pytest.mark.parametrize("name", ["GCN", "GAT"])
-def test_pruning_one_hop_too_few_is_caught(name, spark, workers, monkeypatch):
-    """On rows, what is missing is zero."""
-    drawn = few(name, 2, [0, 9])
-    ours, truth = models(name, seed=2)
-    monkeypatch.setattr(prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0))
-    with rows(spark, workers, 2) as engine:
-        found = train(engine, pruned(name, drawn), ours, drawn)
-    with pytest.raises(AssertionError, match="is allowed"):
-        assert_equals_truth(found, name, truth, drawn)

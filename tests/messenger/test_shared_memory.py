@@ -149,6 +149,7 @@ class TestRegion:
 
 
 class TestMappedRegions:
+    @pytest.mark.processes
     def test_another_process_reads_and_writes(self, region: Region):
         space = region.take(64)
         assert space is not None
@@ -219,6 +220,7 @@ class TestMappedRegions:
         second.close()
         mapped.close()
 
+    @pytest.mark.processes
     def test_a_killed_owner_leaves_nothing(self):
         """Its region has no file, and whoever had it mapped lets go."""
         program = (

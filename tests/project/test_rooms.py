@@ -11,6 +11,8 @@ import pytest
 import lotan
 from tests.conftest import ROOT
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("room", ["planner", "messenger"])
 def test_foreign_package_is_named(room, tmp_path):

@@ -11,8 +11,10 @@ import tomllib
 
 import pytest
 
-from lotan.doctor import MEASURED
+from lotan.cli.checks import MEASURED
 from tests.conftest import ROOT
+
+pytestmark = pytest.mark.processes
 
 CHECK = "tools/check_prerequisites.sh"
 
@@ -109,7 +111,7 @@ def test_every_dependency_is_pinned_without_an_address():
 
 def test_help_lists_every_target():
     shown = subprocess.run(["make", "help"], cwd=ROOT, capture_output=True, text=True, timeout=60).stdout
-    for target in ("setup", "jar", "run", "test", "check", "bench", "clean"):
+    for target in ("setup", "jar", "run", "test", "quick", "nightly", "check", "bench", "clean"):
         assert re.search(rf"make {target} +\S", shown), target
 
 
@@ -118,9 +120,32 @@ def test_make_run_trains_on_the_engine_that_users_get():
     assert "lotan train --graph digits --model gcn --layers 2 --engine blocks" in shown
 
 
-def test_ci_runs_the_command_of_the_readme():
-    assert (ROOT / ".ci" / "run").read_text().rstrip().endswith("exec make test")
+def test_ci_runs_the_commands_of_a_contributor():
+    commands = [line for line in (ROOT / ".ci" / "run").read_text().splitlines() if "make" in line]
+    assert commands == ["make check", "exec make test"]
     assert "\nmake test " in (ROOT / "README.md").read_text()
+
+
+SUITES = {"passes": ("exit 0", 0), "fails": ("echo '*** 1 TEST FAILED ***'; exit 1", 1)}
+
+
+@pytest.mark.parametrize(("ours", "status"), [("true", 0), ("exit 3", 3)])
+@pytest.mark.parametrize("scala", SUITES)
+def test_scalas_tests_run_beside_pytest_and_count(scala, ours, status, tmp_path):
+    (tmp_path / "tools").mkdir()
+    for name in ("beside_scala.sh", "maven.sh"):
+        shutil.copy2(ROOT / "tools" / name, tmp_path / "tools" / name)
+    script, theirs = SUITES[scala]
+    fake_maven(tmp_path, script)
+    done = subprocess.run(
+        [str(tmp_path / "tools" / "beside_scala.sh"), "sh", "-c", ours],
+        env={**os.environ, "PATH": os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == (status or theirs)
+    assert ("1 TEST FAILED" in done.stderr) == (scala == "fails")
 
 
 def test_doctor_knows_the_pinned_versions():

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
-from lotan.randomness import Randomness
+from lotan.engines.choice import ENGINES
 from lotan.stages import Chunk, StageProgram
+from lotan.stages.randomness import Randomness
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.kernels import run_by_autograd
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
@@ -40,7 +41,7 @@ def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     # whose workers may have no memory for what is kept
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(ENGINES["blocks"]))
     return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages
 
 

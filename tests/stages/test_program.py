@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness, dropout
 from lotan.stages import Chunk, EdgeBlock, StageProgram
 from lotan.stages.chunk import prefix_sum
+from lotan.stages.randomness import Randomness, dropout
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType
 

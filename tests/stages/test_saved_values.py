@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
-from lotan.saved_runs import SavedRuns
-from lotan.spill_file import PAGE, SpillFile
+from lotan.engines.choice import ENGINES
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
+from lotan.stages.spill_file import PAGE, SpillFile
 from lotan.tracing import trace
+from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
 from planner.physical import Stage
@@ -130,7 +131,7 @@ def test_a_full_disk_is_said_once_and_costs_a_rerun(tmp_path: Path, monkeypatch,
     with caplog.at_level(logging.WARNING):
         found = gradients(program, 0, SpillFile(str(tmp_path)))
     assert all(torch.equal(found[key], ample[key]) for key in ample)
-    (line,) = [record.message for record in caplog.records if record.name == "lotan.spill_file"]
+    (line,) = [record.message for record in caplog.records if record.name == "lotan.stages.spill_file"]
     assert "No space left" in line
     assert str(tmp_path) in line
 
@@ -199,7 +200,7 @@ def test_the_plan_knows_what_autograd_runs(name: str, monkeypatch) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_plan_knows_it_of_any_model(seed: int) -> None:
     """Gates, products with scores, quotients, sums over heads: whatever is drawn."""
-    loss, options = LossSpec("classification", OUT, 1.0), Options(engine="blocks", abilities=ABILITIES["blocks"])
+    loss, options = LossSpec("classification", OUT, 1.0), Options(pricing=Pricing(ENGINES["blocks"]))
     plan = compile_plan(*specs_of(seed, seed % 2 > 0), loss, graph_of(seed).graph.statistics, options).plan
     for stage in plan.stages:
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls

@@ -183,7 +183,7 @@ def test_if_all_diverge_there_is_no_best(tmp_path):
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_trained(grid, options, error, expected, monkeypatch):
-    monkeypatch.setattr("lotan.model_batch.ModelBatch.train", None)
+    monkeypatch.setattr("lotan.batch.model_batch.ModelBatch.train", None)
     with pytest.raises(error) as raised:
         tune(grid, **options)
     assert expected in str(raised.value)
@@ -221,6 +221,7 @@ tune(RANGES, search="halving", trials=6, checkpoint_dir=sys.argv[1], resume=True
 
 @pytest.mark.slow
 @pytest.mark.chaos
+@pytest.mark.processes
 def test_killed_and_resumed_equals_straight(tmp_path):
     straight = outcome(tune(RANGES, search="halving", trials=6))
     folder = tmp_path / "checkpoints"

@@ -17,23 +17,18 @@ from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.topology import Edges, first_rows
 from lotan.errors import EngineError
-from lotan.randomness import Randomness, dropout
 from lotan.stages.chunk import padded, sparse_rows
 from lotan.stages.edges import reduce_edges
+from lotan.stages.randomness import Randomness, dropout
 from planner.expressions import Expression
-from planner.physical import (
-    EdgeDotStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-)
 from planner.spec import SOFTMAX_EPSILON
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 
 RUN_BYTES = 1 << 20
 """Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""

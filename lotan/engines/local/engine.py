@@ -22,12 +22,18 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.stage_run import StageRun
+from lotan.engines.local.traits import TRAITS
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
 from planner.batch import content_names
 from planner.chunks import sharing_threads
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import Plan
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -44,7 +50,7 @@ class LocalEngine(Engine):
         spare: bytes beside what the plan needs, that columns which the graph keeps for other plans may take; None: no limit.
     """
 
-    name = "local"
+    traits = TRAITS
 
     def __init__(self, chunk_rows: int | None = None, threads: int | None = None, spare: int | None = None) -> None:
         self._chunk_rows = chunk_rows

@@ -18,8 +18,9 @@ from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, Memory, make_program
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
-from planner.physical import Column, Plan, PropagateStep, Stage
+from planner.physical import Column, Plan, Stage
 from planner.spec import EdgeSet
+from planner.steps.propagate import PropagateStep
 
 if TYPE_CHECKING:
     from lotan.graph import GraphArrays

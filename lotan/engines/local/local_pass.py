@@ -10,7 +10,10 @@ from torch import Tensor
 
 from lotan.engines.base import Pass
 from lotan.stages import Program, Saved
-from planner.physical import Mode, PipeStep, PropagateStep, Step, reads
+from planner.physical import Mode
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 
 class LocalPass:
@@ -48,13 +51,13 @@ def read_once(steps: Sequence[Step], programs: Mapping[str, Program]) -> frozens
     levels = {step.output.name: step.output.within for step in steps if isinstance(step, PropagateStep)}
     for step in steps:
         if isinstance(step, PipeStep):
-            read.update({name: 2 for name in reads(step) if levels.get(name, step.within) != step.within})
+            read.update({name: 2 for name in step.reads if levels.get(name, step.within) != step.within})
         if not isinstance(step, PipeStep) or programs[step.stage].stage.edge_sets:
-            read.update(dict.fromkeys(reads(step), 2))
+            read.update(dict.fromkeys(step.reads, 2))
         elif step.mode == "backward":
             read.update(name for gradient in step.gradients for name in gradient.columns)
             rereads = programs[step.stage].rereads
             read.update(i.column for i in programs[step.stage].stage.inputs if i.value in rereads)
         else:
-            read.update(reads(step))
+            read.update(step.reads)
     return frozenset(name for name in levels if read[name] == 1)

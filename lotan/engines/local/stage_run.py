@@ -17,8 +17,8 @@ from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums
 from lotan.engines.local.local_pass import LocalPass
 from lotan.stages import Chunk, Program, Saved, StageGradients
 from lotan.stages.chunk import padded
-from planner.physical import PipeStep
 from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.engines.local.entry_sums import EntrySums
-from lotan.row_keys import edge_keys, occurrences
+from lotan.graph.edge_sets import gcn_scale, replace_self_loops
+from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages import EdgeBlock
 from lotan.stages.chunk import prefix_sum, sparse_rows
 from planner.spec import EdgeSet

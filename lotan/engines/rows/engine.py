@@ -25,12 +25,17 @@ from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_ov
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
+from lotan.engines.rows.traits import TRAITS
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
+from planner.physical import Plan, Stage
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -87,7 +92,7 @@ class RowsEngine(Engine):
         on_close: what to close with the engine, last first: what it was opened with.
     """
 
-    name = "rows"
+    traits = TRAITS
 
     def __init__(
         self,
@@ -193,7 +198,7 @@ class RowsEngine(Engine):
         """Hand the parameters to whoever asks for them."""
         commits = self._loaded.commits
         commits.begin(steps, a_pass)
-        read = Counter(name for step in steps for name in reads(step))
+        read = Counter(name for step in steps for name in step.reads)
         piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
         self._under_way = PassState(commits.number, read, piped)
 

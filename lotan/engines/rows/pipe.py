@@ -26,8 +26,9 @@ from lotan.engines.rows.topology import BLOBS, EDGES
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
-from planner.physical import PipeStep, Stage
+from planner.physical import Stage
 from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
 
 PLAIN = ("label", "split")  # static columns that need not be vectors
 

@@ -18,8 +18,10 @@ from lotan.engines.commits import occupied
 from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
-from planner.physical import CollectStep, Plan, PropagateStep
+from planner.physical import Plan
 from planner.spec import EdgeSet, Targets
+from planner.steps.collect import CollectStep
+from planner.steps.propagate import PropagateStep
 
 STORAGE = StorageLevel.MEMORY_AND_DISK
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lotan.engines.rows.segments import run_starts
-from lotan.row_keys import edge_keys, occurrences
+from lotan.graph.row_keys import edge_keys, occurrences
 
 EDGES, SOURCES = 0, 1
 BLOBS = ("indptr", "positions", "weight", "keys")

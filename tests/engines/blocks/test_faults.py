@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.errors import ConfigurationError
-from lotan.jar import JAR
-from lotan.session import Session, SessionSettings
+from lotan.hosts.jar import JAR
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
 from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for
@@ -23,12 +22,6 @@ pytestmark = [
 ]
 
 FORWARD, TURN, BACKWARD = Place("train.0", "forward"), Place("train.1", "turn"), Place("train.0", "backward")
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=2)) as session:
-        yield session
 
 
 def gcn() -> Job:

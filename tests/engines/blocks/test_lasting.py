@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session
 from tests.exactness.cases import models, sample
 from tests.exactness.steps import plan_of
 from tests.exactness.test_blocks import BLOCKS
@@ -28,12 +27,6 @@ pytestmark = pytest.mark.spark
 MORE = 20  # epochs; what each adds one of is a leak, and pools of threads may still grow by a few
 FEW = 10  # Java objects
 SETTLE_SECONDS = 20  # for Spark's cleaner, which follows the garbage collector
-
-
-@pytest.fixture(scope="module")
-def workers() -> Iterator[Session]:
-    with Session(SessionSettings(workers=1)) as session:
-        yield session
 
 
 def held(spark: SparkSession, workers: Session) -> dict[str, int]:

@@ -2,7 +2,7 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
-/** Dropout of an edge column, with the same random numbers as on every engine (`lotan/randomness.py`); its own adjoint.
+/** Dropout of an edge column, with the same random numbers as on every engine (`lotan/stages/randomness.py`); its own adjoint.
   *
   * @param scope
   *   the edges along which it runs

@@ -3,7 +3,7 @@ package lotan
 import org.apache.spark.rdd.RDD
 import org.apache.spark.sql.catalyst.expressions.XXH64
 
-/** Row keys of edges, by which random numbers are drawn: the same on every engine (`lotan/row_keys.py`).
+/** Row keys of edges, by which random numbers are drawn: the same on every engine (`lotan/graph/row_keys.py`).
   *
   * An edge's key is Spark SQL's `xxhash64(source key, destination key, occurrence)`; the occurrence numbers parallel edges from
   * 0, by weight.

@@ -1,0 +1,251 @@
+"""Faults to plant in a copy of the source, each with the tests of `make test` that must find it.
+
+A fault is a piece of text that stands exactly once in the files of a room, and what to write in its place. Files are not
+named, so that a fault outlives a move of its file; where the text itself has changed, write the fault anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+PLANNER, LOTAN, MESSENGER, SCALA = "planner", "lotan", "messenger", "jvm/src/main/scala"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, and the tests that find it.
+
+    Args:
+        room: the folder that has the text.
+        old: the text.
+        new: what to write in its place.
+        tests: ends of paths of test files, or of files with doctests, each perhaps with ::test; for Scala, a suite.
+    """
+
+    room: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+LOCAL = ("exactness/test_local.py::test_equals_autograd",)
+PRUNING = ("exactness/test_pruning.py::test_equals_autograd",)
+
+PYTHON = {
+    # planner
+    "a mean is not divided by the degree": Fault(
+        PLANNER,
+        'return Elementwise("aten.div.Tensor", (total, degree), (), total.output, layer)',
+        "return total",
+        LOCAL,
+    ),
+    "what is random is computed once": Fault(
+        PLANNER,
+        "varies = isinstance(node, (Parameter, Dropout, EdgeDropout))",
+        "varies = isinstance(node, (Parameter, EdgeDropout))",
+        ("planner/test_hoist_invariant.py",),
+    ),
+    "a gradient that another step reads is dropped": Fault(PLANNER, "read |= _gradients_read(live)", "pass", LOCAL),
+    "what two layers share has the name of one": Fault(
+        PLANNER,
+        "labelled(moved, joined(map(layer_of, group))) if len(group) > 1 else moved",
+        "moved",
+        ("planner/test_share_subplans.py",),
+    ),
+    "every operator is a stage of its own": Fault(
+        PLANNER,
+        "level[node] = max(map(level.__getitem__, node.children), default=0) + (node in boundaries)",
+        "level[node] = max(map(level.__getitem__, node.children), default=0) + 1",
+        ("planner/test_plan.py",),
+    ),
+    "the vertices that a sum reads are not counted in": Fault(PLANNER, "far = {step.input}", "far = set()", PRUNING),
+    "backward goes along the edges": Fault(
+        PLANNER, "reverse=True, combine=backward.rgb", "reverse=False, combine=backward.rgb", LOCAL
+    ),
+    "only the last contribution to a gradient counts": Fault(
+        PLANNER,
+        "backward.gradients.setdefault(step.input, []).append(column.name)",
+        "backward.gradients[step.input] = [column.name]",
+        LOCAL,
+    ),
+    "a pass has no cost of its own": Fault(
+        PLANNER, 'own = _seconds(PASS, prices)["fixed"]', "own = 0.0", ("planner/cost/test_seconds.py",)
+    ),
+    "a group has all chunks": Fault(
+        PLANNER,
+        "return max(1, min(GROUP_ROWS // rows, chunks // LEAST_GROUPS))",
+        "return max(1, chunks)",
+        ("planner/chunks.py",),
+    ),
+    "the least memory is that of the greatest heap": Fault(
+        PLANNER,
+        "least = least_limit(least_heap, layout.crew, layout.saved)",
+        "least = least_limit(heap, layout.crew, layout.saved)",
+        ("planner/test_footprint.py",),
+    ),
+    "every vertex has one edge": Fault(
+        PLANNER,
+        "chances = [1 - (1 - share) * exp(none * out / vertices)",
+        "chances = [1 - (1 - share) * exp(none)",
+        ("planner/cost/test_degrees.py", "planner/degrees.py"),
+    ),
+    # stages and what stands around them
+    "a weight's gradient is that of the last chunk": Fault(
+        LOTAN,
+        "run.sum_of(self.weight).addmm_(gradient.t(), run.values[self.x])",
+        "run.sum_of(self.weight).copy_(gradient.t() @ run.values[self.x])",
+        ("stages/test_flat.py",),
+    ),
+    "a bias has the mean gradient": Fault(
+        LOTAN,
+        "total.add_(gradient.sum(0).view_as(total))",
+        "total.add_(gradient.mean(0).view_as(total))",
+        ("stages/test_flat.py",),
+    ),
+    "each head has the whole gradient of a mean": Fault(
+        LOTAN, "torch.div(shares, self.heads, out=", "torch.div(shares, 1, out=", ("stages/test_flat.py",)
+    ),
+    "a kernel writes over what another one still reads": Fault(
+        LOTAN, "x not in fixed and last[x] == position and ", "x not in fixed and ", ("stages/test_flat.py",)
+    ),
+    "what dropout keeps is not scaled": Fault(
+        LOTAN, "return LEVELS / (LEVELS - self.threshold)", "return 1.0", ("test_randomness.py",)
+    ),
+    "a stage forgets on its way which inputs are static": Fault(
+        LOTAN, '"static": i.static,', '"static": False,', ("stages/test_codec.py",)
+    ),
+    "what is multiplied with sparse rows has no gradient": Fault(
+        LOTAN,
+        "total.add_(_sums(gradient.contiguous(), *self._by_column).t())",
+        "pass",
+        ("exactness/test_sparse.py::test_equals_autograd",),
+    ),
+    "vertices of other splits count": Fault(
+        LOTAN, "(labelled & (split == split_number))", "(labelled)", ("test_metrics.py",)
+    ),
+    "all models of a batch draw the numbers of the first": Fault(
+        LOTAN,
+        "Randomness(self.seeds[model], self.epoch)",
+        "Randomness(self.seeds[0], self.epoch)",
+        ("test_model_batch.py",),
+    ),
+    # engines
+    "a product forgets the weights": Fault(
+        LOTAN, "weights = matrix.values()[some] if weighted else None", "weights = None", LOCAL
+    ),
+    "of a row's entries the last one counts": Fault(
+        LOTAN, "sums[:some] += more[:some]", "sums[:some] = more[:some]", ("engines/local/test_edge_columns.py",)
+    ),
+    "of all groups the last one counts": Fault(
+        LOTAN,
+        "self._totals[name].add_(part.double()) if self._next else part.double()",
+        "part.double()",
+        ("engines/local/test_engine.py",),
+    ),
+    "a softmax has the gradient of an exponential": Fault(
+        LOTAN,
+        "out[run] -= softmax[run] * mean.index_select(0, block.destinations[run])",
+        "pass",
+        LOCAL,
+    ),
+    "columns are held to the end of a pass": Fault(LOTAN, "walk.drop(last_reads)", "pass", ("engines/test_base.py",)),
+    "messages on rows have no weight": Fault(
+        LOTAN,
+        'F.transform(value, lambda number: number * F.col("weight")) if weighted else value',
+        "value",
+        ("exactness/test_rows.py::test_equals_autograd",),
+    ),
+    # training
+    "the best weights go on being trained": Fault(
+        LOTAN,
+        "state.best_weights = {name: tensor.clone() for name, tensor in self.weights.items()}",
+        "state.best_weights = dict(self.weights)",
+        ("test_trainer.py",),
+    ),
+    "a checkpoint of another run is taken": Fault(
+        LOTAN, "_check_identity(path, checkpoint.identity, identity)", "pass", ("test_checkpoint.py",)
+    ),
+    "patience lasts an evaluation longer": Fault(
+        LOTAN, "self.waited >= self.patience", "self.waited > self.patience", ("test_early_stopping.py",)
+    ),
+    "the reverses that are there already are added": Fault(
+        LOTAN, "np.flatnonzero(~np.isin(dst * vertices", "np.flatnonzero(np.isin(dst * vertices", ("test_graph.py",)
+    ),
+    "a graph convolution forgets the weights": Fault(
+        LOTAN, "return x_j * edge_weight.unsqueeze(-1)", "return x_j", ("nn/test_gcn_conv.py",)
+    ),
+    "the shortest name of a group holds": Fault(
+        LOTAN, 'key=len, default="")', 'key=lambda name: -len(name), default="")', ("test_optimizers.py",)
+    ),
+    # messenger
+    "the last commit wins": Fault(
+        MESSENGER,
+        "first = self._commits.setdefault(job, commit)",
+        "first = self._commits[job] = commit",
+        ("messenger/test_pipe.py",),
+    ),
+    "a commit of an earlier epoch counts": Fault(
+        MESSENGER, "if job.epoch != self.epoch(job.run):", "if False:", ("messenger/test_pipe.py",)
+    ),
+    "corrupted tensors are taken": Fault(
+        MESSENGER, "if checksum(data) != envelope.checksum:", "if False:", ("messenger/test_frames.py",)
+    ),
+    "a chunk may come twice": Fault(
+        MESSENGER, "if chunk.index <= self._last:", "if chunk.index < self._last:", ("messenger/test_dealer.py",)
+    ),
+    "partitions move for nothing": Fault(
+        MESSENGER, "load[current] - load[best] >= 2", "load[current] - load[best] >= 0", ("messenger/test_pipe.py",)
+    ),
+    "an old tensor is taken for a new one": Fault(
+        MESSENGER, "if kept is None or kept.offer != offer:", "if kept is None:", ("messenger/test_pipe.py",)
+    ),
+    "free bytes never grow together": Fault(
+        MESSENGER,
+        "if position and self._free[position - 1][1] == start:",
+        "if False:",
+        ("messenger/test_shared_memory.py",),
+    ),
+    "a Router listens to the world without keys": Fault(
+        MESSENGER, "if keys is None and scheme ==", "if False and scheme ==", ("messenger/test_sockets.py",)
+    ),
+    "a worker counts no chunks": Fault(MESSENGER, "self._count += 1", "pass", ("messenger/test_pipe.py",)),
+    "sums are of float32": Fault(
+        MESSENGER,
+        "self.tensors[name] = tensor.astype(np.float64)",
+        "self.tensors[name] = tensor.astype(np.float32)",
+        ("messenger/test_pipe.py",),
+    ),
+    "a Dealer sends more than it has credit for": Fault(
+        MESSENGER,
+        "while max(len(self._stream.in_flight), len(self._stream.ready)) < self._welcome.credits:",
+        "while len(self._stream.ready) < self._welcome.credits:",
+        ("messenger/test_dealer.py",),
+    ),
+}
+
+JVM = {
+    "self-loops stay, and nothing else": Fault(
+        SCALA, "columns(edge) != rowOf(edge)", "columns(edge) == rowOf(edge)", ("lotan.CsrSuite",)
+    ),
+    "a softmax overflows": Fault(
+        SCALA,
+        "greatest = math.max(greatest, x(i))",
+        "greatest = 0f",
+        ("lotan.SegmentSoftmaxSuite",),
+    ),
+    "a vertex without in-edges has degree 0": Fault(
+        SCALA,
+        "math.max(1, csr.indptr(row + 1) - csr.indptr(row)).toFloat",
+        "(csr.indptr(row + 1) - csr.indptr(row)).toFloat",
+        ("lotan.DegreesSuite",),
+    ),
+    "free bytes never grow together in Java": Fault(
+        SCALA,
+        "if (before != null && before.getValue == from) from = before.getKey",
+        "",
+        ("lotan.messenger.ExtentsSuite",),
+    ),
+    "sums of float64 have only their first term": Fault(
+        SCALA, "values(i) += more(i)", "values(i) += 0 * more(i)", ("lotan.messenger.SumsSuite",)
+    ),
+}
