@@ -39,27 +39,27 @@ class EdgeBlock:
 
     @property
     def rows(self) -> int:
-        """Number of destination rows."""
+        """The number of destination rows."""
         return self.indptr.numel() - 1
 
     @property
     def edges(self) -> int:
-        """Number of edges."""
+        """The number of edges."""
         return self.positions.numel()
 
     @cached_property
     def in_degree(self) -> Tensor:
-        """Number of in-edges of each row, at least 1. float32 [rows]."""
+        """The number of in-edges of each row, at least 1, float32 [rows]."""
         return self.indptr.diff().clamp_(min=1).to(torch.float32)
 
     @cached_property
     def destinations(self) -> Tensor:
-        """The destination row of each edge. int64 [edges]."""
+        """The destination row of each edge, int64 [edges]."""
         return torch.repeat_interleave(torch.arange(self.rows), self.indptr.diff(), output_size=self.edges)
 
     @cached_property
     def by_destination(self) -> Tensor:
-        """Sparse ones [rows, edges]: its product with edge rows sums them per destination."""
+        """A sparse matrix of ones [rows, edges], whose product with edge rows sums them for each destination."""
         return sparse_rows(self.indptr, torch.arange(self.edges), self.edges)
 
     @cached_property
@@ -67,7 +67,7 @@ class EdgeBlock:
         return torch.argsort(self.positions, stable=True)
 
     def by_source(self, sources: int) -> Tensor:
-        """Sparse ones [sources, edges]: its product with edge rows sums them per source row."""
+        """A sparse matrix of ones [sources, edges], whose product with edge rows sums them for each source row."""
         if self._by_source is None or self._by_source.shape[0] != sources:
             counts = torch.bincount(self.positions, minlength=sources)
             self._by_source = sparse_rows(prefix_sum(counts), self._source_order, self.edges)
@@ -77,12 +77,12 @@ class EdgeBlock:
 
 
 def prefix_sum(counts: Tensor) -> Tensor:
-    """Row pointers from row lengths: [rows] -> int64 [rows + 1]."""
+    """Return row pointers, int64 [rows + 1], for row lengths [rows]."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | None = None) -> Tensor:
-    """A CSR matrix [rows, width] of `values` (ones if None)."""
+    """Return a CSR matrix [rows, width] of `values`, or of ones if they are None."""
     values = torch.ones(columns.numel()) if values is None else values
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
@@ -90,7 +90,7 @@ def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | No
 
 
 def padded(rows: Tensor, count: int) -> Tensor:
-    """With zeros for further rows, up to so many."""
+    """Return `rows` with rows of zeros after them, up to `count` rows in all."""
     return torch.cat([rows, rows.new_zeros(count - len(rows), *rows.shape[1:])]) if len(rows) < count else rows
 
 
@@ -108,7 +108,7 @@ class Chunk:
 
     @property
     def rows(self) -> int:
-        """Number of vertices."""
+        """The number of vertices."""
         return self.keys.numel()
 
 
@@ -125,18 +125,18 @@ class Saved:
 
     @property
     def bytes(self) -> int:
-        """Memory held, beside that of an autograd graph."""
+        """The bytes of memory that it takes, without those of an autograd graph."""
         return 0
 
     def stow(self, file: SpillFile) -> bool:
-        """Move it to a file; False where it cannot be moved or there is no room: then `drop` it."""
+        """Move the values to a file. False means that this is not possible or that there is no room; then call `drop`."""
         return False
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring it back, if it was moved."""
+        """Read the values back, if they were moved."""
 
     def drop(self, file: SpillFile) -> None:
-        """Free the room that it has in the file."""
+        """Free the values' room in the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class SavedTogether(Saved):
 
     @property
     def bytes(self) -> int:
-        """Memory held, beside that of autograd graphs."""
+        """The bytes of memory that they take, without those of autograd graphs."""
         return sum(part.bytes for part in self._held)
 
     @property
@@ -155,16 +155,16 @@ class SavedTogether(Saved):
         return [part for part in self.parts if part is not None]
 
     def stow(self, file: SpillFile) -> bool:
-        """Move all, or say that one could not be."""
+        """Move all values to a file. False means that some could not be moved."""
         return all(part.stow(file) for part in self._held)
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring all back."""
+        """Read all values back."""
         for part in self._held:
             part.fetch(file)
 
     def drop(self, file: SpillFile) -> None:
-        """Free the room of those that were moved."""
+        """Free the room of the values that were moved."""
         for part in self._held:
             part.drop(file)
 

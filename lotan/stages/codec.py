@@ -26,7 +26,7 @@ _DEPTH = 8  # nesting of an argument; a traced one has at most two levels
 
 
 def encode_stage(stage: Stage) -> Plain:
-    """A stage as msgpack-able data. Inverse of `decode_stage`."""
+    """Return a stage as data for msgpack. `decode_stage` is the inverse."""
     return {
         "name": stage.name,
         "inputs": [_encode_input(i) for i in stage.inputs],
@@ -82,7 +82,7 @@ def _encode_parameter(parameter: ParameterSpec) -> Plain:
 
 
 def encode_loss(loss: LossSpec) -> Plain:
-    """A loss. Inverse of `decode_loss`."""
+    """Return a loss as plain data. `decode_loss` is the inverse."""
     return {
         "task": loss.task,
         "outputs": loss.outputs,
@@ -92,7 +92,7 @@ def encode_loss(loss: LossSpec) -> Plain:
 
 
 def encode_spec(spec: Spec) -> Plain:
-    """A traced model. Inverse of `decode_spec`."""
+    """Return a traced model as plain data. `decode_spec` is the inverse."""
     return {
         "width": spec.width,
         "parameters": [_encode_parameter(parameter) for parameter in spec.parameters],
@@ -126,11 +126,11 @@ def _encode_argument(argument: Argument) -> Any:
 
 
 def decode_stage(data: Plain) -> Stage:
-    """The stage that `encode_stage` wrote, checked.
+    """Return the stage that `encode_stage` wrote, and check it.
 
     Raises:
-        StageError: a field is missing, of the wrong type or unknown, an operator is not allowed, a call reads what nothing
-            made before it, or the parts of a batch's stage are not its own.
+        StageError: a field is missing, unknown or of a wrong type, or the stage cannot run, for the reasons that
+            `validate_stage` lists.
     """
     stage = _decode_stage(data, _decode_part)
     validate_stage(stage)
@@ -165,7 +165,7 @@ def _decode_stage(data: Any, part: Callable[[Any], Part]) -> Stage:
 
 
 def decode_spec(data: Any) -> Spec:
-    """The model that `encode_spec` wrote, its form checked; which operators may run is checked where they are compiled.
+    """Return the model that `encode_spec` wrote, and check its form. Its operators are checked when they are compiled.
 
     Raises:
         StageError: a field is missing, of the wrong type or unknown.
@@ -212,7 +212,7 @@ def _decode_output(data: Any) -> StageOutput:
 
 
 def decode_loss(data: Any) -> LossSpec:
-    """The loss that `encode_loss` wrote, checked."""
+    """Return the loss that `encode_loss` wrote, and check it."""
     read = Reader(data, "loss")
     return LossSpec(
         task=read.choice("task", _TASKS),
@@ -229,7 +229,7 @@ def _decode_weights(data: Any) -> tuple[float, ...]:
 
 
 def _decode_call(data: Any) -> Call:
-    """The call that `_encode_call` wrote, its form checked; `validate_stage` checks what it does."""
+    """Return the call that `_encode_call` wrote. Its form is checked here, and its meaning in `validate_stage`."""
     read = Reader(data, "call")
     return Call(
         output=read.text("output"),

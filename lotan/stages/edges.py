@@ -19,7 +19,7 @@ from planner.spec import SOFTMAX_EPSILON
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
-    """Sum, amax or amin of edge rows, grouped by `matrix`, 0 if empty. [edges, *shape] -> [groups, *shape]."""
+    """Reduce edge rows [edges, *shape] by sum, amax or amin to the groups of `matrix`, [groups, *shape]. Empty groups are 0."""
     shape = (matrix.shape[0], *rows.shape[1:])
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)
@@ -112,17 +112,17 @@ class _Softmax(Function):
 
 
 def gather_source(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's source. [sources, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's source: [sources, *shape] to [edges, *shape]."""
     return _GatherSource.apply(x, block)
 
 
 def gather_destination(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's destination. [rows, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's destination: [rows, *shape] to [edges, *shape]."""
     return _GatherDestination.apply(x, block)
 
 
 def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
-    """Combine the in-edges of each row. [edges, *shape] -> [rows, *shape]; zero without in-edges.
+    """Combine the in-edges of each row: [edges, *shape] to [rows, *shape]. Rows without in-edges are zero.
 
     Raises:
         StageError: `kind` is not one of planner.spec.AGGREGATES.
@@ -139,5 +139,5 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:
-    """Normalise over the in-edges of each destination. [edges, *shape] -> [edges, *shape]."""
+    """Normalise edge rows [edges, *shape] over the in-edges of each destination."""
     return _Softmax.apply(scores, block)

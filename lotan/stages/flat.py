@@ -33,7 +33,7 @@ class _Scratch(local):
         self._buffers: dict[tuple[int, int], Tensor] = {}
 
     def get(self, number: int, rows: int, width: int) -> Tensor:
-        """Memory [rows, width] that the next caller with this number and width gets too."""
+        """Return memory [rows, width], which the next caller with this number and width gets as well."""
         key = number, width
         buffer = self._buffers.get(key)
         if buffer is None or buffer.shape[0] < rows:
@@ -83,7 +83,7 @@ class FlatStage:
         self._memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
-        """Of which slots backward needs the gradient."""
+        """Return the slots whose gradients backward needs."""
         wanted = [False] * len(self.widths)
         for number, _, _, gradient in self.inputs:
             wanted[number] = gradient
@@ -94,7 +94,7 @@ class FlatStage:
         return wanted
 
     def _regions(self, fixed: set[int]) -> dict[int, int]:
-        """Which slots share memory: a kernel writes over its first input where nobody reads that afterwards."""
+        """Return the slots that share memory. A kernel writes over its first input if nothing reads that afterwards."""
         fixed = fixed | {number for number, *_ in self.outputs}
         last = {number: position for position, kernel in enumerate(self.kernels) for number in kernel.inputs}
         region: dict[int, int] = {}
@@ -105,7 +105,7 @@ class FlatStage:
         return region
 
     def _leading_to(self, needed: set[int]) -> list[Kernel]:
-        """The kernels that a rerun for backward has to run."""
+        """Return the kernels that a rerun for backward must run."""
         read, found = set(needed), []
         for kernel in reversed(self.kernels):
             if kernel.out in read:
@@ -114,14 +114,14 @@ class FlatStage:
         return found[::-1]
 
     def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
-        """The outputs, [rows, *shape]."""
+        """Return the outputs, [rows, *shape]."""
         with torch.no_grad():
             return _Run(self, chunk, parameters, randomness).forward(into)
 
     def record(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[Rows, SavedValues]:
-        """The outputs, and what `vjp` reads of this run."""
+        """Return the outputs, and the values of this run that `vjp` reads."""
         values = {region: self._memory.take(chunk.rows, self.widths[slot]) for region, slot in self.kept.items()}
         saved = SavedValues(chunk.rows, self._memory, values)
         with torch.no_grad():
@@ -137,7 +137,7 @@ class FlatStage:
         into: Places,
         sums: Places | None,
     ) -> StageGradients:
-        """The vector-Jacobian product; runs forward first if nothing was saved."""
+        """Return the vector-Jacobian product. Forward runs first if nothing was saved."""
         saved = saved if isinstance(saved, SavedValues) else None
         with torch.no_grad():
             run = _Run(self, chunk, parameters, randomness, saved)
@@ -157,7 +157,7 @@ class FlatStage:
         into: Places,
         sums: Places | None,
     ) -> StageGradients:
-        """Forward, `loss` from the one output to its gradient, and backward."""
+        """Run forward, `loss`, which maps the one output to its gradient, and backward."""
         with torch.no_grad():
             run = _Run(self, chunk, parameters, randomness)
             ((name, rows),) = run.forward(NOWHERE).items()
@@ -204,7 +204,7 @@ class _Run:
         return {name: self._put_out(number, name, shape) for number, name, shape in self._stage.outputs}
 
     def prepare(self) -> None:
-        """Run the kernels that lead to what backward reads."""
+        """Run the kernels that lead to the values which backward reads."""
         for kernel in self._stage.recomputed:
             kernel.forward(self)
 
@@ -217,7 +217,7 @@ class _Run:
         return value.clone().view(self._rows, *shape)
 
     def backward(self, gradients: Mapping[str, Tensor], into: Places, sums: Places | None) -> StageGradients:
-        """Run all adjoints, the last kernel's first."""
+        """Run the adjoints of all kernels, beginning with the last kernel."""
         stage = self._stage
         totals = {name: self._total(number, name, sums) for number, name, wanted in stage.parameters if wanted}
         self._sums = {number: totals[name] for number, name, wanted in stage.parameters if wanted}
@@ -241,7 +241,7 @@ class _Run:
         return to.zero_() if found is None else to.copy_(found[0].reshape(to.shape))
 
     def target(self, slot: int) -> Tensor:
-        """Where the value of a slot is to be written."""
+        """Return the memory for the value of a slot."""
         stage = self._stage
         region, width = stage.region[slot], stage.widths[slot]
         memory = self._memory.get(region)
@@ -258,7 +258,7 @@ class _Run:
         return memory
 
     def taken(self, slot: int) -> tuple[Tensor, bool]:
-        """The gradient of a slot, and whether it may be overwritten."""
+        """Return the gradient of a slot, and whether it may be overwritten."""
         return self._gradients[slot]
 
     def give(self, slot: int, gradient: Tensor, own: bool) -> None:
@@ -275,20 +275,20 @@ class _Run:
             self._gradients[slot] = torch.add(before[0], gradient, out=to), True
 
     def scratch(self, width: int) -> Tensor:
-        """Memory for a value or a gradient, [rows, width]."""
+        """Return memory for a value or a gradient, [rows, width]."""
         self._taken[width] += 1
         return _scratch.get(self._taken[width], self._rows, width)
 
     def wants(self, slot: int) -> bool:
-        """Whether the gradient of a slot is asked for."""
+        """Return True if the gradient of a slot is needed."""
         return self._stage.wanted[slot]
 
     def sum_of(self, slot: int) -> Tensor:
-        """Where the gradient of a parameter is summed."""
+        """Return the memory in which the gradient of a parameter is summed."""
         return self._sums[slot]
 
     def mask(self, key: int | str, threshold: int) -> Mask:
-        """What a dropout keeps of the chunk's rows."""
+        """Return the mask of the numbers that a dropout keeps."""
         return Mask(self._randomness.operator(key), threshold, self._chunk.keys)
 
 

@@ -114,7 +114,7 @@ class Translation:
         return False
 
     def _view(self, call: Call) -> None:
-        """The same numbers in the same order, for rows; a parameter's may be seen in any shape too."""
+        """Translate a view: the same numbers in the same order. Parameters may be viewed in any shape."""
         name = self._name(call.arguments[0])
         seen = self._types[name]
         if (seen.rows, seen.width) != (call.type.rows, call.type.width) or name in self._relu:
@@ -153,7 +153,7 @@ class Translation:
         return Linear(out, self._slot(x), matrix, None if bias is None else self._parameter(bias, 1))
 
     def _sum(self, out: int, call: Call, first: Argument, second: Argument) -> Kernel:
-        """Rows plus a bias, or rows plus rows."""
+        """Translate the sum of rows and a bias, or of rows and rows."""
         match self._rows(first), self._rows(second):
             case "vertex", "vertex" if self._shape(first) == self._shape(second) == call.type.shape:
                 return Add(out, self._slot(first), self._slot(second))
@@ -252,5 +252,5 @@ class Translation:
         return self._types[self._name(argument)].width
 
     def _is_column(self, argument: Argument) -> bool:
-        """Whether it is one static number for each row."""
+        """Return True if a value is one static number for each row."""
         return isinstance(argument, Ref) and argument.name in self._static and self._width(argument) == 1

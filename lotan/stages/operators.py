@@ -39,7 +39,7 @@ Evaluate = Callable[[Frame], Any]
 
 
 def resolve(op: str) -> Callable[..., Any]:
-    """The torch operator of an allowed name such as "aten.linear.default".
+    """Return the torch operator of an allowed name such as "aten.linear.default".
 
     Raises:
         StageError: the name is not on the allow-list, or this torch has no such operator.
@@ -53,11 +53,11 @@ def resolve(op: str) -> Callable[..., Any]:
 
 
 def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
-    """The closure that computes a call's output.
+    """Return the closure that computes a call's output.
 
     Args:
         call: the call.
-        per_edge: source inputs that hold one row per edge already, with their edge set.
+        per_edge: source inputs that have one row for each edge already, with their edge sets.
 
     Raises:
         StageError: the operator or an argument is not allowed.
@@ -83,7 +83,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
 
 
 def names_read(call: Call) -> set[str]:
-    """Names of the values a call reads."""
+    """Return the names of the values that a call reads."""
     return set(call.reads)
 
 
@@ -140,7 +140,7 @@ def _dropout(name: str, p: float, key: int | str, call: Call) -> Evaluate:
 
 
 def block(frame: Frame, edges: EdgeSet) -> EdgeBlock:
-    """The chunk's in-edges of an edge set; StageError where it came without."""
+    """Return the chunk's in-edges of an edge set. Raise a StageError if the chunk has none."""
     try:
         return frame.chunk.edges[edges]
     except KeyError:
@@ -155,5 +155,5 @@ def _edge_keys(frame: Frame, edges: EdgeSet) -> Tensor:
 
 
 def edge_weight(edges: EdgeBlock) -> Tensor:
-    """The weight of each edge, 1 where the graph has none. float32 [edges]."""
+    """Return the weight of each edge, float32 [edges]. It is 1 if the graph has no weights."""
     return torch.ones(edges.edges) if edges.weight is None else edges.weight

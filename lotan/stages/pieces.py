@@ -30,7 +30,7 @@ class Pieces:
     def forward(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool, into: Places
     ) -> tuple[dict[str, Tensor], SavedTogether | None]:
-        """See `StageProgram.forward`."""
+        """Run forward, as `StageProgram.forward` does."""
         outputs = self._outputs(chunk.rows, into)
         saved = [
             self._program.forward(piece, parameters, randomness, keep, _places(outputs, rows))[1]
@@ -47,7 +47,7 @@ class Pieces:
         saved: Saved | None,
         into: Places,
     ) -> StageGradients:
-        """See `StageProgram.backward`."""
+        """Run backward, as `StageProgram.backward` does."""
         inputs, sums = self._gradients(chunk.rows, into)
         kept = saved.parts if isinstance(saved, SavedTogether) else None
         for number, (rows, piece) in enumerate(self._cut(chunk)):
@@ -59,7 +59,7 @@ class Pieces:
     def turn(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`."""
+        """Run the last stage's turn, as `StageProgram.turn` does."""
         inputs, sums = self._gradients(chunk.rows, into)
         counted = [
             self._program.turn(piece, parameters, randomness, _places(inputs, rows), sums)[0]
@@ -68,11 +68,11 @@ class Pieces:
         return np.sum(counted, axis=0), StageGradients(inputs, sums)
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`."""
+        """Return the statistics, as `StageProgram.evaluate` does."""
         return np.sum([self._program.evaluate(piece, parameters) for _, piece in self._cut(chunk)], axis=0)
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
+        """Return the outputs, as `StageProgram.predict` does."""
         outputs = self._outputs(chunk.rows, into)
         for rows, piece in self._cut(chunk):
             self._program.predict(piece, parameters, _places(outputs, rows))
@@ -89,7 +89,7 @@ class Pieces:
         return {o.value: _memory(o.value, rows, o.shape, into) for o in self._program.stage.outputs}
 
     def _gradients(self, rows: int, into: Places) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Memory for the gradients of inputs, and zeros for those of parameters."""
+        """Return memory for the gradients of inputs, and zeros for the gradients of parameters."""
         stage = self._program.stage
         inputs = {i.value: _memory(i.value, rows, i.shape, into) for i in stage.inputs if i.needs_gradient}
         return inputs, {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}

@@ -53,22 +53,22 @@ class StageProgram:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls are known."""
+        """True if all calls are known."""
         return isinstance(self._body, FlatStage)
 
     @property
     def some_flat(self) -> bool:
-        """As `flat`; of models side by side, whether some of them are."""
+        """True if the calls of some model are known. For one model it is equal to `flat`."""
         return self.flat
 
     @property
     def rereads(self) -> frozenset[str]:
-        """The inputs that a backward reads although its forward was saved."""
+        """The inputs that backward reads although its forward was saved."""
         return self._body.rereads
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept, as the plan says; autograd's graphs cannot go to a file."""
+        """The terms on which forward runs are kept, as the plan sets them. Autograd's graphs cannot be written to a file."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def forward(
@@ -79,7 +79,7 @@ class StageProgram:
         keep: bool = False,
         into: Places = NOWHERE,
     ) -> tuple[dict[str, Tensor], Saved | None]:
-        """The stage's outputs by StageOutput.value, [rows, *shape]; with `keep`, also what spares backward a rerun."""
+        """Return the outputs by StageOutput.value, [rows, *shape], and with `keep` the values that save backward a rerun."""
         if keep:
             return self._body.record(chunk, parameters, randomness, into)
         return self._body.run(chunk, parameters, randomness, into), None
@@ -94,7 +94,7 @@ class StageProgram:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> StageGradients:
-        """Gradients of inputs and parameters, given those of the outputs; runs forward again if nothing was saved."""
+        """Return the gradients of inputs and parameters for those of the outputs. Forward runs again if nothing was saved."""
         return self._body.vjp(chunk, parameters, randomness, output_gradients, saved, into, sums)
 
     def turn(
@@ -105,10 +105,10 @@ class StageProgram:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> tuple[np.ndarray, StageGradients]:
-        """The last stage forward, its loss over the training rows, and at once all gradients.
+        """Run the last stage forward, its loss over the training rows, and backward.
 
         Returns:
-            Statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
+            The statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
         """
         label, split, loss = self._targets(chunk)
         counted = []
@@ -121,13 +121,13 @@ class StageProgram:
         return counted[0], found
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """The last stage to its statistics. float64 [splits, k], see lotan.stages.metrics."""
+        """Return the statistics of the last stage, float64 [splits, k], as `lotan.stages.metrics` defines them."""
         label, split, loss = self._targets(chunk)
         (logits,) = self.predict(chunk, parameters).values()
         return statistics(loss, logits, label, split)
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """The stage's outputs, without random numbers or gradients."""
+        """Return the stage's outputs, without random numbers or gradients."""
         return self._body.run(chunk, parameters, _NO_DRAWS, into)
 
     def _targets(self, chunk: Chunk) -> tuple[Tensor, Tensor, LossSpec]:

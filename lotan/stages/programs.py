@@ -15,12 +15,12 @@ Program = StageProgram | SideBySide
 def make_program(
     stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", memory: Memory | None = None
 ) -> Program:
-    """A program for a stage of one model, or of a batch.
+    """Return a program for a stage of one model, or of a batch.
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
+        memory: memory for the values that a forward run keeps, as in `StageProgram`.
 
     Raises:
         StageError: a call is not allowed or reads a value that nothing made.

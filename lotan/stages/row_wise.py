@@ -1,8 +1,8 @@
-"""The table of tensor operators that a model may use, and how it is checked that one keeps rows apart.
+"""The table of tensor operators that a model may use, and the check that an operator does not mix rows.
 
-A stage sees a chunk of the vertices (and their in-edges), never all: an operator is *row-wise* if row v of its output depends
-on row v of its inputs alone, whatever other rows come along. `ALLOWED` is also what a worker is willing to run, see
-`lotan.stages`. What only reads parameters and constants may do anything that is allowed.
+A stage sees a chunk of the vertices and their in-edges, never all of them. An operator is *row-wise* if row v of its
+output depends on row v of its inputs alone, whatever other rows are there. Workers run only operators in `ALLOWED`
+(`lotan.stages`). An operator that reads parameters and constants alone may be any of them.
 
 Names are PyTorch's own ("aten.softmax.int"); arguments are checked by the names they have in PyTorch's schema.
 """
@@ -115,13 +115,13 @@ INSTEAD = {
 
 
 def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: Types) -> str | None:
-    """Why a call of an aten operator may not stand in a Spec or stage; None if it may.
+    """Return the reason why a call of an aten operator may not be in a Spec or a stage, or None if it may.
 
     Args:
         op: name of the operator.
-        arguments: as in `planner.spec.Call`.
-        keywords: as in `planner.spec.Call`.
-        types: of all values that the arguments name.
+        arguments: the arguments, as in `planner.spec.Call`.
+        keywords: the keyword arguments, as in `planner.spec.Call`.
+        types: the types of all values that the arguments name.
     """
     if op not in ALLOWED:
         return f"{short_name(op)} is not among the operators that keep rows apart; {_instead(op)}"
@@ -135,7 +135,7 @@ def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: T
 
 
 def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[str, Any]:
-    """The arguments of a call by their names in PyTorch's schema, defaults included."""
+    """Return the arguments of a call by their names in PyTorch's schema, defaults included."""
     schema = overload(op)._schema
     values = {argument.name: argument.default_value for argument in schema.arguments}
     values.update(zip((argument.name for argument in schema.arguments), arguments, strict=False))
@@ -145,7 +145,7 @@ def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[s
 
 @cache
 def overload(name: str) -> Any:
-    """The torch operator of an allowed name; KeyError for any other."""
+    """Return the torch operator of an allowed name. Any other name raises a KeyError."""
     if name not in ALLOWED:
         raise KeyError(name)
     _, packet, kind = name.split(".")
@@ -153,7 +153,7 @@ def overload(name: str) -> Any:
 
 
 def short_name(op: str) -> str:
-    """What users call an operator: "softmax" for "aten.softmax.int"."""
+    """Return an operator's name as users know it, such as "softmax" for "aten.softmax.int"."""
     return op.split(".")[1].strip("_")
 
 
@@ -177,7 +177,7 @@ def _is_rows(argument: Any, types: Types) -> bool:
 
 
 def _rank(argument: Any, types: Types) -> int:
-    """Number of dimensions of a value or of the first of several, the rows among them."""
+    """Return the number of dimensions of a value, or of the first of several, its rows included."""
     if isinstance(argument, tuple):
         argument = argument[0]
     value = types[argument.name]

@@ -18,7 +18,7 @@ class Memory:
         self._free: dict[int, list[Tensor]] = {}
 
     def take(self, rows: int, width: int) -> Tensor:
-        """[rows or more, width]."""
+        """Return memory with at least `rows` rows, [rows or more, width]."""
         try:
             found = self._free[width].pop()  # threads ask at once
         except (KeyError, IndexError):
@@ -28,7 +28,7 @@ class Memory:
         return found
 
     def give(self, values: dict[int, Tensor]) -> None:
-        """Take back what nobody reads any more."""
+        """Take back memory that nothing reads any more."""
         while values:
             _, memory = values.popitem()
             self._free.setdefault(memory.shape[1], []).append(memory)
@@ -47,7 +47,7 @@ class SavedValues(Saved):
 
     @property
     def bytes(self) -> int:
-        """Memory held."""
+        """The number of bytes of memory that the values take."""
         return sum(value.nbytes for value in self.values.values())
 
     def stow(self, file: SpillFile) -> bool:
@@ -60,13 +60,13 @@ class SavedValues(Saved):
         return True
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring them back, into memory as aligned as it was: the same bits come of it."""
+        """Read the values back into memory with the same alignment, so that results have the same bits."""
         for region, (place, width) in self.places.items():
             self.values[region] = self.memory.take(self.rows, width)
             file.read(place, self.values[region][: self.rows])
         self.drop(file)
 
     def drop(self, file: SpillFile) -> None:
-        """Free their room in the file."""
+        """Free the values' room in the file."""
         file.free([place for place, _ in self.places.values()])
         self.places = {}

@@ -35,7 +35,7 @@ class _Own:
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:
-        """With the model's own rows, as far as the chunk has any of them."""
+        """Return the chunk with the model's own rows, as far as the chunk has any of them."""
         sparse = {
             own.value: chunk.sparse[whole.value]
             for whole, own, _ in self.inputs
@@ -51,19 +51,19 @@ class _Own:
     def given(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness
     ) -> tuple[Chunk, Parameters, Randomness]:
-        """What the model's program is run on, of what the whole was given."""
+        """Return the arguments of the model's program, taken from those of the whole."""
         return self.chunk(chunk), self.parameters(parameters), randomness.of(self.part.model)
 
     def parameters(self, named: Parameters) -> Parameters:
-        """By the model's own names."""
+        """Return the model's parameters by the model's own names."""
         return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
 
     def named(self, own: Parameters) -> dict[str, Tensor]:
-        """By the batch's names."""
+        """Return tensors by the batch's names."""
         return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
 
     def sums(self, sums: Places | None) -> Places | None:
-        """Those of the model's own parameters, by its own names."""
+        """Return the sums for the model's own parameters, by its own names."""
         if sums is None:
             return None
         trained = [p.name for p in self.part.stage.parameters if p.trainable]
@@ -97,24 +97,24 @@ class SideBySide:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls of all parts are known."""
+        """True if all calls of all parts are known."""
         return all(own.program.flat for own in self._parts)
 
     @property
     def some_flat(self) -> bool:
-        """Whether those of some part are."""
+        """True if all calls of some part are known."""
         return any(own.program.flat for own in self._parts)
 
     @cached_property
     def rereads(self) -> frozenset[str]:
-        """The inputs that some part's backward reads although its forward was saved."""
+        """The inputs that the backward of some part reads although its forward was saved."""
         return frozenset(
             whole.value for part in self._parts for whole, own, _ in part.inputs if own.value in part.program.rereads
         )
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept."""
+        """The terms on which forward runs are kept."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def forward(
@@ -125,7 +125,7 @@ class SideBySide:
         keep: bool = False,
         into: Places = NOWHERE,
     ) -> tuple[dict[str, Tensor], Saved | None]:
-        """See `StageProgram.forward`."""
+        """Run forward, as `StageProgram.forward` does."""
         outputs, saved = self._outputs(chunk.rows, into), []
         for own in self._parts:
             rows, kept = own.program.forward(*own.given(chunk, parameters, randomness), keep)
@@ -143,7 +143,7 @@ class SideBySide:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> StageGradients:
-        """See `StageProgram.backward`."""
+        """Run backward, as `StageProgram.backward` does."""
         kept = saved.parts if isinstance(saved, SavedTogether) else [None] * len(self._parts)
         found = _Gradients(self.stage, into)
         for own, of_part in zip(self._parts, kept, strict=True):
@@ -164,7 +164,7 @@ class SideBySide:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`. Statistics: float64 [models, splits, k], zero for models of other stages."""
+        """Run the turn, as `StageProgram.turn` does. Statistics are [models, splits, k], zero for models of other stages."""
         counted, found = {}, _Gradients(self.stage, into)
         for own in self._parts:
             mine = own.given(chunk, parameters, randomness)
@@ -173,13 +173,13 @@ class SideBySide:
         return self._statistics(counted), found.together(sums)
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`; statistics as of `turn`."""
+        """Return statistics in the form that `turn` returns."""
         return self._statistics(
             {own.part.model: own.program.evaluate(own.chunk(chunk), own.parameters(parameters)) for own in self._parts}
         )
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
+        """Return the outputs, as `StageProgram.predict` does."""
         outputs = self._outputs(chunk.rows, into)
         for own in self._parts:
             _put(outputs, own.program.predict(own.chunk(chunk), own.parameters(parameters)), own)
@@ -204,7 +204,7 @@ class _Gradients:
         self._parameters: dict[str, Tensor] = {}
 
     def add(self, own: _Own, found: StageGradients) -> None:
-        """The next part's."""
+        """Add the gradients of the next part."""
         for whole, of_part, _ in own.inputs:
             if whole.needs_gradient:
                 rows = found.inputs[of_part.value]
@@ -212,7 +212,7 @@ class _Gradients:
         self._parameters.update(own.named(found.parameters))
 
     def together(self, sums: Places | None) -> StageGradients:
-        """Rows side by side."""
+        """Return the gradients of all parts, with rows side by side."""
         inputs = {}
         for i in self._stage.inputs:
             if i.needs_gradient:
@@ -246,7 +246,7 @@ def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slic
 
 
 def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
-    """A model's numbers of all rows, in one piece. [rows, *shape]."""
+    """Return a model's numbers of all rows as one contiguous tensor, [rows, *shape]."""
     rows = whole.reshape(whole.shape[0], -1)[:, columns]
     return rows.contiguous().view(-1, *own.shape)
 

@@ -16,8 +16,9 @@ def validate_stage(stage: Stage) -> None:
     """Check that a stage can run.
 
     Raises:
-        StageError: a name is made twice or read before it is made, an operator is not allowed, a source input is read
-            otherwise than by lotan.scatter, a loss stands without its one output, or parts and their stage do not agree.
+        StageError: the stage has one of these faults. A name is made twice or read before it is made. An operator is not
+            allowed. An operator other than lotan.scatter reads a source input. A loss has no single output. The parts
+            do not agree with their stage.
     """
     if stage.parts:
         _check_parts(stage)
@@ -43,7 +44,7 @@ def validate_stage(stage: Stage) -> None:
 
 
 def _check_parts(stage: Stage) -> None:
-    """Whether the numbers of a row are those of the parts, and the parameters theirs."""
+    """Check that a row's numbers and the parameters belong to the parts."""
     for part in stage.parts:
         validate_stage(part.stage)
         if part.model >= stage.models:
