@@ -1,4 +1,4 @@
-"""The data on which a stage runs, and the data that it returns."""
+"""The data on which a stage runs, and the values that its forward runs keep."""
 
 from __future__ import annotations
 
@@ -167,11 +167,3 @@ class SavedTogether(Saved):
         """Free the room of the values that were moved."""
         for part in self._held:
             part.drop(file)
-
-
-@dataclass(frozen=True, eq=False)
-class StageGradients:
-    """The gradients that a backward run returns."""
-
-    inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
-    parameters: Mapping[str, Tensor]  # by name, summed over the chunk

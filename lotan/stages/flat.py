@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.chunk import NOWHERE, Places
 from lotan.stages.kernels import Kernel
 from lotan.stages.known import Translation
-from lotan.stages.randomness import Mask, Randomness
+from lotan.stages.randomness import Mask
 from lotan.stages.saved_values import Memory, SavedValues
 from lotan.stages.sparse_rows import SparseRows
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Stage
 
 Rows = dict[str, Tensor]
@@ -113,69 +114,42 @@ class FlatStage:
                 found.append(kernel)
         return found[::-1]
 
-    def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
-        """Return the outputs, [rows, *shape]."""
+    def forward(self, run: StageRun) -> StageResult:
+        """Return the outputs, and with `run.keep` the values of this run that `backward` reads."""
+        saved = None
+        if run.keep:
+            rows = run.chunk.rows
+            values = {region: self._memory.take(rows, self.widths[slot]) for region, slot in self.kept.items()}
+            saved = SavedValues(rows, self._memory, values)
         with torch.no_grad():
-            return _Run(self, chunk, parameters, randomness).forward(into)
+            return StageResult(_KernelRun(self, run, saved).forward(run.into), saved)
 
-    def record(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
-    ) -> tuple[Rows, SavedValues]:
-        """Return the outputs, and the values of this run that `vjp` reads."""
-        values = {region: self._memory.take(chunk.rows, self.widths[slot]) for region, slot in self.kept.items()}
-        saved = SavedValues(chunk.rows, self._memory, values)
-        with torch.no_grad():
-            return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
-
-    def vjp(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        gradients: Mapping[str, Tensor],
-        saved: Saved | None,
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
+    def backward(self, run: StageRun) -> StageResult:
         """Return the vector-Jacobian product. Forward runs first if nothing was saved."""
-        saved = saved if isinstance(saved, SavedValues) else None
+        saved = run.saved if isinstance(run.saved, SavedValues) else None
         with torch.no_grad():
-            run = _Run(self, chunk, parameters, randomness, saved)
+            kernels = _KernelRun(self, run, saved)
             if saved is None:
-                run.prepare()
-            found = run.backward(gradients, into, sums)
+                kernels.prepare()
+            found = kernels.backward(run.output_gradients)
         if saved:
             self._memory.give(saved.values)
         return found
 
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        loss: Callable[[Tensor], Tensor],
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
+    def turn(self, run: StageRun, loss: Callable[[Tensor], Tensor]) -> StageResult:
         """Run forward, `loss`, which maps the one output to its gradient, and backward."""
         with torch.no_grad():
-            run = _Run(self, chunk, parameters, randomness)
-            ((name, rows),) = run.forward(NOWHERE).items()
-            return run.backward({name: loss(rows)}, into, sums)
+            kernels = _KernelRun(self, run)
+            ((name, rows),) = kernels.forward(NOWHERE).items()
+            return kernels.backward({name: loss(rows)})
 
 
-class _Run:
+class _KernelRun:
     """The run of the kernels on one chunk: a `lotan.stages.kernels.Running`."""
 
-    def __init__(
-        self,
-        stage: FlatStage,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        saved: SavedValues | None = None,
-    ) -> None:
-        self._stage, self._chunk, self._randomness = stage, chunk, randomness
+    def __init__(self, stage: FlatStage, run: StageRun, saved: SavedValues | None = None) -> None:
+        chunk = run.chunk
+        self._stage, self._run = stage, run
         self._rows = chunk.rows
         self._memory: dict[int, Tensor] = {}  # by region
         self._into: Places = NOWHERE
@@ -185,7 +159,7 @@ class _Run:
         self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
         self.sparse: dict[int, SparseRows] = {}
         for number, name, _ in stage.parameters:
-            self.values[number] = _find(parameters, name, stage)
+            self.values[number] = _find(run.parameters, name, stage)
         for number, name, *_ in stage.inputs:
             if name in chunk.sparse:
                 self.sparse[number] = chunk.sparse[name]
@@ -216,9 +190,9 @@ class _Run:
             return self._into[name].copy_(value.view(self._rows, *shape))
         return value.clone().view(self._rows, *shape)
 
-    def backward(self, gradients: Mapping[str, Tensor], into: Places, sums: Places | None) -> StageGradients:
+    def backward(self, gradients: Mapping[str, Tensor]) -> StageResult:
         """Run the adjoints of all kernels, beginning with the last kernel."""
-        stage = self._stage
+        stage, into, sums = self._stage, self._run.into, self._run.sums
         totals = {name: self._total(number, name, sums) for number, name, wanted in stage.parameters if wanted}
         self._sums = {number: totals[name] for number, name, wanted in stage.parameters if wanted}
         for number, name, _ in stage.outputs:
@@ -230,7 +204,7 @@ class _Run:
         inputs = {
             name: self._gradient(number, name, shape, into) for number, name, shape, wanted in stage.inputs if wanted
         }
-        return StageGradients(inputs, totals)
+        return StageResult(input_gradients=inputs, parameter_gradients=totals)
 
     def _total(self, number: int, name: str, sums: Places | None) -> Tensor:
         return torch.zeros(self.values[number].shape) if sums is None else sums[name]
@@ -289,7 +263,7 @@ class _Run:
 
     def mask(self, key: int | str, threshold: int) -> Mask:
         """Return the mask of the numbers that a dropout keeps."""
-        return Mask(self._randomness.operator(key), threshold, self._chunk.keys)
+        return Mask(self._run.randomness.operator(key), threshold, self._run.chunk.keys)
 
 
 def _find(values: Mapping[str, Tensor], name: str, stage: FlatStage) -> Tensor:

@@ -1,34 +1,28 @@
-"""The program of a stage, which runs it on chunks: forward, backward, and the last stage's turn."""
+"""The program of a stage, which runs it on chunks in any mode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from lotan.errors import StageError
 from lotan.stages.autograd import AutogradStage
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients, Terms
+from lotan.stages.chunk import Chunk, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
 from lotan.stages.metrics import loss_gradient, statistics
-from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Stage
 from planner.spec import LossSpec
-
-_NO_DRAWS = Randomness(seed=0, epoch=0)
-"""For evaluation, whose stages have no random operator."""
 
 
 class StageProgram:
     """A stage that is compiled once and runs on any number of chunks, in several threads if need be.
 
-    Stages of known calls run as a flat list of kernels, and all others through autograd. Both give the same numbers, up
-    to rounding. Methods that take memory from the caller write rows to `into` (shape [rows, *shape], by value) and add
-    the gradients of parameters to `sums`.
+    Stages of known calls run as a flat list of kernels, all others through autograd: the same numbers, to rounding.
 
     Args:
         stage: the stage.
@@ -71,64 +65,34 @@ class StageProgram:
         """The terms on which forward runs are kept, as the plan sets them. Autograd's graphs cannot be written to a file."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
-    def forward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        keep: bool = False,
-        into: Places = NOWHERE,
-    ) -> tuple[dict[str, Tensor], Saved | None]:
-        """Return the outputs by StageOutput.value, [rows, *shape], and with `keep` the values that save backward a rerun."""
-        if keep:
-            return self._body.record(chunk, parameters, randomness, into)
-        return self._body.run(chunk, parameters, randomness, into), None
+    def run(self, run: StageRun) -> StageResult:
+        """Run the stage on a chunk.
 
-    def backward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        output_gradients: Mapping[str, Tensor],
-        saved: Saved | None = None,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> StageGradients:
-        """Return the gradients of inputs and parameters for those of the outputs. Forward runs again if nothing was saved."""
-        return self._body.vjp(chunk, parameters, randomness, output_gradients, saved, into, sums)
-
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> tuple[np.ndarray, StageGradients]:
-        """Run the last stage forward, its loss over the training rows, and backward.
-
-        Returns:
-            The statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
+        Raises:
+            StageError: an input, a parameter or a label is missing, or there is no such mode.
         """
-        label, split, loss = self._targets(chunk)
+        match run.mode:
+            case "forward" | "predict":
+                return self._body.forward(run)
+            case "backward":
+                return self._body.backward(run)
+            case "turn":
+                return self._turn(run)
+            case "evaluate":
+                label, split, loss = self._targets(run.chunk)
+                (logits,) = self._body.forward(run).outputs.values()
+                return StageResult(statistics=statistics(loss, logits, label, split))
+        raise StageError(f"stage {self.stage.name}: there is no mode {run.mode!r}")
+
+    def _turn(self, run: StageRun) -> StageResult:
+        label, split, loss = self._targets(run.chunk)
         counted = []
 
         def gradient(logits: Tensor) -> Tensor:
             counted.append(statistics(loss, logits, label, split, self.stage.counts))
             return loss_gradient(loss, logits, label, split)
 
-        found = self._body.turn(chunk, parameters, randomness, gradient, into, sums)
-        return counted[0], found
-
-    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """Return the statistics of the last stage, float64 [splits, k], as `lotan.stages.metrics` defines them."""
-        label, split, loss = self._targets(chunk)
-        (logits,) = self.predict(chunk, parameters).values()
-        return statistics(loss, logits, label, split)
-
-    def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """Return the stage's outputs, without random numbers or gradients."""
-        return self._body.run(chunk, parameters, _NO_DRAWS, into)
+        return replace(self._body.turn(run, gradient), statistics=counted[0])
 
     def _targets(self, chunk: Chunk) -> tuple[Tensor, Tensor, LossSpec]:
         if self.stage.loss is None or chunk.label is None or chunk.split is None:

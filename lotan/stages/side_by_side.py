@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, SavedTogether, StageGradients, Terms
+from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, Terms
 from lotan.stages.program import StageProgram
-from lotan.stages.randomness import Randomness
 from lotan.stages.saved_values import Memory
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 
@@ -48,11 +48,23 @@ class _Own:
         }
         return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
 
-    def given(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness
-    ) -> tuple[Chunk, Parameters, Randomness]:
-        """Return the arguments of the model's program, taken from those of the whole."""
-        return self.chunk(chunk), self.parameters(parameters), randomness.of(self.part.model)
+    def run(self, run: StageRun, saved: Saved | None) -> StageRun:
+        """Return the run of the model's own program, from the whole's run and the values that the model's forward run kept."""
+        gradients = {
+            output.value: _rows(run.output_gradients[whole.value], columns, output)
+            for whole, output, columns in self.outputs
+            if whole.value in run.output_gradients
+        }
+        return StageRun(
+            run.mode,
+            self.chunk(run.chunk),
+            self.parameters(run.parameters),
+            run.randomness.of(self.part.model),
+            gradients,
+            run.keep,
+            saved,
+            sums=self.sums(run.sums),
+        )
 
     def parameters(self, named: Parameters) -> Parameters:
         """Return the model's parameters by the model's own names."""
@@ -117,110 +129,69 @@ class SideBySide:
         """The terms on which forward runs are kept."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
-    def forward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        keep: bool = False,
-        into: Places = NOWHERE,
-    ) -> tuple[dict[str, Tensor], Saved | None]:
-        """Run forward, as `StageProgram.forward` does."""
-        outputs, saved = self._outputs(chunk.rows, into), []
-        for own in self._parts:
-            rows, kept = own.program.forward(*own.given(chunk, parameters, randomness), keep)
-            _put(outputs, rows, own)
-            saved.append(kept)
-        return outputs, SavedTogether(saved) if keep else None
-
-    def backward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        output_gradients: Mapping[str, Tensor],
-        saved: Saved | None = None,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> StageGradients:
-        """Run backward, as `StageProgram.backward` does."""
-        kept = saved.parts if isinstance(saved, SavedTogether) else [None] * len(self._parts)
-        found = _Gradients(self.stage, into)
-        for own, of_part in zip(self._parts, kept, strict=True):
-            given = {
-                output.value: _rows(output_gradients[whole.value], columns, output)
-                for whole, output, columns in own.outputs
-                if whole.value in output_gradients
-            }
-            mine = own.given(chunk, parameters, randomness)
-            found.add(own, own.program.backward(*mine, given, of_part, sums=own.sums(sums)))
-        return found.together(sums)
-
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> tuple[np.ndarray, StageGradients]:
-        """Run the turn, as `StageProgram.turn` does. Statistics are [models, splits, k], zero for models of other stages."""
-        counted, found = {}, _Gradients(self.stage, into)
-        for own in self._parts:
-            mine = own.given(chunk, parameters, randomness)
-            counted[own.part.model], gradients = own.program.turn(*mine, sums=own.sums(sums))
-            found.add(own, gradients)
-        return self._statistics(counted), found.together(sums)
-
-    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """Return statistics in the form that `turn` returns."""
-        return self._statistics(
-            {own.part.model: own.program.evaluate(own.chunk(chunk), own.parameters(parameters)) for own in self._parts}
-        )
-
-    def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """Return the outputs, as `StageProgram.predict` does."""
-        outputs = self._outputs(chunk.rows, into)
-        for own in self._parts:
-            _put(outputs, own.program.predict(own.chunk(chunk), own.parameters(parameters)), own)
-        return outputs
-
-    def _statistics(self, counted: Mapping[int, np.ndarray]) -> np.ndarray:
-        found = np.zeros((self.stage.models, *next(iter(counted.values())).shape))
-        for model, sums in counted.items():
-            found[model] = sums
-        return found
-
-    def _outputs(self, rows: int, into: Places) -> dict[str, Tensor]:
-        return {o.value: into[o.value] if o.value in into else torch.empty(rows, *o.shape) for o in self.stage.outputs}
+    def run(self, run: StageRun) -> StageResult:
+        """Run each part on its own rows, as `StageProgram.run` does."""
+        kept = run.saved.parts if isinstance(run.saved, SavedTogether) else [None] * len(self._parts)
+        together = _Together(self.stage, run)
+        for own, saved in zip(self._parts, kept, strict=True):
+            together.add(own, own.program.run(own.run(run, saved)))
+        return together.result()
 
 
-class _Gradients:
-    """The gradients of the backward runs of all parts together."""
+class _Together:
+    """The results of all parts' runs together."""
 
-    def __init__(self, stage: Stage, into: Places) -> None:
-        self._stage, self._into = stage, into
+    def __init__(self, stage: Stage, run: StageRun) -> None:
+        self._stage, self._run = stage, run
+        self._outputs = {o.value: self._place(o) for o in stage.outputs} if run.emits else {}
+        self._saved: list[Saved | None] = []
         self._inputs: dict[str, list[Tensor]] = {i.value: [] for i in stage.inputs if i.needs_gradient}
         self._parameters: dict[str, Tensor] = {}
+        self._counted: dict[int, np.ndarray] = {}
 
-    def add(self, own: _Own, found: StageGradients) -> None:
-        """Add the gradients of the next part."""
-        for whole, of_part, _ in own.inputs:
-            if whole.needs_gradient:
-                rows = found.inputs[of_part.value]
-                self._inputs[whole.value].append(rows.reshape(rows.shape[0], -1))
-        self._parameters.update(own.named(found.parameters))
+    def add(self, own: _Own, found: StageResult) -> None:
+        """Add the result of the next part."""
+        if self._run.emits:
+            _put(self._outputs, found.outputs, own)
+            self._saved.append(found.saved)
+        if self._run.differentiates:
+            for whole, of_part, _ in own.inputs:
+                if whole.needs_gradient:
+                    rows = found.input_gradients[of_part.value]
+                    self._inputs[whole.value].append(rows.reshape(rows.shape[0], -1))
+            self._parameters.update(own.named(found.parameter_gradients))
+        if found.statistics is not None:
+            self._counted[own.part.model] = found.statistics
 
-    def together(self, sums: Places | None) -> StageGradients:
-        """Return the gradients of all parts, with rows side by side."""
-        inputs = {}
-        for i in self._stage.inputs:
-            if i.needs_gradient:
-                rows = self._inputs[i.value]
-                place = self._into.get(i.value)
-                inputs[i.value] = torch.empty(rows[0].shape[0], *i.shape) if place is None else place
-                torch.cat(rows, 1, out=inputs[i.value].view(rows[0].shape[0], -1))
-        return StageGradients(inputs, self._parameters if sums is None else sums)
+    def result(self) -> StageResult:
+        """Return rows side by side, and statistics [models, splits, k], which are zero for models of other stages."""
+        run = self._run
+        return StageResult(
+            self._outputs,
+            SavedTogether(self._saved) if run.keep else None,
+            {i.value: self._joined(i) for i in self._stage.inputs if i.needs_gradient} if run.differentiates else {},
+            self._parameters if run.sums is None else run.sums,
+            self._statistics() if run.counts else None,
+        )
+
+    def _place(self, one: StageInput | StageOutput, rows: int | None = None) -> Tensor:
+        """Return memory for a value of the whole, which is the caller's if there is some."""
+        place = self._run.into.get(one.value)
+        return torch.empty(self._run.chunk.rows if rows is None else rows, *one.shape) if place is None else place
+
+    def _joined(self, whole: StageInput) -> Tensor:
+        """Return the gradient of an input. The gradient of a source has other rows than the chunk."""
+        parts = self._inputs[whole.value]
+        rows = parts[0].shape[0]
+        place = self._place(whole, rows)
+        torch.cat(parts, 1, out=place.view(rows, -1))
+        return place
+
+    def _statistics(self) -> np.ndarray:
+        found = np.zeros((self._stage.models, *next(iter(self._counted.values())).shape))
+        for model, sums in self._counted.items():
+            found[model] = sums
+        return found
 
 
 def _inputs(stage: Stage) -> Iterator[list[tuple[StageInput, StageInput, slice | None]]]:

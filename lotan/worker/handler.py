@@ -17,8 +17,18 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.stages import Chunk, EdgeBlock, Memory, Program, StageGradients, decode_stage, make_program
-from lotan.stages.chunk import Places
+from lotan.stages import (
+    Chunk,
+    EdgeBlock,
+    Memory,
+    Program,
+    StageResult,
+    StageRun,
+    Terms,
+    decode_stage,
+    make_program,
+)
+from lotan.stages.chunk import NOWHERE, Places
 from lotan.stages.pieces import Pieces
 from lotan.stages.randomness import Randomness
 from lotan.stages.spill_file import SpillFile
@@ -27,10 +37,10 @@ from messenger.fields import ALIGNMENT
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
 from messenger.room import Room
 from planner.chunks import SAVED_BYTES
+from planner.physical import Mode
 from planner.spec import EdgeSet
 
 Tensors = dict[str, np.ndarray]
-Body = Program | Pieces
 
 
 @dataclass
@@ -86,25 +96,24 @@ class StageHandler:
 
     def chunk(self, key: ChunkKey, tensors: Tensors, room: Room) -> Tensors:
         """Run a chunk in the mode that its key names."""
-        run = self._run(key.run)
-        program = run.programs[key.stage]
-        body = run.pieces.get(key.stage, program)
-        chunk = make_chunk(program, tensors, spared=key.mode == "backward" and not self.lacks(key))
-        match key.mode:
-            case "forward":
-                return _outputs(self._forward(run, program, body, key, chunk, _places(program, chunk, room)))
-            case "backward":
-                into = _gradient_places(program, chunk, room)
-                return _gradients(self._backward(run, body, key, chunk, tensors, into))
-            case "turn":
-                into = _gradient_places(program, chunk, room)
-                statistics, gradients = body.turn(chunk, run.parameters, run.randomness, into)
-                return _gradients(gradients) | {STATISTICS: statistics}
-            case "evaluate":
-                return {EVALUATION: body.evaluate(chunk, run.parameters)}
-            case "predict":
-                return _outputs(body.predict(chunk, run.parameters, _places(program, chunk, room)))
-        raise StageError(f"stage {key.stage}: there is no mode {key.mode!r}")
+        of_run = self._run(key.run)
+        program = of_run.programs[key.stage]
+        backward = key.mode == "backward"
+        chunk = make_chunk(program, tensors, spared=backward and not self.lacks(key))
+        keep = key.mode == "forward" and key.stage in of_run.backward and self._saved.takes(program.terms)
+        if keep and not program.flat:  # an autograd graph holds on to what it was made of
+            chunk = _own(chunk)
+        run = StageRun(
+            cast(Mode, key.mode),
+            chunk,
+            of_run.parameters,
+            of_run.randomness,
+            _output_gradients(tensors),
+            keep,
+            self._saved.take(key) if backward else None,
+        )
+        run = replace(run, into=_places(program, run, room))
+        return _tensors(run.mode, self._kept(key, of_run.pieces.get(key.stage, program), program.terms, run))
 
     def lacks(self, key: ChunkKey) -> bool:
         """Return True if nothing is saved of a chunk's forward run."""
@@ -119,28 +128,15 @@ class StageHandler:
     def _run(self, run: str) -> _Run:
         return self._runs.setdefault(run, _Run())
 
-    def _forward(
-        self, run: _Run, program: Program, body: Body, key: ChunkKey, chunk: Chunk, into: Places
-    ) -> Mapping[str, Tensor]:
-        if key.stage not in run.backward or not self._saved.takes(program.terms):
-            return body.forward(chunk, run.parameters, run.randomness, False, into)[0]
-        if not program.flat:  # an autograd graph refers to the tensors that it was made of
-            chunk = _own(chunk)
+    def _kept(self, key: ChunkKey, body: Program | Pieces, terms: Terms, run: StageRun) -> StageResult:
+        """Run the stage, and hold on to what its backward will read, if anything is to be kept."""
+        if not run.keep:
+            return body.run(run)
         with self._saved.measured() as size:
-            rows, saved = body.forward(chunk, run.parameters, run.randomness, True, into)
-        if saved is not None:
-            self._saved.put(key, saved, size.bytes + saved.bytes, program.terms)
-        return rows
-
-    def _backward(
-        self, run: _Run, body: Body, key: ChunkKey, chunk: Chunk, tensors: Tensors, into: Places
-    ) -> StageGradients:
-        prefix = "output_gradient/"
-        gradients = {
-            name.removeprefix(prefix): _tensor(tensor) for name, tensor in tensors.items() if name.startswith(prefix)
-        }
-        saved = self._saved.take(key)
-        return body.backward(chunk, run.parameters, run.randomness, gradients, saved, into)
+            found = body.run(run)
+        if found.saved is not None:
+            self._saved.put(key, found.saved, size.bytes + found.saved.bytes, terms)
+        return found
 
 
 def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool = False) -> Chunk:
@@ -202,28 +198,34 @@ def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
     return {name: None if part is None else part.clone() for name, part in parts.items()}
 
 
-def _places(program: Program, chunk: Chunk, room: Room) -> Places:
-    """Return the memory for a stage's outputs."""
-    return {o.value: _place(room, chunk.rows, o.shape) for o in program.stage.outputs}
+def _output_gradients(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+    prefix = "output_gradient/"
+    return {name.removeprefix(prefix): _tensor(tensor) for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _gradient_places(program: Program, chunk: Chunk, room: Room) -> Places:
-    """Return the memory for the gradients of a stage's inputs, if these belong to the chunk's vertices."""
-    wanted = [i for i in program.stage.inputs if i.needs_gradient and i.role == "vertex"]
-    return {i.value: _place(room, chunk.rows, i.shape) for i in wanted}
+def _places(program: Program, run: StageRun, room: Room) -> Places:
+    """Return the memory for the rows that come back, as far as these belong to the chunk's vertices."""
+    stage, rows = program.stage, run.chunk.rows
+    if run.emits:
+        return {o.value: _place(room, rows, o.shape) for o in stage.outputs}
+    if run.differentiates:
+        wanted = [i for i in stage.inputs if i.needs_gradient and i.role == "vertex"]
+        return {i.value: _place(room, rows, i.shape) for i in wanted}
+    return NOWHERE
 
 
 def _place(room: Room, rows: int, shape: tuple[int, ...]) -> Tensor:
     return torch.from_numpy(room.array((rows, *shape)))
 
 
-def _outputs(rows: Mapping[str, Tensor]) -> Tensors:
-    return {f"output/{name}": _flat(tensor) for name, tensor in rows.items()}
-
-
-def _gradients(found: StageGradients) -> Tensors:
-    rows = {f"input_gradient/{name}": _flat(tensor) for name, tensor in found.inputs.items()}
-    return rows | {f"{GRADIENT}{name}": tensor.contiguous().numpy() for name, tensor in found.parameters.items()}
+def _tensors(mode: Mode, found: StageResult) -> Tensors:
+    """What goes back, by its name on the wire."""
+    tensors = {f"output/{name}": _flat(rows) for name, rows in found.outputs.items()}
+    tensors |= {f"input_gradient/{name}": _flat(rows) for name, rows in found.input_gradients.items()}
+    tensors |= {f"{GRADIENT}{name}": sums.contiguous().numpy() for name, sums in found.parameter_gradients.items()}
+    if found.statistics is not None:
+        tensors[STATISTICS if mode == "turn" else EVALUATION] = found.statistics
+    return tensors
 
 
 def _flat(rows: Tensor) -> np.ndarray:

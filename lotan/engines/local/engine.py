@@ -21,7 +21,7 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.engines.local.stage_run import StageRun
+from lotan.engines.local.pipe_run import PipeRun
 from lotan.engines.local.traits import TRAITS
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
@@ -195,9 +195,9 @@ class LocalEngine(Engine):
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage."""
         program = self._loaded.programs[step.stage]
-        stage = StageRun(self._loaded, self._running, self._crew, self._columns, program, step)
+        pipe = PipeRun(self._loaded, self._running, self._crew, self._columns, program, step)
         try:
-            return stage.whole(values) if program.stage.edge_sets else stage.in_chunks(values)
+            return pipe.whole(values) if program.stage.edge_sets else pipe.in_chunks(values)
         except LotanError:
             raise
         except (RuntimeError, ValueError, KeyError) as error:

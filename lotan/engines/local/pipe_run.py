@@ -1,4 +1,4 @@
-"""How the local engine runs a stage: in chunks, or on all vertices at once."""
+"""How the local engine runs a pipe step: in chunks, or on all vertices at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.stages import Chunk, Program, Saved, StageGradients
+from lotan.stages import Chunk, Program, Saved, StageResult, StageRun
 from lotan.stages.chunk import padded
 from planner.spec import EdgeSet
 from planner.steps.pipe import PipeStep
@@ -23,8 +23,8 @@ from planner.steps.pipe import PipeStep
 T = TypeVar("T")
 
 
-class StageRun:
-    """One step's run of a stage, over all vertices or those within a level."""
+class PipeRun:
+    """Runs a pipe step: its stage, over all vertices or those within a level."""
 
     def __init__(
         self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: Program, step: PipeStep
@@ -32,61 +32,37 @@ class StageRun:
         self._graph, self._pass, self._crew, self._columns = graph, a_pass, crew, columns
         self._program, self._step = program, step
         self._chunks = graph.chunks_within(step.within)
+        self._keep = step.mode == "forward" and step.stage in a_pass.keeping
 
     def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Threads share the chunks."""
-        match self._step.mode:
-            case "forward" | "predict":
-                return self._forward(values)
-            case "backward":
-                return self._backward(values)
-            case "turn":
-                return self._turn(values)
-        program, a_pass = self._program, self._pass
-        found = self._each(lambda number: program.evaluate(self._chunk(number, values), a_pass.parameters))
-        a_pass.count(self._step.mode, np.sum(found, axis=0))
-        return {}
-
-    def _forward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         program, a_pass, step = self._program, self._pass, self._step
-        outputs = {o.value: self._columns.new(self._chunks.rows, o.shape) for o in program.stage.outputs}
-        keep = step.mode == "forward" and step.stage in a_pass.keeping
+        outputs = self._output_columns() if step.emits else self._gradient_columns()
+        backward = step.mode == "backward"
+        kept = a_pass.saved.pop(step.stage) if backward else None
+        only = program.rereads if backward else None  # what backward has no need of stays where it is
 
-        def work(number: int) -> Saved | None:
-            chunk, into = self._chunk(number, values), self._places(number, outputs)
-            if step.mode == "predict":
-                program.predict(chunk, a_pass.parameters, into)
-                return None
-            return program.forward(chunk, a_pass.parameters, a_pass.randomness, keep, into)[1]
+        def work(number: int, sums: Mapping[str, Tensor] | None = None) -> tuple[Saved | None, np.ndarray | None]:
+            run = StageRun(
+                step.mode,
+                self._chunk(number, values, only),
+                a_pass.parameters,
+                a_pass.randomness,
+                {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients},
+                self._keep,
+                None if kept is None else kept[number],
+                self._places(number, outputs),
+                sums,
+            )
+            found = program.run(run)
+            return found.saved, found.statistics
 
-        saved = self._each(work)
-        if keep:
-            a_pass.saved[step.stage] = saved
+        done = self._by_group(work) if step.mode in ("backward", "turn") else self._each(work)
+        if self._keep:
+            a_pass.saved[step.stage] = [saved for saved, _ in done]
+        if step.mode in ("turn", "evaluate"):
+            a_pass.count(step.mode, np.sum([statistics for _, statistics in done], axis=0))
         return self._named(list(outputs.values()))
-
-    def _backward(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        program, a_pass, step = self._program, self._pass, self._step
-        saved = a_pass.saved.pop(step.stage)
-        found = self._gradient_columns()
-
-        def work(number: int, sums: Mapping[str, Tensor]) -> None:
-            chunk, into = self._chunk(number, values, program.rereads), self._places(number, found)
-            given = {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients}
-            program.backward(chunk, a_pass.parameters, a_pass.randomness, given, saved[number], into, sums)
-
-        self._by_group(work)
-        return self._named(list(found.values()))
-
-    def _turn(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        program, a_pass = self._program, self._pass
-        found = self._gradient_columns()
-
-        def work(number: int, sums: Mapping[str, Tensor]) -> np.ndarray:
-            chunk, into = self._chunk(number, values), self._places(number, found)
-            return program.turn(chunk, a_pass.parameters, a_pass.randomness, into, sums)[0]
-
-        a_pass.count(self._step.mode, np.sum(self._by_group(work), axis=0))
-        return self._named(list(found.values()))
 
     def _each(self, work: Callable[[int], T]) -> list[T]:
         return self._crew.run(len(self._chunks), work)
@@ -105,6 +81,9 @@ class StageRun:
         done = self._crew.run(len(groups), toil, len(self._chunks))
         self._pass.commit(total.result())
         return [result for results in done for result in results]
+
+    def _output_columns(self) -> dict[str, Tensor]:
+        return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
         """For each input that has one: zero where the stage does not run."""
@@ -152,25 +131,16 @@ class StageRun:
         return {name: _apart(handle, given) for name, handle in found.items()}
 
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        program, a_pass, step = self._program, self._pass, self._step
-        chunk, parameters, randomness = self._all(values), a_pass.parameters, a_pass.randomness
-        match step.mode:
-            case "forward":
-                rows, saved = program.forward(chunk, parameters, randomness, step.stage in a_pass.keeping)
-                a_pass.saved[step.stage] = [saved]
-                return self._named(list(rows.values()))
-            case "backward":
-                given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
-                (saved,) = a_pass.saved.pop(step.stage, [None])
-                return self._commit(program.backward(chunk, parameters, randomness, given, saved))
-            case "turn":
-                statistics, found = program.turn(chunk, parameters, randomness)
-                a_pass.count(step.mode, statistics)
-                return self._commit(found)
-            case "evaluate":
-                a_pass.count(step.mode, program.evaluate(chunk, parameters))
-                return {}
-        return self._named(list(program.predict(chunk, parameters).values()))
+        a_pass, step = self._pass, self._step
+        (saved,) = a_pass.saved.pop(step.stage, [None]) if step.mode == "backward" else [None]
+        given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+        run = StageRun(step.mode, self._all(values), a_pass.parameters, a_pass.randomness, given, self._keep, saved)
+        found = self._program.run(run)
+        if self._keep:
+            a_pass.saved[step.stage] = [found.saved]
+        if found.statistics is not None:
+            a_pass.count(step.mode, found.statistics)
+        return self._named(list(found.outputs.values())) if step.emits else self._commit(found)
 
     def _all(self, values: Mapping[str, Handle]) -> Chunk:
         stage, first = self._program.stage, slice(self._chunks.rows)
@@ -183,15 +153,15 @@ class StageRun:
         label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
         return Chunk(self._graph.keys[first], rows, edges, label, split)
 
-    def _commit(self, found: StageGradients) -> Mapping[str, Handle]:
+    def _commit(self, found: StageResult) -> Mapping[str, Handle]:
         """Add up the gradients of parameters, and name those of inputs."""
-        self._pass.commit(found.parameters)
+        self._pass.commit(found.parameter_gradients)
         edges = {i.value: i.edges for i in self._program.stage.inputs}
-        named = self._named(list(found.inputs.values()))
+        named = self._named(list(found.input_gradients.values()))
         for column in self._step.outputs:
             if column.name not in self._step.contributions:
                 named[column.name] = padded(named[column.name], self._graph.rows(column))
-        for name, value in zip(list(named), found.inputs, strict=True):
+        for name, value in zip(list(named), found.input_gradients, strict=True):
             if name in self._step.contributions:
                 named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)
         return named
