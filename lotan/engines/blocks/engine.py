@@ -150,7 +150,7 @@ class BlocksEngine(Engine):
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
-        """Return the configured number of partitions, or as many as Spark runs tasks at once, or more for memory or block size."""
+        """Return the number of partitions: as configured, or else the most that Spark's tasks, memory or block size ask for."""
         if self.settings.partitions is None:
             tasks = self._session.sparkContext.defaultParallelism
             return max(tasks, self.settings.at_least, least_partitions(plan, statistics))
