@@ -1,7 +1,7 @@
-"""Stages as programs: what a worker, or the local engine, runs on a chunk of vertices.
+"""Stages as programs, which a worker or the local engine runs on a chunk of vertices.
 
 A `planner.physical.Stage` is data: a list of calls of allow-listed operators. `StageProgram` compiles it once and runs
-it forward and backward; `encode_stage` and `decode_stage` are its form on the wire.
+it forward and backward. `encode_stage` and `decode_stage` convert it to its form on the wire and back.
 """
 
 from lotan.stages.chunk import Chunk, EdgeBlock, Saved, StageGradients, Terms

@@ -1,4 +1,4 @@
-"""Runs a stage through autograd: any calls that are allowed, edges included."""
+"""Runs a stage through autograd: any allowed calls, including those on edges."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class AutogradStage:
     """A stage whose backward is autograd's.
 
     Args:
-        stage: the stage.
-        source_gradients: see `StageProgram`.
+        stage: The stage to run.
+        source_gradients: "summed" or "per_edge", see `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     rereads: frozenset[str] = frozenset()
@@ -49,14 +49,14 @@ class AutogradStage:
         self._trainable = tuple(p.name for p in stage.parameters if p.trainable)
 
     def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> dict[str, Tensor]:
-        """The outputs, [rows, *shape]."""
+        """Return the outputs, [rows, *shape]."""
         with torch.no_grad():
             return _placed(self._run(self._values(chunk, parameters), chunk, randomness), into)
 
     def record(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[dict[str, Tensor], Saved]:
-        """The outputs, and the autograd graph behind them."""
+        """Return the outputs, and the autograd graph behind them."""
         saved = self._record(chunk, parameters, randomness)
         return _placed({name: value.detach() for name, value in saved.outputs.items()}, into), saved
 
@@ -70,7 +70,7 @@ class AutogradStage:
         into: Places,
         sums: Places | None,
     ) -> StageGradients:
-        """The vector-Jacobian product; runs forward first if nothing was saved."""
+        """Return the vector-Jacobian product. If nothing was saved, the stage runs forward first."""
         saved = saved if isinstance(saved, SavedGraph) else self._record(chunk, parameters, randomness)
         found = self._vjp(saved, gradients)
         if sums is None:
@@ -88,13 +88,13 @@ class AutogradStage:
         into: Places,
         sums: Places | None,
     ) -> StageGradients:
-        """Forward, `loss` from the one output to its gradient, and backward."""
+        """Run forward, apply `loss`, which maps the one output to its gradient, and run backward."""
         saved = self._record(chunk, parameters, randomness)
         ((name, rows),) = saved.outputs.items()
         return self.vjp(chunk, parameters, randomness, {name: loss(rows.detach())}, saved, into, sums)
 
     def _values(self, chunk: Chunk, parameters: Parameters) -> dict[str, Tensor]:
-        """The chunk's inputs and the parameters, by name."""
+        """Return the chunk's inputs and the parameters, by name."""
         try:
             values = {i.value: chunk.values[i.value] for i in self.stage.inputs}
             values.update((p.name, parameters[p.name]) for p in self.stage.parameters)
@@ -126,7 +126,7 @@ class AutogradStage:
         return {output.value: values[output.value] for output in self.stage.outputs}
 
     def _vjp(self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]) -> StageGradients:
-        """The vector-Jacobian product of a recorded run."""
+        """Return the vector-Jacobian product of a recorded run."""
         reached = [name for name in output_gradients if saved.outputs[name].requires_grad]
         leaves = saved.leaves
         if reached and leaves:
@@ -151,7 +151,7 @@ def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:
 
 
 def _last_reads(stage: Stage) -> list[tuple[str, ...]]:
-    """For each call, the values that nothing reads after it, so that memory is free as soon as it can be."""
+    """Return, for each call, the values that nothing reads after it, so that their memory is freed early."""
     alive = {output.value for output in stage.outputs}
     dead: list[tuple[str, ...]] = []
     for call in reversed(stage.calls):

@@ -1,7 +1,7 @@
-"""Row movements between vertices and edges within a chunk, with gradients that are the same bits at every run.
+"""Row movements between vertices and edges within a chunk, whose gradients have the same bits in every run.
 
-torch's own gradients of `index_select` add rows one at a time or in no fixed order; here every sum over edges is a
-product of a fixed sparse matrix, one row after the other.
+torch's own gradients of `index_select` add rows one at a time or in no fixed order. Here every sum over edges is a
+product with a fixed sparse matrix, which adds one row after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from planner.spec import SOFTMAX_EPSILON
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
-    """Sum, amax or amin of edge rows, grouped by `matrix`, 0 if empty. [edges, *shape] -> [groups, *shape]."""
+    """Return the sum, amax or amin of edge rows, grouped by `matrix`; 0 for an empty group.
+
+    [edges, *shape] -> [groups, *shape].
+    """
     shape = (matrix.shape[0], *rows.shape[1:])
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)
@@ -56,7 +59,7 @@ class _GatherDestination(Function):
 
 
 class _Sum(Function):
-    """Sum of the in-edges' rows; the gradient is the row of each edge's destination."""
+    """The sum of the in-edges' rows; an edge's gradient is the gradient row of its destination."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock) -> Tensor:
@@ -70,7 +73,7 @@ class _Sum(Function):
 
 
 class _Extremum(Function):
-    """Greatest or least of the in-edges' rows, number by number; ties share the gradient evenly."""
+    """The greatest or least number of the in-edges' rows, column by column; ties share the gradient evenly."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock, kind: str) -> Tensor:
@@ -90,7 +93,7 @@ class _Extremum(Function):
 
 
 class _Softmax(Function):
-    """See `lotan.edge_softmax` in `planner.spec`; the gradient takes no part in the subtraction of the greatest score."""
+    """The softmax of `lotan.edge_softmax`, see `planner.spec`. The gradient ignores the subtraction of the greatest score."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, block: EdgeBlock) -> Tensor:
@@ -112,20 +115,20 @@ class _Softmax(Function):
 
 
 def gather_source(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's source. [sources, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's source. [sources, *shape] -> [edges, *shape]."""
     return _GatherSource.apply(x, block)
 
 
 def gather_destination(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's destination. [rows, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's destination. [rows, *shape] -> [edges, *shape]."""
     return _GatherDestination.apply(x, block)
 
 
 def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
-    """Combine the in-edges of each row. [edges, *shape] -> [rows, *shape]; zero without in-edges.
+    """Aggregate the in-edges of each row; zero without in-edges. [edges, *shape] -> [rows, *shape].
 
     Raises:
-        StageError: `kind` is not one of planner.spec.AGGREGATES.
+        StageError: If `kind` is not one of planner.spec.AGGREGATES.
     """
     match kind:
         case "sum":
@@ -139,5 +142,5 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:
-    """Normalise over the in-edges of each destination. [edges, *shape] -> [edges, *shape]."""
+    """Normalise scores over the in-edges of each destination. [edges, *shape] -> [edges, *shape]."""
     return _Softmax.apply(scores, block)

@@ -1,4 +1,4 @@
-"""Runs a stage on a chunk piece by piece, as if it were several: what travels together need not fit into a cache together."""
+"""Runs a stage on a chunk piece by piece, because a chunk that travels as a whole may be too large for the cache."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from lotan.stages.randomness import Randomness
 
 
 class Pieces:
-    """A stage over consecutive rows of a chunk at a time. The stage reads no edges.
+    """A stage that runs on consecutive pieces of a chunk. The stage reads no edges.
 
-    Random numbers belong to rows, so cutting changes none; gradients of parameters are added up in the order of the pieces.
+    Random numbers belong to rows, so that cutting changes none. Gradients of parameters are added in the order of the pieces.
 
     Args:
-        program: the stage's.
-        rows: of a piece.
+        program: The stage's program.
+        rows: The number of rows in a piece.
     """
 
     def __init__(self, program: Program, rows: int) -> None:
@@ -29,7 +29,7 @@ class Pieces:
     def forward(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool, into: Places
     ) -> tuple[dict[str, Tensor], SavedTogether | None]:
-        """See `StageProgram.forward`."""
+        """Run forward, as `StageProgram.forward` does."""
         outputs = self._outputs(chunk.rows, into)
         saved = [
             self._program.forward(piece, parameters, randomness, keep, _places(outputs, rows))[1]
@@ -46,7 +46,7 @@ class Pieces:
         saved: Saved | None,
         into: Places,
     ) -> StageGradients:
-        """See `StageProgram.backward`."""
+        """Run backward, as `StageProgram.backward` does."""
         inputs, sums = self._gradients(chunk.rows, into)
         kept = saved.parts if isinstance(saved, SavedTogether) else None
         for number, (rows, piece) in enumerate(self._cut(chunk)):
@@ -58,7 +58,7 @@ class Pieces:
     def turn(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
     ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`."""
+        """Run forward and backward, as `StageProgram.turn` does."""
         inputs, sums = self._gradients(chunk.rows, into)
         counted = [
             self._program.turn(piece, parameters, randomness, _places(inputs, rows), sums)[0]
@@ -67,11 +67,11 @@ class Pieces:
         return np.sum(counted, axis=0), StageGradients(inputs, sums)
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`."""
+        """Return the statistics, as `StageProgram.evaluate` does."""
         return np.sum([self._program.evaluate(piece, parameters) for _, piece in self._cut(chunk)], axis=0)
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
+        """Return the outputs, as `StageProgram.predict` does."""
         outputs = self._outputs(chunk.rows, into)
         for rows, piece in self._cut(chunk):
             self._program.predict(piece, parameters, _places(outputs, rows))
@@ -88,7 +88,7 @@ class Pieces:
         return {o.value: _memory(o.value, rows, o.shape, into) for o in self._program.stage.outputs}
 
     def _gradients(self, rows: int, into: Places) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Memory for the gradients of inputs, and zeros for those of parameters."""
+        """Return memory for the gradients of inputs, and zeros for those of parameters."""
         stage = self._program.stage
         inputs = {i.value: _memory(i.value, rows, i.shape, into) for i in stage.inputs if i.needs_gradient}
         return inputs, {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}

@@ -1,4 +1,4 @@
-"""Runs a stage on chunks: forward, backward, and the last stage's turn."""
+"""Runs a stage on chunks: forward, backward, and the turn of the last stage."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from planner.physical import Stage
 from planner.spec import LossSpec
 
 _NO_DRAWS = Randomness(seed=0, epoch=0)
-"""For evaluation, whose stages have no random operator."""
+"""The randomness of evaluation, whose stages have no random operator."""
 
 
 class StageProgram:
-    """A stage, compiled once, run on any number of chunks, by several threads if need be.
+    """A stage that is compiled once and runs on any number of chunks, in several threads if needed.
 
-    Stages of known calls run as a flat list of kernels, all others through autograd: the same numbers, to rounding.
-    Wherever memory is handed in, `into` is for rows (shape [rows, *shape], by value), and `sums` has the gradients of
-    parameters added to it.
+    Stages of known calls run as a flat list of kernels, and all others through autograd: their numbers are equal to
+    rounding. In the methods, `into` is memory for rows, [rows, *shape] by value. The gradients of parameters are added
+    to the tensors in `sums`.
 
     Args:
-        stage: the stage.
+        stage: The stage to run.
         source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
-        flat: False has autograd run also what is known.
-        memory: for what a forward run keeps, which other stages may take over; None: of its own.
+        flat: False to run known calls through autograd too.
+        memory: The memory for saved values, which stages may share; None: memory of its own.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     def __init__(
@@ -53,22 +53,22 @@ class StageProgram:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls are known."""
+        """True if all calls are known."""
         return isinstance(self._body, FlatStage)
 
     @property
     def some_flat(self) -> bool:
-        """As `flat`; of models side by side, whether some of them are."""
+        """True if all calls are known; for models side by side, if those of some model are."""
         return self.flat
 
     @property
     def rereads(self) -> frozenset[str]:
-        """The inputs that a backward reads although its forward was saved."""
+        """The inputs that a backward reads even if its forward was saved."""
         return self._body.rereads
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept, as the plan says; autograd's graphs cannot go to a file."""
+        """The terms on which forward runs are saved, as the plan says. Autograd's graphs cannot go to a file."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def forward(
@@ -79,7 +79,7 @@ class StageProgram:
         keep: bool = False,
         into: Places = NOWHERE,
     ) -> tuple[dict[str, Tensor], Saved | None]:
-        """The stage's outputs by StageOutput.value, [rows, *shape]; with `keep`, also what spares backward a rerun."""
+        """Return the outputs by StageOutput.value, [rows, *shape]; with `keep`, also the values that save backward a rerun."""
         if keep:
             return self._body.record(chunk, parameters, randomness, into)
         return self._body.run(chunk, parameters, randomness, into), None
@@ -94,7 +94,7 @@ class StageProgram:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> StageGradients:
-        """Gradients of inputs and parameters, given those of the outputs; runs forward again if nothing was saved."""
+        """Return the gradients of inputs and parameters, given those of the outputs. If nothing was saved, run forward again."""
         return self._body.vjp(chunk, parameters, randomness, output_gradients, saved, into, sums)
 
     def turn(
@@ -105,10 +105,11 @@ class StageProgram:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> tuple[np.ndarray, StageGradients]:
-        """The last stage forward, its loss over the training rows, and at once all gradients.
+        """Run the last stage forward, with its loss over the training rows, and backward at once.
 
         Returns:
-            Statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
+            The statistics of the splits that the stage counts (float64 [splits, k], zero for other splits), and the
+            gradients.
         """
         label, split, loss = self._targets(chunk)
         counted = []
@@ -121,13 +122,13 @@ class StageProgram:
         return counted[0], found
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """The last stage to its statistics. float64 [splits, k], see lotan.stages.metrics."""
+        """Return the statistics of the last stage. float64 [splits, k], see lotan.stages.metrics."""
         label, split, loss = self._targets(chunk)
         (logits,) = self.predict(chunk, parameters).values()
         return statistics(loss, logits, label, split)
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """The stage's outputs, without random numbers or gradients."""
+        """Return the stage's outputs, without random numbers or gradients."""
         return self._body.run(chunk, parameters, _NO_DRAWS, into)
 
     def _targets(self, chunk: Chunk) -> tuple[Tensor, Tensor, LossSpec]:

@@ -1,9 +1,10 @@
-"""Runs the stages of a model batch side by side: each model's own, on its own numbers of every row.
+"""Runs the stages of a model batch side by side: each model's own stage, on its own numbers of every row.
 
-Each runs as it would alone: on rows of its own, in memory aligned as ever, by the same kernels. So a model has the bits in
-a batch that it has by itself, whatever the others are; what they share is the row that travels, and all sums over edges.
-(One batched product for all models would be another kernel, whose sums are in another order: torch promises no equal bits
-between `bmm` and `mm`, nor between products of other widths.)
+Each model runs as if it were alone: on rows of its own, in aligned memory, by the same kernels. So it has the same bits
+in a batch as alone, whatever the other models are. The models share the rows that travel, and all sums over edges.
+
+(A single batched product for all models would be another kernel that sums in another order. torch does not promise
+equal bits between `bmm` and `mm`, nor between products of different widths.)
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 @dataclass(frozen=True)
 class _Own:
-    """A part, its program, and where its numbers are in the rows of the whole: None for a value that all parts read whole."""
+    """A part, its program, and the columns of its numbers in the rows of the whole; None if all parts read the whole value."""
 
     part: Part
     program: StageProgram
-    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]  # the whole's, its own, the columns
+    # the input of the whole, the input of the part, and the columns
+    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:
-        """With the model's own rows, as far as the chunk has any of them."""
+        """Return the chunk with the model's own rows, if the chunk has such rows."""
         sparse = {
             own.value: chunk.sparse[whole.value]
             for whole, own, _ in self.inputs
@@ -51,19 +53,19 @@ class _Own:
     def given(
         self, chunk: Chunk, parameters: Parameters, randomness: Randomness
     ) -> tuple[Chunk, Parameters, Randomness]:
-        """What the model's program is run on, of what the whole was given."""
+        """Return the chunk, the parameters and the randomness that the model's program runs with."""
         return self.chunk(chunk), self.parameters(parameters), randomness.of(self.part.model)
 
     def parameters(self, named: Parameters) -> Parameters:
-        """By the model's own names."""
+        """Return the model's parameters, by the model's own names."""
         return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
 
     def named(self, own: Parameters) -> dict[str, Tensor]:
-        """By the batch's names."""
+        """Return tensors of the model, by the batch's names."""
         return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
 
     def sums(self, sums: Places | None) -> Places | None:
-        """Those of the model's own parameters, by its own names."""
+        """Return the sums of the model's parameters, by the model's own names."""
         if sums is None:
             return None
         trained = [p.name for p in self.part.stage.parameters if p.trainable]
@@ -71,12 +73,12 @@ class _Own:
 
 
 class SideBySide:
-    """A stage with parts, as a program: see `StageProgram`, whose methods it has.
+    """A stage with parts, as a program with the methods of `StageProgram`.
 
     Args:
-        stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        stage: The stage to run.
+        source_gradients: "summed" or "per_edge", see `StageProgram`.
+        memory: The memory for saved values, which stages may share; None: memory of its own.
     """
 
     def __init__(
@@ -97,24 +99,24 @@ class SideBySide:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls of all parts are known."""
+        """True if all calls of all parts are known."""
         return all(own.program.flat for own in self._parts)
 
     @property
     def some_flat(self) -> bool:
-        """Whether those of some part are."""
+        """True if all calls of some part are known."""
         return any(own.program.flat for own in self._parts)
 
     @cached_property
     def rereads(self) -> frozenset[str]:
-        """The inputs that some part's backward reads although its forward was saved."""
+        """The inputs that some part's backward reads even if its forward was saved."""
         return frozenset(
             whole.value for part in self._parts for whole, own, _ in part.inputs if own.value in part.program.rereads
         )
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept."""
+        """The terms on which forward runs are saved."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def forward(
@@ -125,7 +127,7 @@ class SideBySide:
         keep: bool = False,
         into: Places = NOWHERE,
     ) -> tuple[dict[str, Tensor], Saved | None]:
-        """See `StageProgram.forward`."""
+        """Run forward, as `StageProgram.forward` does."""
         outputs, saved = self._outputs(chunk.rows, into), []
         for own in self._parts:
             rows, kept = own.program.forward(*own.given(chunk, parameters, randomness), keep)
@@ -143,7 +145,7 @@ class SideBySide:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> StageGradients:
-        """See `StageProgram.backward`."""
+        """Run backward, as `StageProgram.backward` does."""
         kept = saved.parts if isinstance(saved, SavedTogether) else [None] * len(self._parts)
         found = _Gradients(self.stage, into)
         for own, of_part in zip(self._parts, kept, strict=True):
@@ -164,7 +166,10 @@ class SideBySide:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`. Statistics: float64 [models, splits, k], zero for models of other stages."""
+        """Run forward and backward, as `StageProgram.turn` does.
+
+        The statistics are float64 [models, splits, k], and zero for models of other stages.
+        """
         counted, found = {}, _Gradients(self.stage, into)
         for own in self._parts:
             mine = own.given(chunk, parameters, randomness)
@@ -173,13 +178,13 @@ class SideBySide:
         return self._statistics(counted), found.together(sums)
 
     def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`; statistics as of `turn`."""
+        """Return the statistics, as `StageProgram.evaluate` does, in the shape of `turn`."""
         return self._statistics(
             {own.part.model: own.program.evaluate(own.chunk(chunk), own.parameters(parameters)) for own in self._parts}
         )
 
     def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
+        """Return the outputs, as `StageProgram.predict` does."""
         outputs = self._outputs(chunk.rows, into)
         for own in self._parts:
             _put(outputs, own.program.predict(own.chunk(chunk), own.parameters(parameters)), own)
@@ -196,7 +201,7 @@ class SideBySide:
 
 
 class _Gradients:
-    """What the backward runs of parts yield, put together."""
+    """The gradients that the parts' backward runs yield, put together."""
 
     def __init__(self, stage: Stage, into: Places) -> None:
         self._stage, self._into = stage, into
@@ -204,7 +209,7 @@ class _Gradients:
         self._parameters: dict[str, Tensor] = {}
 
     def add(self, own: _Own, found: StageGradients) -> None:
-        """The next part's."""
+        """Add the gradients of the next part."""
         for whole, of_part, _ in own.inputs:
             if whole.needs_gradient:
                 rows = found.inputs[of_part.value]
@@ -212,7 +217,7 @@ class _Gradients:
         self._parameters.update(own.named(found.parameters))
 
     def together(self, sums: Places | None) -> StageGradients:
-        """Rows side by side."""
+        """Return the gradients of the whole, with the parts' rows side by side."""
         inputs = {}
         for i in self._stage.inputs:
             if i.needs_gradient:
@@ -246,7 +251,7 @@ def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slic
 
 
 def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
-    """A model's numbers of all rows, in one piece. [rows, *shape]."""
+    """Return one model's numbers of all rows, in contiguous memory. [rows, *shape]."""
     rows = whole.reshape(whole.shape[0], -1)[:, columns]
     return rows.contiguous().view(-1, *own.shape)
 
