@@ -90,7 +90,7 @@ class Linear(Kernel):
         self.parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """Return the input, which the weight's gradient needs."""
+        """Return the slot of the input, if the weight needs a gradient."""
         return {self.x} if wanted[self.weight] else set()
 
     def forward(self, run: Running) -> None:
@@ -184,7 +184,7 @@ class Gain(Kernel):
         self.inputs, self.parameters = (self.x,), (self.parameter,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """Return the input, which the gain's gradient needs."""
+        """Return the slot of the input, if the gain needs a gradient."""
         return {self.x} if wanted[self.parameter] else set()
 
     def forward(self, run: Running) -> None:
@@ -220,7 +220,7 @@ class HeadDots(Kernel):
         self.inputs, self.parameters = (self.x,), (self.vectors,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """Return the input, which the vectors' gradient needs."""
+        """Return the slot of the input, if the vectors need a gradient."""
         return {self.x} if wanted[self.vectors] else set()
 
     def forward(self, run: Running) -> None:
@@ -291,7 +291,7 @@ class Add(Kernel):
         self.inputs = (self.x, self.y)
 
     def forward(self, run: Running) -> None:
-        """Map two of [rows, width] to [rows, width]."""
+        """Add two values of shape [rows, width]."""
         torch.add(run.values[self.x], run.values[self.y], out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
@@ -316,11 +316,11 @@ class Cat(Kernel):
         self.inputs = self.parts
 
     def forward(self, run: Running) -> None:
-        """Map several of [rows, width] to [rows, sum of widths]."""
+        """Join values [rows, width] side by side to [rows, sum of widths]."""
         torch.cat([run.values[part] for part in self.parts], 1, out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """Add its columns of the gradient to each input's."""
+        """Add to the gradient of each input the columns that belong to it."""
         gradient, own = run.taken(self.out)
         for part, columns in zip(self.parts, gradient.split(self.widths, 1), strict=True):
             run.give(part, columns, own)
@@ -339,7 +339,7 @@ class Activation(Kernel):
         self.inputs = (self.x,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """Return the output, from which the gradient follows."""
+        """Return the slot of the output, from which the gradient follows."""
         return {self.out} if wanted[self.x] else set()
 
     def forward(self, run: Running) -> None:
@@ -406,7 +406,7 @@ class ReluDropout(Dropout):
     """The dropout of a ReLU: the output is positive exactly where both let the gradient pass."""
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """Return the output, from which the gradient follows."""
+        """Return the slot of the output, from which the gradient follows."""
         return {self.out} if wanted[self.x] else set()
 
     def forward(self, run: Running) -> None:

@@ -1,4 +1,4 @@
-"""Runs a stage on chunks: forward, backward, and the turn of the last stage."""
+"""Runs a stage on chunks: forward, backward, or in a turn, which is the last stage's forward, loss and backward at once."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class StageProgram:
         into: Places = NOWHERE,
         sums: Places | None = None,
     ) -> tuple[np.ndarray, StageGradients]:
-        """Run the last stage forward, with its loss over the training rows, and backward at once.
+        """Run the last stage forward, compute its loss over the training rows, and run it backward at once.
 
         Returns:
             The statistics of the splits that the stage counts (float64 [splits, k], zero for other splits), and the

@@ -60,7 +60,7 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
 class EdgeColumns:
     """Runs steps on one edge set, or on those of its edges that end in the first vertices.
 
-    Columns may have more rows or edges than are read: the first ones count.
+    Columns may have more rows or edges than are read: only the first ones count.
     """
 
     edges: Edges

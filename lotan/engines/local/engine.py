@@ -147,7 +147,7 @@ class LocalEngine(Engine):
         return found
 
     def do_one_by_one(self) -> bool:
-        """Switch to complete steps: sums over edges are no longer lazy."""
+        """Switch to running each step completely: sums over edges are no longer lazy."""
         self._one_by_one = True
         return True
 

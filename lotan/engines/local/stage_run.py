@@ -184,7 +184,7 @@ class StageRun:
         return Chunk(self._graph.keys[first], rows, edges, label, split)
 
     def _commit(self, found: StageGradients) -> Mapping[str, Handle]:
-        """Add up the gradients of parameters, and name those of inputs."""
+        """Add up the gradients of parameters, and return those of inputs under the names of the step's columns."""
         self._pass.commit(found.parameters)
         edges = {i.value: i.edges for i in self._program.stage.inputs}
         named = self._named(list(found.inputs.values()))
