@@ -52,6 +52,7 @@ class Options:
     abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
     engine: str = "local"  # what will run the plan
     engine_reason: str = ""  # why that engine
+    free_bytes: int | None = None  # memory that was free when it was chosen, where that decided
     memory: str = ""  # what it is estimated to take, in words
     peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit

@@ -1,4 +1,4 @@
-"""What this machine has shown to take how long: rates of a probe, and estimates and seconds of past runs.
+"""What this machine has shown to take how long: rates of a probe, and estimates and seconds of past runs on it while quiet.
 
 One JSON file for each machine and version, in `lotan` below `$XDG_CACHE_HOME` (else `~/.cache`), or in `$LOTAN_COSTS` where
 that names a folder; with `LOTAN_COSTS=off` nothing is read or written. A file that is damaged or none of ours is left out.
@@ -31,7 +31,8 @@ log = logging.getLogger(__name__)
 FORMAT = 5  # raised also where the same names count other work: see planner.cost.counting, .stages and .shuffles
 RUNS = 32  # of an engine that are remembered, the last ones
 TRUST = 1.0  # in the estimate, as so many runs that bear it out
-LEAST, MOST = 0.25, 4.0  # a correction
+LEAST, MOST = 0.5, 2.0  # a correction, and so what all of them together make of an estimate
+HALF_LIFE = 8  # runs of the same engine after which an older one counts half as much
 LEAST_RATE, MOST_RATE = 1e-20, 1e6  # seconds a unit, on any machine there will be; what lies beyond is damage
 LEAST_EPOCH, MOST_EPOCH = 1e-9, 1e9  # seconds
 LOCK_DEADLINE = 1.0  # seconds that a run waits for others to write; after that it writes all the same
@@ -66,11 +67,16 @@ def corrections(runs: Sequence[PastRun]) -> Corrections:
     """Factors of the groups that make the errors of past runs least; the fewer runs, the nearer to 1.
 
     An error counts by estimate^3/4 measure^1/4: of a single group, one run has its root as a factor, and one that was twice
-    as slow as estimated and one twice as fast cancel out.
+    as slow as estimated and one twice as fast cancel out. A run counts half as much as one `HALF_LIFE` runs later, and no run
+    as further off than a correction may be.
+
+    Args:
+        runs: of one engine, the last one last.
     """
     estimated = np.array([[run.estimated[name] for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
-    measured = np.array([run.measured for run in runs])
-    scale = np.maximum(estimated.sum(axis=1), LEAST_EPOCH) ** 0.75 * measured**0.25
+    together = np.maximum(estimated.sum(axis=1), LEAST_EPOCH)
+    measured = np.clip([run.measured for run in runs], LEAST * together, MOST * together)
+    scale = together**0.75 * measured**0.25 * 2.0 ** (np.arange(len(runs))[::-1] / (2 * HALF_LIFE))
     parts = estimated / scale[:, None]
     square = parts.T @ parts + TRUST * np.eye(len(GROUPS))
     found = np.linalg.solve(square, parts.T @ (measured / scale) + TRUST)

@@ -32,6 +32,7 @@ from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished, remember_epochs
 from lotan.training.learner import Learner, weights_of
+from lotan.training.load import LoadWatch
 from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
@@ -157,10 +158,13 @@ class Trainer:
             learner = Learner(self.model, job, self.config)
             passes = stack.enter_context(open_passes(job, self.graph, self.config, learner))
             setup_seconds = time.perf_counter() - started
+            load = LoadWatch()
             self._train(learner, passes, tracker)
+            quiet = load.quiet
             bytes_moved = passes.bytes_moved()
         learner.restore_best()
-        remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
+        if quiet:
+            remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
 
     def _forget_job(self) -> None:
