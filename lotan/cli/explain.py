@@ -42,8 +42,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="text; json: the same as data; mermaid: a flowchart, which GitHub and wikis draw;\n"
         "html: a page with pictures, that needs nothing else (default: text)",
     )
-    group.add_argument(
-        "--stage", choices=STAGES, help="of the plan, to show alone (default: all; with --alternatives as text: none)"
+    stages = group.add_mutually_exclusive_group()
+    stages.add_argument(
+        "--stage",
+        choices=STAGES,
+        help="of the plan, to show alone (default: as text the rules that fired and an epoch in brief, else all;\n"
+        "with --alternatives as text: none)",
+    )
+    stages.add_argument(
+        "--verbose",
+        dest="stage",
+        action="store_const",
+        const="all",
+        help="show all of the plan: operator graphs, every rule with its reason, every pass with its operators",
     )
     group.add_argument(
         "--out", metavar="FILE", help=f"to write it to (default: standard output; for html, {PAGE} here)"

@@ -36,7 +36,7 @@ from lotan.training.load import LoadWatch
 from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
-from planner.explain import Format, PlanStage, PlanView, check_form, explain, head_text
+from planner.explain import Format, PlanStage, PlanView, brief_text, check_form, duration, explain, head_text
 
 
 class Trainer:
@@ -77,7 +77,8 @@ class Trainer:
 
         Args:
             format: see there.
-            stage: see there; None: "all", but beside a list of alternatives as text none of the plan.
+            stage: see there. None: as text the brief form of at most 40 lines for a model of three layers, or no steps beside a
+                list of alternatives; in other formats "all".
             analyze: also run some epochs, which change no weight, and set what they cost beside the estimates: True for 3, or
                 how many. Not for Mermaid.
             alternatives: also list the plans that could have been, by their estimated seconds. For text and JSON.
@@ -100,7 +101,7 @@ class Trainer:
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
-            return explain(self.job.planned, format, stage or "all")
+            return PlanView(self.job.planned).explain(format, stage)
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
@@ -109,6 +110,8 @@ class Trainer:
         found = self._analyzed(epochs) if epochs else None
         if format == "text" and stage is None and compared:
             shown = head_text(planned)
+        elif format == "text" and stage is None:
+            shown = brief_text(planned)
         else:
             shown = explain(planned, format, stage or "all", analysis_data(found) if found else None)
         if format == "json" and others:
@@ -176,7 +179,9 @@ class Trainer:
         start = start_of(learner)
         tracker.begin(start)
         with closing(Progress(epochs, len(start.history), self.config.progress, listener=tracker.epoch)) as progress:
-            progress.say(f"memory: {learner.job.planned.options.memory}")
+            seconds = learner.job.planned.seconds
+            time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
+            progress.say(f"memory: {learner.job.planned.options.memory}; time: {time_words}")
             for warning in learner.job.warnings:
                 progress.say(warning)
             if state.epoch:

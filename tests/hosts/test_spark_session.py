@@ -177,7 +177,7 @@ def test_what_cannot_be_noise_does_not_wait_for_the_end_of_its_line():
 QUIET = """
 import lotan
 lotan.Trainer(
-    lotan.nn.GCN(8, 4, 2, 1), lotan.datasets.generate(60, 200, width=8, classes=2), engine="rows", epochs=1, eval_every=0,
+    lotan.nn.GCN(8, 4, 1, 2), lotan.datasets.generate(60, 200, width=8, classes=2), engine="rows", epochs=1, eval_every=0,
     workers=1, master="local[1]", progress=False,
 ).fit()
 """
