@@ -93,7 +93,7 @@ def test_without_a_stage_the_head_and_the_list_stand_alone(capsys):
     assert titles == ["== alternatives =="]
     shown = trainer().explain(alternatives=True, stage="all")
     assert "== rules ==" in shown
-    assert "== rules ==" in trainer().explain()
+    assert "== rules that fired ==" in trainer().explain()
 
 
 def plan(options: str, seconds: float = 0.02, **others) -> Alternative:
