@@ -11,7 +11,6 @@ export PATH := $(abspath $(VENV))/bin:$(PATH)
 export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
 NOTEBOOKS := $(VENV)/.set-up-notebooks
-DOCS := $(VENV)/.set-up-docs
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
 JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 JVM := jvm/pom.xml $(shell find jvm/src/main)
@@ -57,13 +56,8 @@ check: setup ## Check format, lint, prose, types and the direction of imports
 	lint-imports
 	@tools/maven.sh spotless:check test-compile
 
-docs: $(STAMP) $(DOCS) ## Build the documentation into build/site; a dead link or a missing reference is an error
+docs: $(STAMP) ## Build the documentation into build/site; a dead link or a missing reference is an error
 	python tools/build_docs.py $(ARGS)
-
-# An environment that was set up before this was part of it gets it here.
-$(DOCS): $(STAMP)
-	env -u PYTHONPATH python -m pip install --quiet --editable '.[docs]' --constraint constraints.txt
-	@touch $@
 
 bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)

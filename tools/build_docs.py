@@ -26,11 +26,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ROOT / "build" / "docs"
 SITE = ROOT / "build" / "site"
+SHIM = "https://unpkg.com/iframe-worker/shim"
 PART = re.compile(r"<!-- generated: ([\w-]+) -->")
 FIELD = re.compile(r"^    (\w+): (.+?) = (.+?)(?:  # (.*))?$")
 COMMENT = re.compile(r"^    # (.*)$")
 FACTORY = re.compile(r"field\(default_factory=lambda: (.*)\)$")
 FRAME = re.compile(r'<iframe (?P<attributes>[^>]*?) srcdoc="(?P<document>[^"]*)">\s*</iframe>', re.DOTALL)
+FRAME_STYLE = re.compile(r' border="1" class="dataframe"| style="text-align: right;"')  # a table as pandas has it
 STYLE = re.compile(r"<style scoped>.*?</style>", re.DOTALL)
 
 
@@ -44,7 +46,10 @@ def main() -> int:
         return 0
     shutil.rmtree(SITE, ignore_errors=True)
     # Its cache does not know that docstrings have changed.
-    return subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT).returncode
+    status = subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT).returncode
+    if status == 0:
+        bring_home()
+    return status
 
 
 def lay_together() -> None:
@@ -63,6 +68,15 @@ def lay_together() -> None:
         text = page.read_text()
         if PART.search(text):
             page.write_text(PART.sub(lambda found: PARTS[found.group(1)](), text))
+
+
+def bring_home() -> None:
+    """Has the site load its one script of another place from itself: what makes search work in pages that are read as files."""
+    for page in SITE.rglob("*.html"):
+        up = "../" * (len(page.relative_to(SITE).parts) - 1)
+        page.write_text(page.read_text().replace(SHIM, f"{up}assets/iframe-worker.js"))
+    for script in (SITE / "assets" / "javascripts").glob("*.js"):
+        script.write_text(script.read_text().replace(SHIM, "data:text/javascript,"))  # pages have loaded it already
 
 
 def write_tutorial(notebook: Path, folder: Path) -> None:
@@ -95,7 +109,7 @@ def shown(output: dict[str, Any], file: Path) -> str:
         file.with_suffix(".html").write_text(html.unescape(frame["document"]))
         return f'<iframe class="output" src="{file.name}.html" {frame["attributes"]}></iframe>'
     if "text/html" in data:
-        lines = STYLE.sub("", data["text/html"]).splitlines()
+        lines = FRAME_STYLE.sub("", STYLE.sub("", data["text/html"])).splitlines()
         return '<div class="output">\n' + "".join(line.strip() for line in lines) + "\n</div>"
     text = data.get("text/plain") or "".join(output.get("text", ""))
     return f"``` {{ .text .output }}\n{text.rstrip()}\n```"
@@ -137,7 +151,7 @@ def option_row(action: argparse.Action) -> str:
     given = argparse.HelpFormatter("lotan")._format_args(action, action.dest.upper()) if action.nargs != 0 else ""
     names = ", ".join(action.option_strings) or given
     label = f"{names} {given}".strip() if action.option_strings else names
-    return f"| `{cell(label)}` | {help_cell(action.help or '')} |"
+    return f"| `{label}` | {help_cell(action.help or '')} |"
 
 
 def help_cell(text: str) -> str:

@@ -48,6 +48,9 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     assert 'id="lotan.Trainer.fit"' in (site / "reference" / "api.html").read_text()
     for page in site.rglob("*.html"):
         assert FETCHED.findall(page.read_text()) == [], page.name
+    assert (site / "assets" / "iframe-worker.js").is_file()
+    scripts = [script.read_text() for script in site.rglob("*.js")]
+    assert not any("unpkg.com/iframe-worker" in script for script in scripts)
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_blocks_of_a_how_to_page_run(page: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in HOW_TO if needs_spark(page)], ids=name_of)
 def test_blocks_of_a_how_to_page_run_on_spark(page: Path, tmp_path: Path, spark: SparkSession) -> None:
     """In the suite's session, which is the one that a page finds."""
