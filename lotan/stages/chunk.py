@@ -35,7 +35,7 @@ class EdgeBlock:
     indptr: Tensor  # int64 [rows + 1]
     positions: Tensor  # int64 [edges], into the chunk's source rows
     weight: Tensor | None = None  # float32 [edges]; None = 1 each
-    keys: Tensor | None = None  # int64 [edges], row keys for random numbers, where a stage draws any on edges
+    keys: Tensor | None = None  # int64 [edges], row keys, if the stage draws random numbers on edges
 
     @property
     def rows(self) -> int:
@@ -103,7 +103,7 @@ class Chunk:
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
-    # as flat stages read them, beside `values` or instead
+    # rows in the form that flat stages read, beside `values` or in place of them
     sparse: Mapping[str, SparseRows] = field(default_factory=dict)
 
     @property
@@ -116,8 +116,8 @@ class Chunk:
 class Terms:
     """The treatment of a stage's kept runs when memory is full."""
 
-    spills: bool  # whether reading one from a file costs less than computing it again
-    worth: float  # seconds that a byte in memory spares: a run makes room for one that is worth more
+    spills: bool  # True if reading a run from a file costs less than computing it again
+    worth: float  # seconds saved by each byte in memory: a run makes room for one with a greater worth
 
 
 class Saved:

@@ -68,19 +68,19 @@ class FlatStage:
         self.wanted = self._wanted()  # by slot
         needed = {slot for kernel in self.kernels for slot in kernel.needs(self.wanted)}
         given = {number for number, *_ in self.inputs}
-        # The inputs that a chunk has to bring again for backward.
+        # The inputs that must be sent again with a chunk for backward.
         self.rereads = frozenset(
             name for number, name, *_ in self.inputs if number in needed or not self.wanted[number]
         )
-        self.region = self._regions(needed | given)  # by slot of an output of a kernel: the memory that it lies in
-        last = {region: slot for slot, region in self.region.items()}  # no slot is kept or put out but the last
-        # By region, what lies there for longer than the run: the slot that backward reads, or the name of the output.
+        self.region = self._regions(needed | given)  # the memory of a kernel's output, by its slot
+        last = {region: slot for slot, region in self.region.items()}  # only a region's last slot is kept or returned
+        # By region, the value that outlives the run: the slot that backward reads, or the name of the output.
         self.kept = {region: slot for region, slot in last.items() if slot in needed}
         outputs = {number: name for number, name, _ in self.outputs}
         self.put_out = {
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
-        self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
+        self.recomputed = self._leading_to(needed)  # the kernels that run again if nothing was saved
         self._memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
@@ -186,7 +186,7 @@ class _KernelRun:
         value = self.values[number]
         if self._stage.put_out.get(self._stage.region.get(number, -1)) == name:
             return value.view(self._rows, *shape)
-        if name in self._into:  # kept for backward, or an input: not to be handed out itself
+        if name in self._into:  # the value is kept for backward, or is an input, so a copy is returned
             return self._into[name].copy_(value.view(self._rows, *shape))
         return value.clone().view(self._rows, *shape)
 

@@ -55,7 +55,7 @@ class Kernel(ABC):
     out: int
     inputs: tuple[int, ...]  # slots of rows that it reads
     parameters: tuple[int, ...] = ()  # slots that gradients of parameters belong to
-    in_place = True  # whether the output may lie where the first input does
+    in_place = True  # True if the output may overwrite the first input
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
         """Return the slots whose values backward reads. `wanted[slot]` is True if the gradient of that slot is needed."""

@@ -39,7 +39,7 @@ class Randomness:
 
     seed: int
     epoch: int
-    seeds: tuple[int, ...] = ()  # of the models of a batch, by their numbers; empty: there is one model
+    seeds: tuple[int, ...] = ()  # seeds of a batch's models, by number; empty for one model
 
     def of(self, model: int) -> Randomness:
         """Return the random numbers of one model of a batch, which are those of the model alone."""
@@ -50,7 +50,7 @@ class Randomness:
         return _operator(self.seed, self.epoch, key)
 
 
-@lru_cache(maxsize=1024)  # asked for once a chunk
+@lru_cache(maxsize=1024)  # called once for each chunk
 def _operator(seed: int, epoch: int, key: int | str) -> int:
     number = crc32(key.encode()) if isinstance(key, str) else key
     state = 0
@@ -114,8 +114,8 @@ class Mask:
     To draw costs less than to keep and to read again what was drawn.
     """
 
-    state: int  # of the operator, see `Randomness.operator`
-    threshold: int  # from 1 to 65535; of 65536 equally likely draws, those below it are dropped
+    state: int  # the operator's state, from `Randomness.operator`
+    threshold: int  # from 1 to 65535; draws below it, of 65536 equally likely ones, are dropped
     row_keys: Tensor  # int64 [rows]
 
     @property
@@ -128,7 +128,9 @@ class Mask:
         keep = torch.empty(0, dtype=torch.float32)
         for rows, drawn in _blocks(self.state, self.row_keys, x.shape[1]):
             kept = torch.from_numpy((drawn >= np.uint16(self.threshold)).view(np.uint8))
-            keep = keep.resize_(kept.shape).copy_(kept)  # as numbers: a product is much faster than a choice by bools
+            keep = keep.resize_(kept.shape).copy_(
+                kept
+            )  # numbers, because a product is much faster than a choice by bools
             torch.mul(x[rows], keep.mul_(self.scale), out=out[rows])
         return out
 

@@ -20,7 +20,7 @@ class Memory:
     def take(self, rows: int, width: int) -> Tensor:
         """Return memory with at least `rows` rows, [rows or more, width]."""
         try:
-            found = self._free[width].pop()  # threads ask at once
+            found = self._free[width].pop()  # several threads may take at once
         except (KeyError, IndexError):
             found = None
         if found is None or found.shape[0] < rows:
@@ -43,7 +43,7 @@ class SavedValues(Saved):
     values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
     places: dict[int, tuple[Extent, int]] = field(
         default_factory=dict
-    )  # of those in the file instead, and their widths
+    )  # the places and widths of values that are in the file instead
 
     @property
     def bytes(self) -> int:

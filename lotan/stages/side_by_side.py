@@ -31,7 +31,9 @@ class _Own:
 
     part: Part
     program: StageProgram
-    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]  # the whole's, its own, the columns
+    inputs: Sequence[
+        tuple[StageInput, StageInput, slice | None]
+    ]  # the whole's input, the part's own input, and its columns
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:

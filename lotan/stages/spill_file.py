@@ -15,8 +15,8 @@ from messenger.extents import Extents
 
 log = logging.getLogger(__name__)
 
-PAGE = 4096  # bytes; what is written begins at a multiple of it
-FIRST_BYTES = 64 << 20  # of a new file; it doubles from there
+PAGE = 4096  # bytes; tensors begin at multiples of it
+FIRST_BYTES = 64 << 20  # size of a new file, which doubles when it is full
 
 Extent = tuple[int, int]
 """Offset and bytes taken."""
@@ -51,7 +51,7 @@ class SpillFile:
                 self.free(taken)
                 return None
             taken.append(place)
-            assert self._file is not None  # there is room in it
+            assert self._file is not None  # because there is room in it
             _write(self._file.fileno(), _bytes(tensor), place[0])
         return taken
 
