@@ -123,7 +123,7 @@ def _on_spark(
     """Choose blocks, or else rows with the reason against blocks. Without a session, one of our own is assumed."""
     found = _obstacle(config, spark, needs)
     name = "blocks" if found is None else "rows"
-    because = reason if found is None else f"{reason}; not blocks, for {found}"
+    because = reason if found is None else f"{reason}; not blocks, because {found}"
     return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
 
 

@@ -53,6 +53,9 @@ def spark_default(name: str) -> str:
 
 
 def _value(line: str, name: str) -> str:
-    """Return the value that a line gives a setting, or an empty text. A line is `name value`, `name=value` or `name: value`."""
+    """Return the value of a setting, if a line is about it, or else an empty text.
+
+    A line is `name value`, `name=value` or `name: value`.
+    """
     rest = line.removeprefix(name)
     return rest.lstrip(" \t=:") if rest != line and rest[:1] in (" ", "\t", "=", ":") else ""

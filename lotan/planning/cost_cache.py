@@ -82,7 +82,7 @@ def load() -> Known:
     if place is None or not place.exists():
         return Known()
     if not place.is_file():  # reading a pipe would wait for ever
-        _warn(place, "it is no ordinary file")
+        _warn(place, "it is not an ordinary file")
         return Known()
     try:
         return _known(json.loads(place.read_text(encoding="utf-8")))
@@ -94,7 +94,7 @@ def load() -> Known:
 @cache
 def _warn(place: Path, error: str) -> None:
     """Log the warning once for each file and error."""
-    log.warning("costs in %s are left out: %s", place, error)
+    log.warning("costs in %s are ignored: %s", place, error)
 
 
 def obstacle() -> str | None:
@@ -142,7 +142,7 @@ def _alone() -> Iterator[None]:
     place = _file()
     try:
         if place is None:
-            raise OSError("nothing is written")
+            raise OSError("no file is written")
         place.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -176,7 +176,7 @@ def _usable(run: PastRun) -> bool:
 
 def _known(data: Any) -> Known:
     if data["format"] != FORMAT or data["machine"] != machine():
-        raise ValueError("they are of another version or machine")
+        raise ValueError("they belong to another version or machine")
     rates = {name: Rates(**{unit: float(of[unit]) for unit in UNITS}) for name, of in data["rates"].items()}
     runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
     sound = all(LEAST_RATE <= value <= MOST_RATE for of in rates.values() for value in asdict(of).values())
@@ -185,7 +185,7 @@ def _known(data: Any) -> Known:
         or not all(_usable(run) for of in runs.values() for run in of)
         or not {*rates, *runs} <= {*DEFAULT_RATES}
     ):
-        raise ValueError("they have numbers that cannot be")
+        raise ValueError("they have impossible numbers")
     return Known(rates, runs)
 
 

@@ -32,7 +32,7 @@ class AutogradStage:
         source_gradients: "summed" or "per_edge", as in `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     rereads: frozenset[str] = frozenset()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Parameters = Mapping[str, Tensor]
 
 Places = Mapping[str, Tensor]
-"""Memory to write to, by name; what has no place gets memory of its own."""
+"""Memory to write results to, by name. A result without a place gets memory of its own."""
 
 NOWHERE: Places = {}
 
@@ -33,9 +33,9 @@ class EdgeBlock:
     """
 
     indptr: Tensor  # int64 [rows + 1]
-    positions: Tensor  # int64 [edges], into the chunk's source rows
-    weight: Tensor | None = None  # float32 [edges]; None = 1 each
-    keys: Tensor | None = None  # int64 [edges], row keys, if the stage draws random numbers on edges
+    positions: Tensor  # int64 [edges], positions among the chunk's source rows
+    weight: Tensor | None = None  # float32 [edges]; None: each weight is 1
+    keys: Tensor | None = None  # int64 [edges], row keys for random numbers, if a stage draws any on edges
 
     @property
     def rows(self) -> int:
@@ -103,7 +103,7 @@ class Chunk:
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
-    # rows in the form that flat stages read, beside `values` or in place of them
+    # sparse inputs, as flat stages read them, beside or instead of those in `values`
     sparse: Mapping[str, SparseRows] = field(default_factory=dict)
 
     @property
@@ -117,7 +117,7 @@ class Terms:
     """The treatment of a stage's kept runs when memory is full."""
 
     spills: bool  # True if reading a run from a file costs less than computing it again
-    worth: float  # seconds saved by each byte in memory: a run makes room for one with a greater worth
+    worth: float  # seconds saved per byte in memory: a run makes room for one that is worth more
 
 
 class Saved:

@@ -1,4 +1,4 @@
-"""Stages and traced models as plain data, for the wire and for files: numbers, strings, lists and dicts, never code.
+"""Stages and traced models as plain data for the wire and for files: numbers, strings, lists and dicts, never code.
 
 A worker trusts no data that it reads. `decode_stage` checks every field, and `lotan.stages.validate` checks that the
 stage can run.
@@ -22,7 +22,7 @@ _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _ROLES = ("vertex", "source")
-_DEPTH = 8  # nesting of an argument; a traced one has at most two levels
+_DEPTH = 8  # largest nesting of an argument; a traced one has at most two levels
 
 
 def encode_stage(stage: Stage) -> Plain:
@@ -50,9 +50,9 @@ def encode_program(stage: Stage, source_gradients: str, rows: int | None = None)
     """Encode a stage with the way it is to be run, as it is published to workers.
 
     Args:
-        stage: the stage.
-        source_gradients: "summed" or "per_edge", as `StageProgram` takes it.
-        rows: rows of a chunk that the stage runs on at a time; None: all of them.
+        stage: The stage to encode.
+        source_gradients: "summed" or "per_edge", as for `StageProgram`.
+        rows: The rows of a chunk that the stage runs on at a time; None: all rows.
     """
     program = {"stage": encode_stage(stage), "source_gradients": source_gradients}
     return program if rows is None or stage.edge_sets else program | {"rows": rows}
@@ -168,7 +168,7 @@ def decode_spec(data: Any) -> Spec:
     """Return the model that `encode_spec` wrote, and check its form. Its operators are checked when they are compiled.
 
     Raises:
-        StageError: a field is missing, of the wrong type or unknown.
+        StageError: If a field is missing, unknown or of the wrong type.
     """
     read = Reader(data, "model")
     return Spec(

@@ -125,7 +125,7 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
     """Combine the in-edges of each row: [edges, *shape] to [rows, *shape]. Rows without in-edges are zero.
 
     Raises:
-        StageError: `kind` is not one of planner.spec.AGGREGATES.
+        StageError: If `kind` is not one of planner.spec.AGGREGATES.
     """
     match kind:
         case "sum":

@@ -1,4 +1,4 @@
-"""Fields of plain data that came over the wire or from a file, checked as they are read."""
+"""Fields of plain data from the wire or from a file, which are checked as they are read."""
 
 from __future__ import annotations
 

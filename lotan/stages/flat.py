@@ -65,22 +65,24 @@ class FlatStage:
         self.inputs = [(slot[i.value], i.value, i.shape, i.needs_gradient) for i in stage.inputs]
         self.parameters = [(slot[p.name], p.name, p.trainable) for p in stage.parameters]
         self.outputs = [(slot[o.value], o.value, o.shape) for o in stage.outputs]
-        self.wanted = self._wanted()  # by slot
+        self.wanted = self._wanted()  # by slot, True if backward needs its gradient
         needed = {slot for kernel in self.kernels for slot in kernel.needs(self.wanted)}
         given = {number for number, *_ in self.inputs}
-        # The inputs that must be sent again with a chunk for backward.
+        # The inputs that a chunk must bring again for backward.
         self.rereads = frozenset(
             name for number, name, *_ in self.inputs if number in needed or not self.wanted[number]
         )
-        self.region = self._regions(needed | given)  # the memory of a kernel's output, by its slot
-        last = {region: slot for slot, region in self.region.items()}  # only a region's last slot is kept or returned
-        # By region, the value that outlives the run: the slot that backward reads, or the name of the output.
+        # by the slot of a kernel's output: the region of memory that it lies in
+        self.region = self._regions(needed | given)
+        # only the last slot of a region is saved or put out
+        last = {region: slot for slot, region in self.region.items()}
+        # By region, the content that outlives the run: the slot that backward reads, or the name of the output.
         self.kept = {region: slot for region, slot in last.items() if slot in needed}
         outputs = {number: name for number, name, _ in self.outputs}
         self.put_out = {
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
-        self.recomputed = self._leading_to(needed)  # the kernels that run again if nothing was saved
+        self.recomputed = self._leading_to(needed)  # the kernels that a backward without saved values runs again
         self._memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
@@ -155,7 +157,7 @@ class _KernelRun:
         self._into: Places = NOWHERE
         self._gradients: dict[int, tuple[Tensor, bool]] = {}
         self._sums: Mapping[int, Tensor] = {}
-        self._taken: Counter[int] = Counter()  # pieces of scratch memory, by width
+        self._taken: Counter[int] = Counter()  # number of pieces of scratch memory in use, by width
         self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
         self.sparse: dict[int, SparseRows] = {}
         for number, name, _ in stage.parameters:
@@ -171,7 +173,7 @@ class _KernelRun:
             self._memory[region] = self.values[stage.kept[region]] = _first(memory, self._rows)
 
     def forward(self, into: Places) -> Rows:
-        """Run all kernels, to the outputs."""
+        """Run all kernels, and return the outputs."""
         self._into = into
         for kernel in self._stage.kernels:
             kernel.forward(self)
@@ -186,7 +188,7 @@ class _KernelRun:
         value = self.values[number]
         if self._stage.put_out.get(self._stage.region.get(number, -1)) == name:
             return value.view(self._rows, *shape)
-        if name in self._into:  # the value is kept for backward, or is an input, so a copy is returned
+        if name in self._into:  # the value is saved for backward or is an input, and must be copied
             return self._into[name].copy_(value.view(self._rows, *shape))
         return value.clone().view(self._rows, *shape)
 

@@ -24,8 +24,8 @@ _aten = torch.ops.aten
 class Running(Protocol):
     """A run over one chunk, as a kernel sees it."""
 
-    values: list[Tensor]  # by slot; rows' values [rows, width], parameters as they are
-    sparse: Mapping[int, SparseRows]  # by slot, those that are not among the values; linear maps alone read them
+    values: list[Tensor]  # by slot; rows' values [rows, width], parameters in their own shape
+    sparse: Mapping[int, SparseRows]  # by slot, sparse inputs that are not among the values; only linear maps read them
 
     def target(self, slot: int) -> Tensor:
         """Return the memory for the value of a slot."""
@@ -53,8 +53,8 @@ class Kernel(ABC):
     """The base class of kernels, which do one known call each."""
 
     out: int
-    inputs: tuple[int, ...]  # slots of rows that it reads
-    parameters: tuple[int, ...] = ()  # slots that gradients of parameters belong to
+    inputs: tuple[int, ...]  # slots of the rows that it reads
+    parameters: tuple[int, ...] = ()  # slots to which the gradients of its parameters belong
     in_place = True  # True if the output may overwrite the first input
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:

@@ -28,7 +28,7 @@ from planner.kernels import IN_ORDER, drops_some, head_dots, is_head_mean, never
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 
-_SLOPE = 0.01  # the default slope of leaky_relu
+_SLOPE = 0.01  # default slope of leaky_relu
 _ELU = (1.0, 1.0, 1.0)  # alpha, scale, input_scale
 
 
@@ -49,10 +49,10 @@ class Translation:
     """The slots and kernels of a stage.
 
     Args:
-        stage: the stage.
+        stage: The stage to translate.
 
     Raises:
-        Unknown: a call, a shape or a dtype is not among the known ones.
+        Unknown: If a call, a shape or a dtype is not known.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -62,12 +62,12 @@ class Translation:
         self.shifts: list[Shift] = []
         self._types: dict[str, ValueType] = {}
         self._own_shape: dict[int, tuple[int, ...]] = {}  # shapes of parameters, by slot
-        self._gradient_to: dict[int, int] = {}  # the slot of a derived parameter -> the slot of the parameter itself
+        self._gradient_to: dict[int, int] = {}  # by a derived parameter's slot, the slot of the parameter itself
         self._static = {i.value for i in stage.inputs if not i.needs_gradient}
         self._reads = Counter(name for call in stage.calls for name in call.reads)
         self._reads.update(output.value for output in stage.outputs)
-        self._relu: dict[str, str] = {}  # the output of a relu that only a dropout reads -> the relu's input
-        self._dots = head_dots(stage)  # the output of a sum -> the product that it alone reads
+        self._relu: dict[str, str] = {}  # by the output of a relu that only a dropout reads, the relu's input
+        self._dots = head_dots(stage)  # by the output of a sum, the product that only this sum reads
         self._never_made = never_made(stage)
         if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
             raise Unknown("edges")
@@ -211,9 +211,7 @@ class Translation:
                 pass
             case "leaky_relu", _ if not numbers or numbers[0] > 0:
                 numbers = numbers or (_SLOPE,)
-            case "elu", _ if all(
-                number > 0 for number in numbers
-            ):  # otherwise the output does not determine the branch
+            case "elu", _ if all(number > 0 for number in numbers):  # otherwise an output does not tell its branch
                 numbers += _ELU[len(numbers) :]
             case _:
                 raise Unknown(call.op)

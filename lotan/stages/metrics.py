@@ -29,7 +29,7 @@ METRICS: Mapping[Task, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "accuracy"),
     "regression": ("mse", "mae", "r2"),
 }
-"""Names of the metrics beside "loss", by task; the first is the one by which epochs are compared by default."""
+"""The metrics of each task beside "loss". Epochs are compared by the first one unless another is chosen."""
 
 _SHARED = 4  # columns before those of each class or target
 
@@ -60,11 +60,11 @@ def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, cou
     """Return sums over a chunk's rows, by split. Rows without a split or a label are not counted.
 
     Args:
-        loss: the task.
-        logits: float32 [rows, outputs].
-        label: int64 [rows], or float32 [rows, outputs].
-        split: int8 [rows].
-        counts: "train" leaves the other splits zero.
+        loss: The loss, with its task.
+        logits: The model's output, float32 [rows, outputs].
+        label: The labels, int64 [rows] or float32 [rows, outputs].
+        split: The split of each row, int8 [rows].
+        counts: The splits that count; "train" leaves the other splits zero.
     """
     sums = np.zeros((len(SPLITS), width(loss)))
     for number in range(1 if counts == "train" else len(SPLITS)):

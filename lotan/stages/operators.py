@@ -20,10 +20,10 @@ from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
-"""The graph operators a stage may call. `lotan.vertex_input` reaches a stage as an input."""
+"""The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
 TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
-"""The tensor operators it may call: no random ones, for those depend on what ran before."""
+"""The tensor operators that a stage may call. Random ones are excluded: they depend on earlier draws."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ def resolve(op: str) -> Callable[..., Any]:
     """Return the torch operator of an allowed name such as "aten.linear.default".
 
     Raises:
-        StageError: the name is not on the allow-list, or this torch has no such operator.
+        StageError: If the name is not on the allow-list, or if this torch has no such operator.
     """
     if op not in TENSOR_OPERATORS:
         raise StageError(f"operator {op!r} is not one that a stage may call")
@@ -60,7 +60,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
         per_edge: source inputs that have one row for each edge already, with their edge sets.
 
     Raises:
-        StageError: the operator or an argument is not allowed.
+        StageError: If the operator or an argument is not allowed.
     """
     match call.op, call.arguments:
         case "lotan.scatter", (Ref(name), "source", str(edges)):

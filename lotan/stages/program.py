@@ -31,7 +31,7 @@ class StageProgram:
         memory: memory for the values that a forward run keeps, which stages may share; None for memory of its own.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     def __init__(

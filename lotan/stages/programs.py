@@ -23,7 +23,7 @@ def make_program(
         memory: memory for the values that a forward run keeps, as in `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
     if stage.parts:
         return SideBySide(stage, source_gradients, memory)

@@ -39,7 +39,7 @@ class Randomness:
 
     seed: int
     epoch: int
-    seeds: tuple[int, ...] = ()  # seeds of a batch's models, by number; empty for one model
+    seeds: tuple[int, ...] = ()  # the seeds of a batch's models, by their numbers; empty: there is one model
 
     def of(self, model: int) -> Randomness:
         """Return the random numbers of one model of a batch, which are those of the model alone."""
@@ -50,7 +50,7 @@ class Randomness:
         return _operator(self.seed, self.epoch, key)
 
 
-@lru_cache(maxsize=1024)  # called once for each chunk
+@lru_cache(maxsize=1024)  # each chunk asks for it
 def _operator(seed: int, epoch: int, key: int | str) -> int:
     number = crc32(key.encode()) if isinstance(key, str) else key
     state = 0
@@ -109,13 +109,13 @@ def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int
 
 @dataclass(frozen=True)
 class Mask:
-    """Which numbers a dropout keeps: those whose draw is at least `threshold`. Drawn again whenever it is applied.
+    """The mask of a dropout: numbers whose draw is at least `threshold` stay. It is drawn again whenever it is applied.
 
-    To draw costs less than to keep and to read again what was drawn.
+    Drawing it again costs less than storing and reading it.
     """
 
-    state: int  # the operator's state, from `Randomness.operator`
-    threshold: int  # from 1 to 65535; draws below it, of 65536 equally likely ones, are dropped
+    state: int  # the state of the operator, see `Randomness.operator`
+    threshold: int  # from 1 to 65535; of 65536 equally likely draws, those below it are dropped
     row_keys: Tensor  # int64 [rows]
 
     @property
@@ -128,9 +128,7 @@ class Mask:
         keep = torch.empty(0, dtype=torch.float32)
         for rows, drawn in _blocks(self.state, self.row_keys, x.shape[1]):
             kept = torch.from_numpy((drawn >= np.uint16(self.threshold)).view(np.uint8))
-            keep = keep.resize_(kept.shape).copy_(
-                kept
-            )  # numbers, because a product is much faster than a choice by bools
+            keep = keep.resize_(kept.shape).copy_(kept)  # as numbers: a product is much faster than a choice by bools
             torch.mul(x[rows], keep.mul_(self.scale), out=out[rows])
         return out
 
@@ -160,19 +158,19 @@ def _masked(x: Tensor, mask: Mask) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_keys: Tensor) -> Tensor:
-    """Zero each number of `x` with probability `p` and scale the rest so that the expectation stays.
+    """Set each number of `x` to zero with probability `p`, and scale the others so that the expectation stays the same.
 
-    The probability is rounded to a multiple of 2^-16, and the scale is that of the rounded one.
+    The probability is rounded to a multiple of 2^-16, and the scale is that of the rounded probability.
 
     Args:
-        x: float32 [rows, *shape].
-        p: probability of zero, from 0 to 1.
-        randomness: seed and epoch.
-        key: names the operator.
-        row_keys: int64 [rows], whose numbers these are.
+        x: The numbers, float32 [rows, *shape].
+        p: The probability of zero, from 0 to 1.
+        randomness: The seed and the epoch.
+        key: The name of the operator.
+        row_keys: The keys of the rows, int64 [rows].
 
     Raises:
-        ValueError: not as many row keys as rows.
+        ValueError: If the numbers of row keys and rows differ.
     """
     threshold = threshold_of(p)
     if row_keys.numel() != x.shape[0]:

@@ -4,7 +4,7 @@ A stage sees a chunk of the vertices and their in-edges, never all of them. An o
 output depends on row v of its inputs alone, whatever other rows are there. Workers run only operators in `ALLOWED`
 (`lotan.stages`). An operator that reads parameters and constants alone may be any of them.
 
-Names are PyTorch's own ("aten.softmax.int"); arguments are checked by the names they have in PyTorch's schema.
+Names are PyTorch's own ("aten.softmax.int"). Arguments are checked by their names in PyTorch's schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from planner.spec import Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
-"""Types of values by name."""
+"""The types of values, by name."""
 
 Arguments = tuple[Argument, ...]
 Keywords = tuple[tuple[str, Argument], ...]
@@ -28,9 +28,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(f"aten.{name}" for name in text.split())
 
 
-# Number by number, with broadcasting. Rows cannot meet in these: two row values of the same rows either line up in their first
-# dimension or give a value that tracing refuses, because its rows are no longer first. (All carry torch's tag `pointwise`
-# or make a fresh tensor, except those in the last two lines.)
+# Operators that work number by number, with broadcasting. Rows cannot meet in these. Two row values of the same rows
+# either line up in their first dimension, or give a value that tracing refuses because its rows are no longer first.
+# (All carry torch's tag `pointwise` or make a fresh tensor, except those in the last three lines.)
 POINTWISE = _names("""
     abs.default acos.default acosh.default add.Tensor add.Scalar addcdiv.default addcmul.default asin.default asinh.default
     atan.default atan2.default atanh.default bitwise_and.Tensor bitwise_and.Scalar bitwise_not.default bitwise_or.Tensor
@@ -56,18 +56,19 @@ POINTWISE = _names("""
     to.dtype where.ScalarOther where.ScalarSelf where.Scalar prelu.default
 """)
 
-# Tensors made of nothing but a shape; rows of them are all alike.
+# Operators that make a tensor from nothing but a shape; its rows are all alike.
 FACTORIES = _names("""
     zeros.default ones.default full.default new_zeros.default new_ones.default new_full.default scalar_tensor.default
 """)
 
-# Shape alone changes; the first dimension stays the rows because tracing refuses an output in which it does not.
+# Operators that only change the shape. The first dimension stays the rows, because tracing refuses any other output.
 VIEWS = _names("""
     view.default reshape.default _unsafe_view.default flatten.using_ints expand.default expand_as.default view_as.default
     reshape_as.default repeat.default
 """)
 
-# Operators along one or several dimensions, none of which may be the rows: name of the argument that says which.
+# Operators along one or several dimensions, which must not be the rows, with the name of the argument for the
+# dimension.
 ALONG = {
     **dict.fromkeys(
         _names("""
@@ -88,22 +89,22 @@ _GROWING = _names("unsqueeze.default stack.default")  # their dimension counts i
 
 TRANSPOSES = _names("transpose.int swapaxes.default swapdims.default t.default numpy_T.default mT.default")
 
-# The parameters' place is on the right.
+# Matrix operators, in which the parameters must be on the right.
 MATRIX = _names("""
     linear.default matmul.default mm.default bmm.default addmm.default mv.default einsum.default bilinear.default
     layer_norm.default rms_norm.default group_norm.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default
 """)
 
 ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX
-"""All tensor operators that a Spec or a stage may hold."""
+"""All tensor operators that a Spec or a stage may contain."""
 
 DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
-"""The dtypes that values may have, by how a call's argument spells them."""
+"""The dtypes that values may have, by their spelling in a call's argument."""
 
 INSTEAD = {
     "batch_norm": "use torch.nn.LayerNorm: batch statistics mix the vertices",
     "instance_norm": "use torch.nn.LayerNorm",
-    "sort": "rows are ordered by nothing; aggregate over edges instead",
+    "sort": "rows have no order; aggregate over edges instead",
     "index": "select columns with slices; vertices meet only along edges, in a lotan.nn.MessagePassing layer",
     "embedding": "give the graph float features; vertices are not looked up by number",
     "rand": "dropout is the only source of random numbers",
@@ -111,7 +112,7 @@ INSTEAD = {
     "bernoulli": "use torch.nn.functional.dropout: dropout is the only source of random numbers",
     "lstm": "use a cell such as torch.nn.GRUCell, step by step",
 }
-"""What to write instead of an operator that is not in the table, by the start of its name."""
+"""Advice for operators that are not in the table, by the beginning of their names."""
 
 
 def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: Types) -> str | None:
@@ -252,7 +253,7 @@ def _check_norm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
 
 
 def _check_prelu(op: str, arguments: dict[str, Any], types: Types) -> str | None:
-    # With a weight per channel the channel is dimension 1; of a single number per row it would be the row.
+    # A weight per channel belongs to dimension 1. If there is a single number per row, that would be the row.
     weight_is_rows = _is_rows(arguments["weight"], types)
     return "takes a parameter as its weight" if weight_is_rows or _rank(arguments["self"], types) < 2 else None
 

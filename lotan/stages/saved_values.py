@@ -20,7 +20,7 @@ class Memory:
     def take(self, rows: int, width: int) -> Tensor:
         """Return memory with at least `rows` rows, [rows or more, width]."""
         try:
-            found = self._free[width].pop()  # several threads may take at once
+            found = self._free[width].pop()  # several threads may ask at once
         except (KeyError, IndexError):
             found = None
         if found is None or found.shape[0] < rows:
@@ -40,10 +40,10 @@ class SavedValues(Saved):
 
     rows: int
     memory: Memory
-    values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
+    values: dict[int, Tensor] = field(default_factory=dict)  # by region; with as many rows as the chunk, or more
     places: dict[int, tuple[Extent, int]] = field(
         default_factory=dict
-    )  # the places and widths of values that are in the file instead
+    )  # by region, the extents and widths of values in the file
 
     @property
     def bytes(self) -> int:
@@ -51,7 +51,7 @@ class SavedValues(Saved):
         return sum(value.nbytes for value in self.values.values())
 
     def stow(self, file: SpillFile) -> bool:
-        """Move the values to the file."""
+        """Move the values to the file. Return False if there is no room."""
         places = file.write([value[: self.rows] for value in self.values.values()])
         if places is None:
             return False

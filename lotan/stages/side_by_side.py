@@ -31,9 +31,8 @@ class _Own:
 
     part: Part
     program: StageProgram
-    inputs: Sequence[
-        tuple[StageInput, StageInput, slice | None]
-    ]  # the whole's input, the part's own input, and its columns
+    # the input of the whole, the input of the part, and the columns
+    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:

@@ -10,7 +10,7 @@ class SparseRows:
     """The nonzero numbers of some rows, by row and by column.
 
     Args:
-        rows: float32 [rows, width].
+        rows: The dense rows, float32 [rows, width].
     """
 
     def __init__(self, rows: Tensor) -> None:
@@ -54,5 +54,5 @@ def _by_input(weight: Tensor) -> Tensor:
     made: tuple[int, Tensor] | None = getattr(weight, "_lotan_by_input", None)
     if made is None or made[0] != weight._version:
         made = weight._version, weight.t().contiguous()
-        weight._lotan_by_input = made  # type: ignore[attr-defined]  # goes with the tensor
+        weight._lotan_by_input = made  # lives as long as the tensor
     return made[1]

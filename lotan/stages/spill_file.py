@@ -15,20 +15,21 @@ from messenger.extents import Extents
 
 log = logging.getLogger(__name__)
 
-PAGE = 4096  # bytes; tensors begin at multiples of it
-FIRST_BYTES = 64 << 20  # size of a new file, which doubles when it is full
+PAGE = 4096  # bytes; each tensor begins at a multiple of it
+FIRST_BYTES = 64 << 20  # size of a new file, which doubles from there
 
 Extent = tuple[int, int]
-"""Offset and bytes taken."""
+"""An offset in the file, and the bytes taken there."""
 
 
 class SpillFile:
-    """Tensors on disk. Rooms are used again; a disk without any more is said once, and then nothing more is taken of it.
+    """Tensors on disk. Freed room is used again. A full disk is reported once, and then the file grows no more.
 
-    It is read and written, not mapped: pages of a mapped file count as memory of the process that caps its memory so.
+    The file is read and written, not mapped: pages of a mapped file would count as memory of a process that limits its
+    memory.
 
     Args:
-        folder: on a local disk, where the file is made when it is first needed; None: of temporary files.
+        folder: A folder on a local disk, in which the file is made when it is first needed; None: that of temporary files.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -51,7 +52,7 @@ class SpillFile:
                 self.free(taken)
                 return None
             taken.append(place)
-            assert self._file is not None  # because there is room in it
+            assert self._file is not None  # there is room in it
             _write(self._file.fileno(), _bytes(tensor), place[0])
         return taken
 

@@ -20,9 +20,9 @@ NO_DRAWS = Randomness(seed=0, epoch=0)
 class StageRun:
     """A run of a stage on a chunk: the mode, the chunk and all other arguments.
 
-    The mode determines the fields of the `StageResult`:
+    The mode says what comes back in the `StageResult`:
 
-    - "forward": the outputs, and with `keep` the values that save the backward run a second forward run.
+    - "forward": the outputs, and with `keep` also what spares the backward run a second forward run.
     - "backward": the gradients of inputs and parameters, given those of the outputs. It runs forward again if `saved` is None.
     - "turn": the last stage forward, its loss over the training rows, and at once all gradients; the statistics of the
       splits that the stage counts.
@@ -32,12 +32,12 @@ class StageRun:
 
     mode: Mode
     chunk: Chunk
-    parameters: Parameters  # the stage's parameters by name, and perhaps others
+    parameters: Parameters  # by name: the stage's, and perhaps others
     randomness: Randomness = NO_DRAWS
     output_gradients: Mapping[str, Tensor] = field(default_factory=dict)  # by StageOutput.value, [rows, *shape]
     keep: bool = False  # True makes a forward run keep what its backward reads
-    saved: Saved | None = None  # the values that the forward run of this backward kept
-    into: Places = field(default_factory=dict)  # memory for rows that are returned, by value: [rows, *shape]
+    saved: Saved | None = None  # what the forward run of this backward has kept
+    into: Places = field(default_factory=dict)  # memory for rows that come back, by value: [rows, *shape]
     sums: Places | None = None  # by parameter: has its gradient added to it; None: gradients have memory of their own
 
     @property
@@ -61,7 +61,7 @@ class StageResult:
     """The result of a run of a stage. The run's mode determines which fields it has."""
 
     outputs: Mapping[str, Tensor] = field(default_factory=dict)  # by StageOutput.value, [rows, *shape]
-    saved: Saved | None = None  # the values that a forward run with `keep` kept
+    saved: Saved | None = None  # of a forward run that was to keep something
     # By StageInput.value: rows like the input's, or one for each edge (see `StageProgram`).
     input_gradients: Mapping[str, Tensor] = field(default_factory=dict)
     parameter_gradients: Mapping[str, Tensor] = field(default_factory=dict)  # by name, summed over the chunk

@@ -31,14 +31,14 @@ def validate_stage(stage: Stage) -> None:
         for name in names_read(call):
             if name not in made:
                 raise StageError(
-                    f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, made by nothing before"
+                    f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, which no earlier call makes"
                 )
         _check_sources(call, sources, stage)
         compile_call(call, {})
         _make(call.output, made, stage)
     for output in stage.outputs:
         if output.value not in made:
-            raise StageError(f"stage {stage.name}: its output {output.value!r} is made by nothing")
+            raise StageError(f"stage {stage.name}: no call makes its output {output.value!r}")
     if stage.loss is not None and len(stage.outputs) != 1:
         raise StageError(f"stage {stage.name}: a loss needs exactly one output, not {len(stage.outputs)}")
 
@@ -81,4 +81,4 @@ def _check_sources(call: Call, sources: dict[str, Any], stage: Stage) -> None:
                 f"lotan.scatter(_, 'source', {sources[name]!r}) can"
             )
     if scatters and not read & sources.keys():
-        raise StageError(f"stage {stage.name}: {call.output} scatters from sources what is not a source input")
+        raise StageError(f"stage {stage.name}: {call.output} scatters from sources, but reads no source input")

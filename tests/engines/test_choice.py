@@ -110,7 +110,7 @@ def test_the_engine_of_least_seconds_among_those_that_can(monkeypatch):
 def test_rows_where_it_has_not_and_the_line_that_adds_it(session, words):
     engine = chosen(session)
     assert engine.name == "rows"
-    assert engine.reason.startswith("the graph is in Spark; not blocks, for ")
+    assert engine.reason.startswith("the graph is in Spark; not blocks, because ")
     assert words in engine.reason
     assert f".config('spark.jars', '{jar.JAR}')" in engine.reason
 

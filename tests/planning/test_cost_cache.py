@@ -107,7 +107,7 @@ def test_a_pipe_in_its_place_is_left_out_and_not_waited_for(folder, caplog):
     place.unlink()
     os.mkfifo(place)
     assert load() == Known()
-    assert "it is no ordinary file" in caplog.text
+    assert "it is not an ordinary file" in caplog.text
 
 
 def test_a_run_as_it_is_written_is_read(folder):
