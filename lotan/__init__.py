@@ -5,8 +5,8 @@
     run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
 
 The names listed here are public. Each is imported at first use, so that `import lotan` and `lotan --help` load neither
-torch nor Spark. For the same reason some functions import their own modules: the commands in `lotan.cli`, and functions
-that serve Spark alone in `engines`, `graph`, `memory` and `validation`.
+torch nor Spark. For the same reason some functions import the modules that only they need: the commands in `lotan.cli`,
+and functions that serve Spark alone in `engines`, `graph`, `memory` and `validation`.
 """
 
 from __future__ import annotations

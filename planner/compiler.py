@@ -53,6 +53,7 @@ class Options:
     rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
     eval_every: int = 1  # epochs between evaluations; 0: at the end only
     engine_reason: str = ""  # why the engine that `pricing` names
+    free_bytes: int | None = None  # memory that was free when the engine was chosen, if that decided
     memory: str = ""  # what it is estimated to take, in words
     peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit

@@ -27,6 +27,7 @@ FRAGMENTS = ("Of", "See", "Those", "What", "Where", "Whether")
 FEWEST_WORDS = 3
 MOST_WORDS = 35
 MOST_CHARACTERS = 72
+EXEMPT = ("1268602", "6438c38", "ae0de54")  # commits with long subjects on branches that did not have the check yet
 
 _SECTION = re.compile(r"(Args|Attributes|Example|Examples|Note|Raises|Returns|Shapes|Yields):")
 _LISTING = {
@@ -137,7 +138,7 @@ def commit_faults(root: Path) -> list[str]:
     return [
         f"commit {commit}: the subject has {len(subject)} characters, at most {MOST_CHARACTERS} are shown in full: {subject}"
         for commit, _, subject in (line.partition(" ") for line in commits)
-        if len(subject) > MOST_CHARACTERS
+        if len(subject) > MOST_CHARACTERS and not commit.startswith(EXEMPT)
     ]
 
 

@@ -15,7 +15,7 @@ MOST = 1 << 40  # larger numbers of vertices, edges or features are a slip of th
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the action `generate` with its options. Listing has no options."""
+    """Add the action `generate` with its options. Listing graphs needs no options."""
     actions = parser.add_subparsers(dest="action", metavar="generate")
     # set after the line above, which would make it part of generate's usage
     parser.usage = "%(prog)s [-h] [generate ...]"

@@ -42,8 +42,19 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="text; json: the same as data; mermaid: a flowchart that GitHub and wikis draw;\n"
         "html: a page with pictures in one file (default: text)",
     )
-    group.add_argument(
-        "--stage", choices=STAGES, help="show one stage of the plan (default: all; with --alternatives as text: none)"
+    stages = group.add_mutually_exclusive_group()
+    stages.add_argument(
+        "--stage",
+        choices=STAGES,
+        help="show one stage of the plan (default: text shows the rules that fired and an epoch in brief, other formats\n"
+        "all stages; with --alternatives text shows none)",
+    )
+    stages.add_argument(
+        "--verbose",
+        dest="stage",
+        action="store_const",
+        const="all",
+        help="show the whole plan: operator graphs, every rule with its reason, every pass with its operators",
     )
     group.add_argument(
         "--out", metavar="FILE", help=f"write the plan to FILE (default: standard output; for html {PAGE})"

@@ -37,12 +37,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         mlflow="log settings, figures, plan and model to MLflow at $MLFLOW_TRACKING_URI (needs lotan[mlflow])",
         report="write settings and measurements as JSON to FILE, such as report.json",
         save="write the model to DIR, for `lotan predict --model-dir`",
-        quiet="do not print the plan, progress and metrics",
+        quiet="do not print what will run, progress and metrics",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan, train, print the metrics, and write the results to the given places."""
+    """Print what will run, train, print the metrics, and write the results to the given places."""
     train(options)
     return 0
 
@@ -65,7 +65,7 @@ def train(options: argparse.Namespace) -> Run:
     with placed(given, config, needs_of(options, given, config)) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:
-            print(trainer.explain(), flush=True)
+            print_start(options, trainer)
         if options.log_dir:
             write_command(options, options.log_dir)
         finished = trainer.fit()
@@ -103,6 +103,27 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
         progress=not options.quiet,
         **plan_settings(options),
     )
+
+
+def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
+    """Print four lines: model and graph, engine, rules, and where results go. `fit` adds one with the estimates."""
+    from planner.explain import rules_line
+
+    planned, graph = trainer.job.planned, trainer.job.statistics
+    count = sum(parameter.numel() for parameter in trainer.model.parameters())
+    reason = planned.options.engine_reason
+    places = [str(place) for place in (options.save, options.report, options.checkpoint_dir, options.log_dir) if place]
+    places += ["MLflow"] * bool(options.mlflow)
+    lines = {
+        "model": f"{options.model} with {count:,} parameters, on {options.graph}: "
+        f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features",
+        "engine": planned.options.engine + (f" ({reason})" if reason else ""),
+        "rules": rules_line(planned),
+        "results": ", ".join(places)
+        or "printed here (--save keeps the model, --report the figures, --log-dir everything)",
+    }
+    for name, said in lines.items():
+        print(f"{name}: {said}", flush=True)
 
 
 def print_metrics(epoch: int, metrics: Mapping[str, Mapping[str, float]]) -> None:

@@ -168,7 +168,7 @@ class Engine(ABC):
     def release(self, handle: Handle) -> None:
         """Free a column or collection. It is called once for each that is not static, when no later step reads it.
 
-        An engine that only plans the steps, and runs them in `finish`, frees it after that.
+        An engine that computes all steps in `finish` frees it after that.
         """
 
     @abstractmethod

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lotan.engines.blocks import traits as blocks
@@ -38,6 +38,7 @@ class EngineChoice:
     name: str
     reason: str
     for_speed: bool = False  # True if estimated seconds decided
+    free_bytes: int | None = None  # free memory in bytes, if it decided
 
 
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
@@ -100,17 +101,20 @@ def choose_engine(
         reason = f"the memory limit is {size(limit)}, and local needs about {size(here.least)}"
         return _on_spark(reason, config, None, needs, seconds)
     needed = here.peak - DRIVER_BYTES  # this process is running already
-    comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
+    # Free memory changes from one second to the next: printed, it would make two plans of one model look different.
+    comparison = f"about {size(needed)} needed on top of this process"
     if needed > MEMORY_SHARE * free:
-        return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, seconds)
+        reason = f"training does not fit in memory: {comparison}"
+        return replace(_on_spark(reason, config, None, needs, seconds), free_bytes=free)
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
     faster = (
         choose_physical.__name__ not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
     )
     if faster and _obstacle(config, None, needs) is None:
-        return EngineChoice("blocks", f"on local, {estimates}", for_speed=True)
-    return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}; {estimates}")
+        return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
+    reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"
+    return EngineChoice("local", reason, free_bytes=free)
 
 
 def _on_spark(
@@ -123,7 +127,7 @@ def _on_spark(
     """Choose blocks, or else rows with the reason against blocks. Without a session, one of our own is assumed."""
     found = _obstacle(config, spark, needs)
     name = "blocks" if found is None else "rows"
-    because = reason if found is None else f"{reason}; not blocks, for {found}"
+    because = reason if found is None else f"{reason}; not blocks, because {found}"
     return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
 
 

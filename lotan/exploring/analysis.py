@@ -25,8 +25,8 @@ from planner.steps.step import Step
 EPOCHS = 3  # measured epochs, unless another number is given
 OFF = 2.0  # factor from which on an estimate is marked
 NOTED = 0.05  # share of a pass that a step must be off by to be marked
-ONE_JOB = "a pass is one job of Spark, so that its steps have no seconds of their own"
-UNLISTED = "steps that are not listed stay inside Spark, where nobody counts what they make; "
+ONE_JOB = "a pass is one Spark job, so its steps cannot be timed one by one"
+UNLISTED = "the results of steps that are not listed stay inside Spark and are not counted; "
 BESIDE = 43  # columns of a line for the measures of a step
 TITLES = {"epoch": "training pass", "evaluation": "evaluation", "epoch_and_evaluation": "both in one"}
 """The titles of the passes that are run, by the names of their data."""

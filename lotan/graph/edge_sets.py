@@ -1,4 +1,4 @@
-"""The edge set "self_loops" and GCN's scale as tensors; what they are is fixed in `planner.spec`."""
+"""The edge set "self_loops" and GCN's scale as tensors. `planner.spec` defines what they are."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ from torch import Tensor
 
 
 def replace_self_loops(index: Tensor, weight: Tensor | None, vertices: int) -> tuple[Tensor, Tensor | None]:
-    """Replace all self-loops by exactly one per vertex: of the last one's weight where there are several, of 1 if none.
+    """Replace all self-loops by exactly one for each vertex.
+
+    It has the weight of the vertex's last self-loop, or weight 1 if the vertex had none.
 
     Args:
         index: int64 [2, edges], sources above destinations.
-        weight: [edges]; None for 1 each.
-        vertices: their number.
+        weight: weights [edges], or None if every edge weighs 1.
+        vertices: number of vertices.
 
     Returns:
-        Index and weight of the other edges, in their order, then of the self-loops by vertex.
+        Index and weight of the other edges, in their order, followed by the self-loops in the order of the vertices.
 
     >>> index, weight = replace_self_loops(torch.tensor([[1, 0, 1], [1, 1, 1]]), torch.tensor([2.0, 3.0, 4.0]), 2)
     >>> index.tolist(), weight.tolist()
@@ -33,12 +35,12 @@ def replace_self_loops(index: Tensor, weight: Tensor | None, vertices: int) -> t
 
 
 def gcn_scale(destinations: Tensor, weight: Tensor | None, vertices: int) -> Tensor:
-    """(Sum of the in-edges' weights)^-1/2, 0 where that is not finite: float64 [vertices].
+    """Return (sum of the in-edges' weights)^-1/2, float64 [vertices], or 0 where that is not finite.
 
     Args:
-        destinations: int64 [edges].
-        weight: [edges]; None for 1 each.
-        vertices: their number.
+        destinations: destination of each edge, int64 [edges].
+        weight: weights [edges], or None if every edge weighs 1.
+        vertices: number of vertices.
 
     >>> gcn_scale(torch.tensor([1, 1, 1, 1]), None, 2).tolist()
     [0.0, 0.5]

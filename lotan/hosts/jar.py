@@ -40,9 +40,14 @@ def spark_home() -> Path:
     return Path(os.environ.get("SPARK_HOME") or Path(str(package and package.origin)).parent)
 
 
+def spark_configuration() -> Path:
+    """The folder of the configuration files of that Spark, which need not be there."""
+    return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
+
+
 def spark_defaults() -> list[str]:
     """Return the lines of spark-defaults.conf without comments and blank lines."""
-    file = Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf") / "spark-defaults.conf"
+    file = spark_configuration() / "spark-defaults.conf"
     lines = file.read_text().splitlines() if file.is_file() else []
     return [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
 
@@ -53,6 +58,9 @@ def spark_default(name: str) -> str:
 
 
 def _value(line: str, name: str) -> str:
-    """Return the value that a line gives a setting, or an empty text. A line is `name value`, `name=value` or `name: value`."""
+    """Return the value of a setting, if a line is about it, or else an empty text.
+
+    A line is `name value`, `name=value` or `name: value`.
+    """
     rest = line.removeprefix(name)
     return rest.lstrip(" \t=:") if rest != line and rest[:1] in (" ", "\t", "=", ":") else ""

@@ -15,12 +15,13 @@ from pathlib import Path
 from typing import ClassVar
 
 import psutil
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from lotan.borders import first_line
 from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts.jar import spark_default, spark_jars
+from lotan.hosts.java_output import JavaOutput, has_own_logging, log_errors_alone, logging_options
 from lotan.hosts.local_folder import LocalFolder
 from lotan.settings.byte_sizes import byte_count
 from planner.shares import MALLOC_ARENAS, MIB, STORAGE_SHARE
@@ -109,13 +110,13 @@ class JavaFolder:
     path: ClassVar[Path | None] = None
 
     @classmethod
-    def options(cls) -> str:
-        """Return Java options that make the JVM use the folder, together with those of spark-defaults.conf."""
+    def option(cls) -> str:
+        """Return the Java option that makes the JVM use the folder."""
         if cls.path is None:
             folder = LocalFolder()
             atexit.register(_remove_after_java, folder)
             cls.path = folder.path
-        return f'{spark_default("spark.driver.defaultJavaOptions")} "-Djava.io.tmpdir={cls.path}"'.strip()
+        return f'"-Djava.io.tmpdir={cls.path}"'
 
 
 def _remove_after_java(folder: LocalFolder) -> None:
@@ -125,6 +126,7 @@ def _remove_after_java(folder: LocalFolder) -> None:
         process.stdin.close()  # the end of its input tells Java to end
         with suppress(subprocess.TimeoutExpired):
             process.wait(JAVA_SECONDS)
+    JavaOutput.end()
     folder.close()
 
 
@@ -222,7 +224,6 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.executorEnv.PYTHONPATH": path,
         "spark.sql.warehouse.dir": str(folder.path / "warehouse"),
         "spark.local.dir": str(folder.path),
-        "spark.log.level": "ERROR",
         # Most of the bytes moved are floats, which hardly get smaller by compression: a shuffled propagate takes 0.39
         # instead of 0.46 processor seconds without it.
         "spark.shuffle.compress": "false",
@@ -231,7 +232,9 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         "spark.sql.codegen.cache.maxEntries": "1000",
     }
     if SparkContext._gateway is None:
-        options["spark.driver.defaultJavaOptions"] = f"{DYING_JAVA} {JavaFolder.options()}"
+        given = spark_default("spark.driver.defaultJavaOptions")
+        java = [DYING_JAVA, *logging_options(), *filter(None, [given]), JavaFolder.option()]
+        options["spark.driver.defaultJavaOptions"] = " ".join(java)
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     if (jars := spark_jars()) is not None:
@@ -252,6 +255,10 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         builder = builder.config(name, value)
     before = psutil.Process().children()
     try:
+        if SparkContext._gateway is None:
+            JavaOutput.launch(SparkConf().setMaster(master).setAppName("lotan").setAll(list(options.items())))
+        if not has_own_logging():
+            log_errors_alone(SparkContext._jvm)
         session = builder.getOrCreate()
     except BaseException as error:
         if SparkContext._gateway is None:  # PySpark does not know the Java process that it was about to start
@@ -260,15 +267,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         if isinstance(error, Exception):
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
-    session.sparkContext.setLogLevel("ERROR")
-    _let_operators_warn(session)
     return _Started(session, folder).use()
-
-
-def _let_operators_warn(session: SparkSession) -> None:
-    """Print warnings of our jar, each once, for example about full shared memory."""
-    logging = session._jvm.org.apache.logging.log4j  # type: ignore[union-attr]
-    logging.core.config.Configurator.setLevel("lotan", logging.Level.WARN)
 
 
 def _end(processes: list[psutil.Process]) -> None:

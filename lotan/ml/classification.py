@@ -22,7 +22,9 @@ from lotan.results.trained_model import TrainedModel
 @accessors
 class _ClassifierParams(GNNParams, HasProbabilityCol, HasRawPredictionCol):
     numClasses = make_param(
-        "numClasses", "unset: as the label's metadata say, else the largest label + 1", TypeConverters.toInt
+        "numClasses",
+        "number of classes; unset: the number in the label's metadata, or else the largest label + 1",
+        TypeConverters.toInt,
     )
 
 

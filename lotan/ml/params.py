@@ -67,13 +67,13 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     idCol = make_param("idCol", "the vertices' ids, integers or strings", TypeConverters.toString)
     splitCol = make_param(
         "splitCol",
-        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label train",
+        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label are trained on",
         TypeConverters.toString,
     )
-    srcCol = make_param("srcCol", "where edges start", TypeConverters.toString)
-    dstCol = make_param("dstCol", "where edges end", TypeConverters.toString)
+    srcCol = make_param("srcCol", "the ids of the edges' sources", TypeConverters.toString)
+    dstCol = make_param("dstCol", "the ids of the edges' destinations", TypeConverters.toString)
     edgeWeightCol = make_param("edgeWeightCol", "the edges' weights; unset: 1", TypeConverters.toString)
-    undirected = make_param("undirected", "whether to add the reverse of every edge once", TypeConverters.toBoolean)
+    undirected = make_param("undirected", "true to add the reverse of every edge once", TypeConverters.toBoolean)
     edges = make_param("edges", "a table or view of edges, by name; or see setEdges", TypeConverters.toString)
     vertices = make_param(
         "vertices", "a table or view of all vertices, by name; or see setVertices", TypeConverters.toString
@@ -84,17 +84,17 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     )
     hiddenChannels = make_param("hiddenChannels", "width of the hidden layers", TypeConverters.toInt)
     numLayers = make_param("numLayers", "number of layers", TypeConverters.toInt)
-    dropout = make_param("dropout", "probability", TypeConverters.toFloat)
-    heads = make_param("heads", "attention heads, of gat or a factory of your own", TypeConverters.toInt)
+    dropout = make_param("dropout", "probability with which a value is dropped in training", TypeConverters.toFloat)
+    heads = make_param("heads", "number of attention heads, for gat or a factory of your own", TypeConverters.toInt)
 
     optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)
-    weightDecay = make_param("weightDecay", "on all parameters", TypeConverters.toFloat)
-    epochs = make_param("epochs", "at most", TypeConverters.toInt)
+    weightDecay = make_param("weightDecay", "weight decay of all parameters", TypeConverters.toFloat)
+    epochs = make_param("epochs", "the most epochs", TypeConverters.toInt)
     patience = make_param(
         "patience", "evaluations without improvement on 'val' after which to stop", TypeConverters.toInt
     )
-    seed = make_param("seed", "of initial weights and dropout", TypeConverters.toInt)
+    seed = make_param("seed", "seed of initial weights and dropout", TypeConverters.toInt)
     evalEvery = make_param("evalEvery", "epochs between evaluations; 0: at the end only", TypeConverters.toInt)
     monitor = make_param(
         "monitor", "metric on 'val' that picks the best epoch; unset: the task's", TypeConverters.toString
@@ -102,11 +102,15 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
 
     engine = make_param("engine", "auto, local, blocks or rows", TypeConverters.toString)
     plan = make_param("plan", "auto or general", TypeConverters.toString)
-    partitions = make_param("partitions", "of the graph in Spark", TypeConverters.toInt)
-    workers = make_param("workers", "DL worker processes to start", TypeConverters.toInt)
-    memoryLimit = make_param("memoryLimit", 'of all processes on this host, such as "4g"', TypeConverters.toString)
-    maxModels = make_param("maxModels", "models that train at a time; unset: as memory allows", TypeConverters.toInt)
-    progress = make_param("progress", "whether to write a line an epoch on standard error", TypeConverters.toBoolean)
+    partitions = make_param("partitions", "number of partitions of the graph in Spark", TypeConverters.toInt)
+    workers = make_param("workers", "number of DL worker processes to start", TypeConverters.toInt)
+    memoryLimit = make_param(
+        "memoryLimit", 'memory of all processes on this host, such as "4g"', TypeConverters.toString
+    )
+    maxModels = make_param(
+        "maxModels", "number of models that train at a time; unset: as many as fit in memory", TypeConverters.toInt
+    )
+    progress = make_param("progress", "true to write a line for each epoch on standard error", TypeConverters.toBoolean)
 
     def check_outputs(self) -> None:
         """Check that the columns which are added to a dataset have different names.

@@ -63,7 +63,7 @@ class MessagePassing(torch.nn.Module):
         self._kind = kind
         self._message_arguments = self._arguments("message", _MESSAGE_ARGUMENTS, required="x_j")
         self._update_arguments = self._arguments("update", _UPDATE_ARGUMENTS, required="aggregated")
-        self._edges: Edges | None = None  # of the propagate under way, for `softmax`
+        self._edges: Edges | None = None  # the edges of the propagate that is running, for `softmax`
 
     def propagate(self, graph: Graph, x: Tensor, edges: EdgeSet = "graph") -> Tensor:
         """Call `message`, `aggregate` and `update`.

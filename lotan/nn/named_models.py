@@ -1,4 +1,4 @@
-"""From the name of a stock model, or of a factory of one's own, to a module with freshly drawn weights."""
+"""The models by name: stock models, and users' own factories. Their weights are drawn with a seed."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ OWN: Mapping[str, tuple[str, ...]] = {"heads": ("gat",), "aggr": ("sage",)}
 
 
 def factory_of(name: str, option: str) -> Factory:
-    """What makes models of that name.
+    """Return the function that makes models of a name.
 
     Args:
         name: a key of `STOCK`, or MODULE:FACTORY.
-        option: where the name was given, for the error.
+        option: the option with which the name was given, for the error's text.
 
     Raises:
-        ConfigurationError: for an unknown model, module or factory.
+        ConfigurationError: the model, the module or the factory is unknown.
     """
     if name in STOCK:
         return getattr(lotan.nn, STOCK[name])
@@ -44,7 +44,7 @@ def factory_of(name: str, option: str) -> Factory:
         factory = getattr(import_module(module_name), attribute)
         if not callable(factory):
             raise TypeError(f"{attribute!r} is a {type(factory).__name__}")
-    except Exception as error:  # importing runs anyone's code
+    except Exception as error:  # an import runs a user's code, which may raise any error
         raise ConfigurationError(
             f"{option} {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
         ) from error
@@ -52,7 +52,7 @@ def factory_of(name: str, option: str) -> Factory:
 
 
 def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Those arguments that the factory has parameters for; all of them for a stock model or `**kwargs`."""
+    """Return the arguments for which the factory has parameters. A stock model, or one with `**kwargs`, accepts all."""
     parameters = inspect.signature(factory).parameters
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
         return dict(arguments)
@@ -60,18 +60,18 @@ def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -> torch.nn.Module:
-    """The model, its weights drawn with a seed: the same for the same arguments, whatever was drawn before.
+    """Return a model whose weights were drawn with a seed. Equal arguments give equal weights.
 
-    torch's generator is afterwards as it was, so that nobody else's random numbers change.
+    The state of torch's generator is restored afterwards, so that other random numbers do not change.
 
     Args:
-        factory: of `factory_of`.
-        arguments: those that it accepts are passed on.
-        seed: of the weights.
-        said: what was asked for, for the error.
+        factory: a function that `factory_of` returned.
+        arguments: arguments by name. Those that the factory does not accept are left out.
+        seed: the seed of the weights.
+        said: the model in words, for the error's text.
 
     Raises:
-        ModelError: the factory fails, or returns something other than a module.
+        ModelError: the factory fails, or its result is no module.
         ConfigurationError: a stock model refuses an argument.
     """
     passed = accepted(factory, arguments)
@@ -83,7 +83,7 @@ def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -
             model = factory(**passed)
     except LotanError:
         raise
-    except Exception as error:  # a factory is anyone's code; torch has a RuntimeError for no memory
+    except Exception as error:  # a factory is a user's code; torch raises a RuntimeError if memory is short
         given = ", ".join(f"{name}={value!r}" for name, value in passed.items())
         raise ModelError(f"{said} failed with {given or 'no arguments'}: {type(error).__name__}: {error}") from error
     if not isinstance(model, torch.nn.Module):

@@ -1,4 +1,4 @@
-"""The costs that this machine has shown: measured rates, and the estimated and measured seconds of past runs.
+"""The costs that this machine has shown: measured rates, and the seconds of past runs on it while it was quiet.
 
 There is one JSON file for each machine and version. It is in the folder `$LOTAN_COSTS`, or else in `lotan` below
 `$XDG_CACHE_HOME` (or `~/.cache`). With `LOTAN_COSTS=off` nothing is read or written. A damaged or foreign file is
@@ -29,10 +29,11 @@ from planner.cost import DEFAULT_RATES, GROUPS, UNITS, Corrections, Rates
 
 log = logging.getLogger(__name__)
 
-FORMAT = 5  # also raised when the same names count other work: see planner.cost.counting, .stages and .shuffles
+FORMAT = 5  # also raised when the same names count other work: see planner.steps and planner.cost
 RUNS = 32  # the number of last runs of an engine that are recorded
 TRUST = 1.0  # the weight of the estimate, as a number of runs that confirm it
-LEAST, MOST = 0.25, 4.0  # limits of a correction
+LEAST, MOST = 0.5, 2.0  # limits of a correction, and so of what all of them together make of an estimate
+HALF_LIFE = 8  # a run counts half as much as one so many runs of the same engine later
 LEAST_RATE, MOST_RATE = 1e-20, 1e6  # limits of plausible rates, in seconds per unit; values beyond them are damage
 LEAST_EPOCH, MOST_EPOCH = 1e-9, 1e9  # limits of plausible epochs, in seconds
 LOCK_DEADLINE = 1.0  # seconds that a run waits for other writers; then it writes without a lock
@@ -65,11 +66,16 @@ def corrections(runs: Sequence[PastRun]) -> Corrections:
     """Return the factors of the groups that minimise the errors of past runs. The fewer runs, the nearer they are to 1.
 
     Errors are weighted by estimate^3/4 measure^1/4. With a single group, one run yields the square root of its ratio as
-    factor. A run twice as slow as estimated and one twice as fast cancel out.
+    factor. A run twice as slow as estimated and one twice as fast cancel out. A run counts half as much as one `HALF_LIFE`
+    runs later, and its error is clipped to the limits of a correction.
+
+    Args:
+        runs: The runs of one engine, the latest one last.
     """
     estimated = np.array([[run.estimated[name] for name in GROUPS] for run in runs]).reshape(-1, len(GROUPS))
-    measured = np.array([run.measured for run in runs])
-    scale = np.maximum(estimated.sum(axis=1), LEAST_EPOCH) ** 0.75 * measured**0.25
+    together = np.maximum(estimated.sum(axis=1), LEAST_EPOCH)
+    measured = np.clip([run.measured for run in runs], LEAST * together, MOST * together)
+    scale = together**0.75 * measured**0.25 * 2.0 ** (np.arange(len(runs))[::-1] / (2 * HALF_LIFE))
     parts = estimated / scale[:, None]
     square = parts.T @ parts + TRUST * np.eye(len(GROUPS))
     found = np.linalg.solve(square, parts.T @ (measured / scale) + TRUST)
@@ -82,7 +88,7 @@ def load() -> Known:
     if place is None or not place.exists():
         return Known()
     if not place.is_file():  # reading a pipe would wait for ever
-        _warn(place, "it is no ordinary file")
+        _warn(place, "it is not an ordinary file")
         return Known()
     try:
         return _known(json.loads(place.read_text(encoding="utf-8")))
@@ -94,7 +100,7 @@ def load() -> Known:
 @cache
 def _warn(place: Path, error: str) -> None:
     """Log the warning once for each file and error."""
-    log.warning("costs in %s are left out: %s", place, error)
+    log.warning("costs in %s are ignored: %s", place, error)
 
 
 def obstacle() -> str | None:
@@ -142,7 +148,7 @@ def _alone() -> Iterator[None]:
     place = _file()
     try:
         if place is None:
-            raise OSError("nothing is written")
+            raise OSError("no file is written")
         place.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(place.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
@@ -176,7 +182,7 @@ def _usable(run: PastRun) -> bool:
 
 def _known(data: Any) -> Known:
     if data["format"] != FORMAT or data["machine"] != machine():
-        raise ValueError("they are of another version or machine")
+        raise ValueError("they belong to another version or machine")
     rates = {name: Rates(**{unit: float(of[unit]) for unit in UNITS}) for name, of in data["rates"].items()}
     runs = {name: [PastRun(_groups(one), float(one["measured"])) for one in of] for name, of in data["runs"].items()}
     sound = all(LEAST_RATE <= value <= MOST_RATE for of in rates.values() for value in asdict(of).values())
@@ -185,7 +191,7 @@ def _known(data: Any) -> Known:
         or not all(_usable(run) for of in runs.values() for run in of)
         or not {*rates, *runs} <= {*DEFAULT_RATES}
     ):
-        raise ValueError("they have numbers that cannot be")
+        raise ValueError("they have impossible numbers")
     return Known(rates, runs)
 
 

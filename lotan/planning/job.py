@@ -147,7 +147,13 @@ def plan_for(
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
     partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
     choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
-    said = {"engine_reason": engine.reason, "memory": memory, "peak_bytes": limit.peak(needed), "choices": choices}
+    said = {
+        "engine_reason": engine.reason,
+        "free_bytes": engine.free_bytes,
+        "memory": memory,
+        "peak_bytes": limit.peak(needed),
+        "choices": choices,
+    }
     planned = replace(found, options=replace(found.options, pricing=pricing, **said))
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)

@@ -1,4 +1,4 @@
-"""Stages as programs: what a worker, or the local engine, runs on a chunk of vertices.
+"""Stages as programs, which a worker or the local engine runs on chunks of vertices.
 
 A `planner.physical.Stage` is data: a list of calls of allow-listed operators. `StageProgram` compiles it once and runs
 it in the mode that a `StageRun` names; `encode_stage` and `decode_stage` are its form on the wire.

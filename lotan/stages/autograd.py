@@ -1,4 +1,4 @@
-"""Runs a stage through autograd: any calls that are allowed, edges included."""
+"""The stage program that uses autograd. It runs all calls that are allowed, on edges too."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class AutogradStage:
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     rereads: frozenset[str] = frozenset()
@@ -49,7 +49,7 @@ class AutogradStage:
         self._trainable = tuple(p.name for p in stage.parameters if p.trainable)
 
     def forward(self, run: StageRun) -> StageResult:
-        """The outputs, [rows, *shape], and the autograd graph behind them if it is to be kept."""
+        """Return the outputs, [rows, *shape], and with `run.keep` the autograd graph behind them."""
         if run.keep:
             saved = self._record(run)
             return StageResult(_placed({name: row.detach() for name, row in saved.outputs.items()}, run.into), saved)
@@ -57,12 +57,12 @@ class AutogradStage:
             return StageResult(_placed(self._outputs(self._values(run), run), run.into))
 
     def backward(self, run: StageRun) -> StageResult:
-        """The vector-Jacobian product; runs forward first if nothing was saved."""
+        """Return the vector-Jacobian product. Forward runs first if nothing was saved."""
         saved = run.saved if isinstance(run.saved, SavedGraph) else self._record(run)
         return self._result(run, *self._vjp(saved, run.output_gradients))
 
     def turn(self, run: StageRun, loss: Callable[[Tensor], Tensor]) -> StageResult:
-        """Forward, `loss` from the one output to its gradient, and backward."""
+        """Run forward, `loss`, which maps the one output to its gradient, and backward."""
         saved = self._record(run)
         ((name, rows),) = saved.outputs.items()
         return self._result(run, *self._vjp(saved, {name: loss(rows.detach())}))
@@ -75,7 +75,7 @@ class AutogradStage:
         return StageResult(input_gradients=_placed(inputs, run.into), parameter_gradients=parameters)
 
     def _values(self, run: StageRun) -> dict[str, Tensor]:
-        """The chunk's inputs and the parameters, by name."""
+        """Return the chunk's inputs and the parameters, by name."""
         chunk = run.chunk
         try:
             values = {i.value: chunk.values[i.value] for i in self.stage.inputs}
@@ -111,7 +111,7 @@ class AutogradStage:
     def _vjp(
         self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The vector-Jacobian product of a recorded run: gradients of inputs, and of parameters."""
+        """Return the vector-Jacobian product of a recorded run: the gradients of inputs and of parameters."""
         reached = [name for name in output_gradients if saved.outputs[name].requires_grad]
         leaves = saved.leaves
         if reached and leaves:
@@ -136,7 +136,7 @@ def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:
 
 
 def _last_reads(stage: Stage) -> list[tuple[str, ...]]:
-    """For each call, the values that nothing reads after it, so that memory is free as soon as it can be."""
+    """Return, for each call, the values that nothing reads after it, so that their memory is freed early."""
     alive = {output.value for output in stage.outputs}
     dead: list[tuple[str, ...]] = []
     for call in reversed(stage.calls):

@@ -1,10 +1,12 @@
-"""The loss, its gradient, and metrics, over chunks: everything is a sum, so that chunks merge by addition.
+"""The loss, its gradient and metrics over chunks. All of them are computed from sums, so chunks merge by addition.
 
-Statistics are a float64 array [splits, k], one row for each of planner.spec.SPLITS. Its columns are:
+Statistics are a float64 array [splits, k], one row for each of planner.spec.SPLITS. Its columns are
+
     classification  loss, weight, vertices, correct, then for each class true positives, predicted, actual
     multilabel      loss, weight, vertices, all labels right, true positives, predicted, actual
     regression      loss, weight, vertices, absolute errors, then for each target squared errors, values, squared values
-where the mean loss is loss / weight.
+
+The mean loss is loss / weight.
 """
 
 from __future__ import annotations
@@ -27,18 +29,18 @@ METRICS: Mapping[Task, tuple[str, ...]] = {
     "multilabel": ("micro_f1", "accuracy"),
     "regression": ("mse", "mae", "r2"),
 }
-"""Names of the metrics beside "loss", by task; the first is the one by which epochs are compared by default."""
+"""The metrics of each task beside "loss". Epochs are compared by the first one unless another is chosen."""
 
 _SHARED = 4  # columns before those of each class or target
 
 
 def width(loss: LossSpec) -> int:
-    """Number of columns of the statistics."""
+    """Return the number of columns of the statistics."""
     return _SHARED + (3 if loss.task == "multilabel" else 3 * loss.outputs)
 
 
 def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) -> Tensor:
-    """Gradient of the training loss by the logits; zero outside the training rows. float32 [rows, outputs]."""
+    """Return the gradient of the training loss by the logits, float32 [rows, outputs]. It is zero outside the training rows."""
     rows = _rows_of(0, label, split)
     chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
     match loss.task:
@@ -55,14 +57,14 @@ def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) 
 
 
 def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, counts: Counts = "all") -> Sums:
-    """Sums over a chunk's rows, by split. Rows without a split or a label count nowhere.
+    """Return sums over a chunk's rows, by split. Rows without a split or a label are not counted.
 
     Args:
-        loss: the task.
-        logits: float32 [rows, outputs].
-        label: int64 [rows], or float32 [rows, outputs].
-        split: int8 [rows].
-        counts: "train" leaves the other splits zero.
+        loss: The loss, with its task.
+        logits: The model's output, float32 [rows, outputs].
+        label: The labels, int64 [rows] or float32 [rows, outputs].
+        split: The split of each row, int8 [rows].
+        counts: The splits that count; "train" leaves the other splits zero.
     """
     sums = np.zeros((len(SPLITS), width(loss)))
     for number in range(1 if counts == "train" else len(SPLITS)):
@@ -73,7 +75,7 @@ def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, cou
 
 
 def _rows_of(split_number: int, label: Tensor, split: Tensor) -> Tensor:
-    """Positions of the labelled rows of a split. int64 [chosen]."""
+    """Return the positions of the labelled rows of a split, int64 [chosen]."""
     labelled = label >= 0 if not label.is_floating_point() else ~label.isnan()
     if labelled.dim() > 1:
         labelled = labelled.all(1)
@@ -127,10 +129,13 @@ def _regression(prediction: Tensor, label: Tensor) -> Sums:
 
 
 def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
-    """The metrics of each split that has any labelled row, by split and name.
+    """Return the metrics of each split that has a labelled row, by split and name.
 
-    Beside "loss": classification "accuracy", "macro_f1"; multilabel "accuracy" (all labels of a vertex right),
-    "micro_f1"; regression "mse", "mae", "r2".
+    Their names are "loss" and, for each task:
+
+    - classification: "accuracy" and "macro_f1"
+    - multilabel: "accuracy" (the share of vertices with all labels right) and "micro_f1"
+    - regression: "mse", "mae" and "r2"
     """
     names = {name: row for name, row in zip(SPLITS, sums, strict=True) if row[2] > 0}
     return {name: {"loss": float(row[0] / row[1]), **_scores(loss, row)} for name, row in names.items()}
@@ -150,13 +155,13 @@ def _scores(loss: LossSpec, row: Sums) -> Mapping[str, float]:
 
 
 def _macro_f1(hits: Sums, total: Sums) -> float:
-    """Mean over the classes that occur, as label or as prediction."""
+    """Return the mean F1 over the classes that occur, as label or as prediction."""
     seen = total > 0
     return float(np.mean(2 * hits[seen] / total[seen]))
 
 
 def _r2(squares: Sums, spread: Sums) -> float:
-    """Mean over targets of the explained share of the variance; a constant target counts 1 if met, else 0."""
+    """Return the mean over targets of the explained share of the variance. A constant target counts 1 if it is met, else 0."""
     constant = spread <= 0
     scores = 1 - squares / np.where(constant, 1, spread)
     return float(np.mean(np.where(constant, squares == 0, scores)))

@@ -1,4 +1,4 @@
-"""Runs a stage on a chunk piece by piece, as if it were several: what travels together need not fit into a cache together."""
+"""The stage program that runs on a chunk piece by piece, so that a chunk may be larger than the cache."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from planner.physical import StageInput, StageOutput
 
 
 class Pieces:
-    """A stage over consecutive rows of a chunk at a time. The stage reads no edges.
+    """A stage that runs on a few consecutive rows of a chunk at a time. The stage reads no edges.
 
-    Random numbers belong to rows, so cutting changes none; gradients of parameters are added up in the order of the pieces.
+    Random numbers belong to rows, so pieces do not change them. Gradients of parameters are added in the order of the
+    pieces.
 
     Args:
-        program: the stage's.
-        rows: of a piece.
+        program: the stage's program.
+        rows: number of rows in a piece.
     """
 
     def __init__(self, program: Program, rows: int) -> None:
         self._program, self._rows = program, rows
 
     def run(self, run: StageRun) -> StageResult:
-        """Run the stage on a chunk, see `StageProgram.run`."""
+        """Run the stage on a chunk, as `StageProgram.run` does."""
         stage = self._program.stage
         outputs = _memory(stage.outputs, run) if run.emits else {}
         gradients = _memory([i for i in stage.inputs if i.needs_gradient], run) if run.differentiates else {}
@@ -68,7 +69,7 @@ class Pieces:
 
 
 def _memory(values: Sequence[StageInput | StageOutput], run: StageRun) -> dict[str, Tensor]:
-    """Memory for all rows of values: that which was handed in, where there is some."""
+    """Return memory for all rows of values, which is the caller's if there is some."""
     return {
         v.value: run.into[v.value] if v.value in run.into else torch.empty(run.chunk.rows, *v.shape) for v in values
     }

@@ -1,4 +1,4 @@
-"""Runs a stage on chunks, in any mode."""
+"""The program of a stage, which runs it on chunks in any mode."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from planner.spec import LossSpec
 
 
 class StageProgram:
-    """A stage, compiled once, run on any number of chunks, by several threads if need be.
+    """A stage that is compiled once and runs on any number of chunks, in several threads if need be.
 
     Stages of known calls run as a flat list of kernels, all others through autograd: the same numbers, to rounding.
 
     Args:
         stage: the stage.
-        source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
-        flat: False has autograd run also what is known.
-        memory: for what a forward run keeps, which other stages may take over; None: of its own.
+        source_gradients: "summed" for one gradient row for each source row of a chunk, "per_edge" for one for each edge.
+        flat: if False, autograd runs known calls too.
+        memory: memory for the values that a forward run keeps, which stages may share; None for memory of its own.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     def __init__(
@@ -47,22 +47,22 @@ class StageProgram:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls are known."""
+        """True if all calls are known."""
         return isinstance(self._body, FlatStage)
 
     @property
     def some_flat(self) -> bool:
-        """As `flat`; of models side by side, whether some of them are."""
+        """True if the calls of some model are known. For one model it is equal to `flat`."""
         return self.flat
 
     @property
     def rereads(self) -> frozenset[str]:
-        """The inputs that a backward reads although its forward was saved."""
+        """The inputs that backward reads although its forward was saved."""
         return self._body.rereads
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept, as the plan says; autograd's graphs cannot go to a file."""
+        """The terms on which forward runs are kept, as the plan sets them. Autograd's graphs cannot be written to a file."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def run(self, run: StageRun) -> StageResult:

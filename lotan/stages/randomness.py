@@ -1,6 +1,6 @@
 """Random numbers that belong to (seed, epoch, operator, row, column) and to nothing else.
 
-A counter-based generator: each number is a hash of what it belongs to. So a mask is the same whatever engine,
+The generator is counter-based: each number is a hash of what it belongs to. A mask is therefore the same whatever engine,
 partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64-bit hash serves four columns with
 16 bits each.
 """
@@ -29,28 +29,28 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _WORD = (1 << 64) - 1
 _DRAWS = 4  # 16-bit draws in one hash
-LEVELS = 1 << 16  # that a draw can have
+LEVELS = 1 << 16  # number of values that a draw can have
 _BLOCK = 1 << 14  # hashes drawn at a time: 128 KiB, which stays in the cache through all passes over them
 
 
 @dataclass(frozen=True)
 class Randomness:
-    """Where a pass's random numbers come from."""
+    """The seed and the epoch of a pass's random numbers."""
 
     seed: int
     epoch: int
-    seeds: tuple[int, ...] = ()  # of the models of a batch, by their numbers; empty: there is one model
+    seeds: tuple[int, ...] = ()  # the seeds of a batch's models, by their numbers; empty: there is one model
 
     def of(self, model: int) -> Randomness:
-        """What one model of a batch draws: the same as alone."""
+        """Return the random numbers of one model of a batch, which are those of the model alone."""
         return Randomness(self.seeds[model], self.epoch) if self.seeds else self
 
     def operator(self, key: int | str) -> int:
-        """The 64-bit state of one operator, from which its rows draw."""
+        """Return the 64-bit state of one operator, from which its rows draw."""
         return _operator(self.seed, self.epoch, key)
 
 
-@lru_cache(maxsize=1024)  # asked for once a chunk
+@lru_cache(maxsize=1024)  # each chunk asks for it
 def _operator(seed: int, epoch: int, key: int | str) -> int:
     number = crc32(key.encode()) if isinstance(key, str) else key
     state = 0
@@ -60,7 +60,7 @@ def _operator(seed: int, epoch: int, key: int | str) -> int:
 
 
 def _mix(state: int) -> int:
-    """The finaliser of splitmix64 on one number."""
+    """Apply the finaliser of splitmix64 to one number."""
     state &= _WORD
     state = (state ^ (state >> 30)) * _MIX_1 & _WORD
     state = (state ^ (state >> 27)) * _MIX_2 & _WORD
@@ -68,7 +68,7 @@ def _mix(state: int) -> int:
 
 
 def _mix_array(state: Hashes, other: Hashes) -> Hashes:
-    """The finaliser of splitmix64, in place; `other` is overwritten."""
+    """Apply the finaliser of splitmix64 in place. `other` is overwritten."""
     for shift, factor in ((30, _MIX_1), (27, _MIX_2)):
         np.right_shift(state, np.uint64(shift), out=other)
         np.bitwise_xor(state, other, out=state)
@@ -78,7 +78,7 @@ def _mix_array(state: Hashes, other: Hashes) -> Hashes:
 
 
 def _blocks(state: int, row_keys: Tensor, columns: int) -> Iterator[tuple[slice, Draws]]:
-    """The draws of a block of rows after the other: which rows, uint16 [rows, columns]. A block lasts until the next."""
+    """Yield blocks of rows with their draws, uint16 [rows, columns]. A block is valid until the next one."""
     words = -(-columns // _DRAWS)
     rows = row_keys.numpy().view(np.uint64) ^ np.uint64(state)
     rows = _mix_array(rows, np.empty_like(rows))[:, None]  # uint64 [rows, 1]
@@ -93,14 +93,14 @@ def _blocks(state: int, row_keys: Tensor, columns: int) -> Iterator[tuple[slice,
 
 
 def _sixteen_bits(hashes: Hashes) -> Draws:
-    """The four draws of each hash, lowest bits first on every machine."""
+    """Return the four draws of each hash, lowest bits first on every machine."""
     if sys.byteorder == "big":
         hashes = hashes.byteswap()
     return hashes.view("<u2")
 
 
 def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> Draws:
-    """Uniform 16-bit numbers. uint16 [rows, columns]."""
+    """Return uniform 16-bit numbers, uint16 [rows, columns]."""
     found = np.empty((row_keys.numel(), columns), dtype=np.uint16)
     for rows, drawn in _blocks(randomness.operator(key), row_keys, columns):
         found[rows] = drawn
@@ -109,22 +109,22 @@ def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int
 
 @dataclass(frozen=True)
 class Mask:
-    """Which numbers a dropout keeps: those whose draw is at least `threshold`. Drawn again whenever it is applied.
+    """The mask of a dropout: numbers whose draw is at least `threshold` stay. It is drawn again whenever it is applied.
 
-    To draw costs less than to keep and to read again what was drawn.
+    Drawing it again costs less than storing and reading it.
     """
 
-    state: int  # of the operator, see `Randomness.operator`
+    state: int  # the state of the operator, see `Randomness.operator`
     threshold: int  # from 1 to 65535; of 65536 equally likely draws, those below it are dropped
     row_keys: Tensor  # int64 [rows]
 
     @property
     def scale(self) -> float:
-        """The inverse of the probability to be kept, exactly."""
+        """The exact inverse of the probability to be kept."""
         return LEVELS / (LEVELS - self.threshold)
 
     def apply(self, x: Tensor, out: Tensor) -> Tensor:
-        """Zero what is dropped and scale what is kept: float32 [rows, columns], both; `out` may be `x`."""
+        """Set dropped numbers of `x` to zero and scale the others. Both are float32 [rows, columns], and `out` may be `x`."""
         keep = torch.empty(0, dtype=torch.float32)
         for rows, drawn in _blocks(self.state, self.row_keys, x.shape[1]):
             kept = torch.from_numpy((drawn >= np.uint16(self.threshold)).view(np.uint8))
@@ -134,7 +134,7 @@ class Mask:
 
 
 def threshold_of(p: float) -> int:
-    """How many of the 65536 draws are dropped for a probability `p`: the nearest."""
+    """Return the number of the 65536 draws that are dropped for a probability `p`, rounded to the nearest."""
     return round(p * LEVELS)
 
 
@@ -158,19 +158,19 @@ def _masked(x: Tensor, mask: Mask) -> Tensor:
 
 
 def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_keys: Tensor) -> Tensor:
-    """Zero each number of `x` with probability `p` and scale the rest so that the expectation stays.
+    """Set each number of `x` to zero with probability `p`, and scale the others so that the expectation stays the same.
 
-    The probability is rounded to a multiple of 2^-16, and the scale is that of the rounded one.
+    The probability is rounded to a multiple of 2^-16, and the scale is that of the rounded probability.
 
     Args:
-        x: float32 [rows, *shape].
-        p: probability of zero, from 0 to 1.
-        randomness: seed and epoch.
-        key: names the operator.
-        row_keys: int64 [rows], whose numbers these are.
+        x: The numbers, float32 [rows, *shape].
+        p: The probability of zero, from 0 to 1.
+        randomness: The seed and the epoch.
+        key: The name of the operator.
+        row_keys: The keys of the rows, int64 [rows].
 
     Raises:
-        ValueError: not as many row keys as rows.
+        ValueError: If the numbers of row keys and rows differ.
     """
     threshold = threshold_of(p)
     if row_keys.numel() != x.shape[0]:

@@ -1,10 +1,10 @@
-"""The table of tensor operators that a model may use, and how it is checked that one keeps rows apart.
+"""The table of tensor operators that a model may use, and the check that an operator does not mix rows.
 
-A stage sees a chunk of the vertices (and their in-edges), never all: an operator is *row-wise* if row v of its output depends
-on row v of its inputs alone, whatever other rows come along. `ALLOWED` is also what a worker is willing to run, see
-`lotan.stages`. What only reads parameters and constants may do anything that is allowed.
+A stage sees a chunk of the vertices and their in-edges, never all of them. An operator is *row-wise* if row v of its
+output depends on row v of its inputs alone, whatever other rows are there. Workers run only operators in `ALLOWED`
+(`lotan.stages`). An operator that reads parameters and constants alone may be any of them.
 
-Names are PyTorch's own ("aten.softmax.int"); arguments are checked by the names they have in PyTorch's schema.
+Names are PyTorch's own ("aten.softmax.int"). Arguments are checked by their names in PyTorch's schema.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from planner.spec import Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
-"""Types of values by name."""
+"""The types of values, by name."""
 
 Arguments = tuple[Argument, ...]
 Keywords = tuple[tuple[str, Argument], ...]
@@ -28,9 +28,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(f"aten.{name}" for name in text.split())
 
 
-# Number by number, with broadcasting. Rows cannot meet in these: two row values of the same rows either line up in their first
-# dimension or give a value that tracing refuses, because its rows are no longer first. (All carry torch's tag `pointwise`
-# or make a fresh tensor, except those in the last two lines.)
+# Operators that work number by number, with broadcasting. Rows cannot meet in these. Two row values of the same rows
+# either line up in their first dimension, or give a value that tracing refuses because its rows are no longer first.
+# (All carry torch's tag `pointwise` or make a fresh tensor, except those in the last three lines.)
 POINTWISE = _names("""
     abs.default acos.default acosh.default add.Tensor add.Scalar addcdiv.default addcmul.default asin.default asinh.default
     atan.default atan2.default atanh.default bitwise_and.Tensor bitwise_and.Scalar bitwise_not.default bitwise_or.Tensor
@@ -56,18 +56,19 @@ POINTWISE = _names("""
     to.dtype where.ScalarOther where.ScalarSelf where.Scalar prelu.default
 """)
 
-# Tensors made of nothing but a shape; rows of them are all alike.
+# Operators that make a tensor from nothing but a shape; its rows are all alike.
 FACTORIES = _names("""
     zeros.default ones.default full.default new_zeros.default new_ones.default new_full.default scalar_tensor.default
 """)
 
-# Shape alone changes; the first dimension stays the rows because tracing refuses an output in which it does not.
+# Operators that only change the shape. The first dimension stays the rows, because tracing refuses any other output.
 VIEWS = _names("""
     view.default reshape.default _unsafe_view.default flatten.using_ints expand.default expand_as.default view_as.default
     reshape_as.default repeat.default
 """)
 
-# Operators along one or several dimensions, none of which may be the rows: name of the argument that says which.
+# Operators along one or several dimensions, which must not be the rows, with the name of the argument for the
+# dimension.
 ALONG = {
     **dict.fromkeys(
         _names("""
@@ -88,22 +89,22 @@ _GROWING = _names("unsqueeze.default stack.default")  # their dimension counts i
 
 TRANSPOSES = _names("transpose.int swapaxes.default swapdims.default t.default numpy_T.default mT.default")
 
-# The parameters' place is on the right.
+# Matrix operators, in which the parameters must be on the right.
 MATRIX = _names("""
     linear.default matmul.default mm.default bmm.default addmm.default mv.default einsum.default bilinear.default
     layer_norm.default rms_norm.default group_norm.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default
 """)
 
 ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX
-"""All tensor operators that a Spec or a stage may hold."""
+"""All tensor operators that a Spec or a stage may contain."""
 
 DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
-"""The dtypes that values may have, by how a call's argument spells them."""
+"""The dtypes that values may have, by their spelling in a call's argument."""
 
 INSTEAD = {
     "batch_norm": "use torch.nn.LayerNorm: batch statistics mix the vertices",
     "instance_norm": "use torch.nn.LayerNorm",
-    "sort": "rows are ordered by nothing; aggregate over edges instead",
+    "sort": "rows have no order; aggregate over edges instead",
     "index": "select columns with slices; vertices meet only along edges, in a lotan.nn.MessagePassing layer",
     "embedding": "give the graph float features; vertices are not looked up by number",
     "rand": "dropout is the only source of random numbers",
@@ -111,17 +112,17 @@ INSTEAD = {
     "bernoulli": "use torch.nn.functional.dropout: dropout is the only source of random numbers",
     "lstm": "use a cell such as torch.nn.GRUCell, step by step",
 }
-"""What to write instead of an operator that is not in the table, by the start of its name."""
+"""Advice for operators that are not in the table, by the beginning of their names."""
 
 
 def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: Types) -> str | None:
-    """Why a call of an aten operator may not stand in a Spec or stage; None if it may.
+    """Return the reason why a call of an aten operator may not be in a Spec or a stage, or None if it may.
 
     Args:
         op: name of the operator.
-        arguments: as in `planner.spec.Call`.
-        keywords: as in `planner.spec.Call`.
-        types: of all values that the arguments name.
+        arguments: the arguments, as in `planner.spec.Call`.
+        keywords: the keyword arguments, as in `planner.spec.Call`.
+        types: the types of all values that the arguments name.
     """
     if op not in ALLOWED:
         return f"{short_name(op)} is not among the operators that keep rows apart; {_instead(op)}"
@@ -135,7 +136,7 @@ def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: T
 
 
 def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[str, Any]:
-    """The arguments of a call by their names in PyTorch's schema, defaults included."""
+    """Return the arguments of a call by their names in PyTorch's schema, defaults included."""
     schema = overload(op)._schema
     values = {argument.name: argument.default_value for argument in schema.arguments}
     values.update(zip((argument.name for argument in schema.arguments), arguments, strict=False))
@@ -145,7 +146,7 @@ def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[s
 
 @cache
 def overload(name: str) -> Any:
-    """The torch operator of an allowed name; KeyError for any other."""
+    """Return the torch operator of an allowed name. Any other name raises a KeyError."""
     if name not in ALLOWED:
         raise KeyError(name)
     _, packet, kind = name.split(".")
@@ -153,7 +154,7 @@ def overload(name: str) -> Any:
 
 
 def short_name(op: str) -> str:
-    """What users call an operator: "softmax" for "aten.softmax.int"."""
+    """Return an operator's name as users know it, such as "softmax" for "aten.softmax.int"."""
     return op.split(".")[1].strip("_")
 
 
@@ -177,7 +178,7 @@ def _is_rows(argument: Any, types: Types) -> bool:
 
 
 def _rank(argument: Any, types: Types) -> int:
-    """Number of dimensions of a value or of the first of several, the rows among them."""
+    """Return the number of dimensions of a value, or of the first of several, its rows included."""
     if isinstance(argument, tuple):
         argument = argument[0]
     value = types[argument.name]
@@ -252,7 +253,7 @@ def _check_norm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
 
 
 def _check_prelu(op: str, arguments: dict[str, Any], types: Types) -> str | None:
-    # With a weight per channel the channel is dimension 1; of a single number per row it would be the row.
+    # A weight per channel belongs to dimension 1. If there is a single number per row, that would be the row.
     weight_is_rows = _is_rows(arguments["weight"], types)
     return "takes a parameter as its weight" if weight_is_rows or _rank(arguments["self"], types) < 2 else None
 

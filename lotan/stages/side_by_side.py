@@ -1,9 +1,9 @@
-"""Runs the stages of a model batch side by side: each model's own, on its own numbers of every row.
+"""The program that runs the stages of a model batch side by side, each on its own model's numbers of every row.
 
-Each runs as it would alone: on rows of its own, in memory aligned as ever, by the same kernels. So a model has the bits in
-a batch that it has by itself, whatever the others are; what they share is the row that travels, and all sums over edges.
-(One batched product for all models would be another kernel, whose sums are in another order: torch promises no equal bits
-between `bmm` and `mm`, nor between products of other widths.)
+Each stage runs as it would alone: on rows of its own, in aligned memory, by the same kernels. A model in a batch therefore
+has the same bits as the model alone. The models share the rows that travel and all sums over edges. One batched product
+for all models would be another kernel with another order of sums: torch does not promise equal bits between `bmm` and
+`mm`, or between products of different widths.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 @dataclass(frozen=True)
 class _Own:
-    """A part, its program, and where its numbers are in the rows of the whole: None for a value that all parts read whole."""
+    """A part, its program, and the places of its numbers in whole rows, which are None for values that all parts read whole."""
 
     part: Part
     program: StageProgram
-    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]  # the whole's, its own, the columns
+    # the input of the whole, the input of the part, and the columns
+    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:
-        """With the model's own rows, as far as the chunk has any of them."""
+        """Return the chunk with the model's own rows, as far as the chunk has any of them."""
         sparse = {
             own.value: chunk.sparse[whole.value]
             for whole, own, _ in self.inputs
@@ -49,7 +50,7 @@ class _Own:
         return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
 
     def run(self, run: StageRun, saved: Saved | None) -> StageRun:
-        """The run of the model's own program, given that of the whole and what the model's forward run has kept."""
+        """Return the run of the model's own program, from the whole's run and the values that the model's forward run kept."""
         gradients = {
             output.value: _rows(run.output_gradients[whole.value], columns, output)
             for whole, output, columns in self.outputs
@@ -67,15 +68,15 @@ class _Own:
         )
 
     def parameters(self, named: Parameters) -> Parameters:
-        """By the model's own names."""
+        """Return the model's parameters by the model's own names."""
         return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
 
     def named(self, own: Parameters) -> dict[str, Tensor]:
-        """By the batch's names."""
+        """Return tensors by the batch's names."""
         return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
 
     def sums(self, sums: Places | None) -> Places | None:
-        """Those of the model's own parameters, by its own names."""
+        """Return the sums for the model's own parameters, by its own names."""
         if sums is None:
             return None
         trained = [p.name for p in self.part.stage.parameters if p.trainable]
@@ -83,12 +84,12 @@ class _Own:
 
 
 class SideBySide:
-    """A stage with parts, as a program: see `StageProgram`, whose methods it has.
+    """A stage with parts as a program, with the methods of `StageProgram`.
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
+        memory: memory for the values that a forward run keeps, as in `StageProgram`.
     """
 
     def __init__(
@@ -109,28 +110,28 @@ class SideBySide:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls of all parts are known."""
+        """True if all calls of all parts are known."""
         return all(own.program.flat for own in self._parts)
 
     @property
     def some_flat(self) -> bool:
-        """Whether those of some part are."""
+        """True if all calls of some part are known."""
         return any(own.program.flat for own in self._parts)
 
     @cached_property
     def rereads(self) -> frozenset[str]:
-        """The inputs that some part's backward reads although its forward was saved."""
+        """The inputs that the backward of some part reads although its forward was saved."""
         return frozenset(
             whole.value for part in self._parts for whole, own, _ in part.inputs if own.value in part.program.rereads
         )
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept."""
+        """The terms on which forward runs are kept."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
     def run(self, run: StageRun) -> StageResult:
-        """Run each part on its own rows, see `StageProgram.run`."""
+        """Run each part on its own rows, as `StageProgram.run` does."""
         kept = run.saved.parts if isinstance(run.saved, SavedTogether) else [None] * len(self._parts)
         together = _Together(self.stage, run)
         for own, saved in zip(self._parts, kept, strict=True):
@@ -139,7 +140,7 @@ class SideBySide:
 
 
 class _Together:
-    """What the runs of all parts yield, put together."""
+    """The results of all parts' runs together."""
 
     def __init__(self, stage: Stage, run: StageRun) -> None:
         self._stage, self._run = stage, run
@@ -150,7 +151,7 @@ class _Together:
         self._counted: dict[int, np.ndarray] = {}
 
     def add(self, own: _Own, found: StageResult) -> None:
-        """Take the next part's result."""
+        """Add the result of the next part."""
         if self._run.emits:
             _put(self._outputs, found.outputs, own)
             self._saved.append(found.saved)
@@ -164,7 +165,7 @@ class _Together:
             self._counted[own.part.model] = found.statistics
 
     def result(self) -> StageResult:
-        """Rows side by side; statistics float64 [models, splits, k], zero for models of other stages."""
+        """Return rows side by side, and statistics [models, splits, k], which are zero for models of other stages."""
         run = self._run
         return StageResult(
             self._outputs,
@@ -175,12 +176,12 @@ class _Together:
         )
 
     def _place(self, one: StageInput | StageOutput, rows: int | None = None) -> Tensor:
-        """Memory for a value of the whole: that which was handed in, if some was."""
+        """Return memory for a value of the whole, which is the caller's if there is some."""
         place = self._run.into.get(one.value)
         return torch.empty(self._run.chunk.rows if rows is None else rows, *one.shape) if place is None else place
 
     def _joined(self, whole: StageInput) -> Tensor:
-        """The gradient of an input; a source's has other rows than the chunk."""
+        """Return the gradient of an input. The gradient of a source has other rows than the chunk."""
         parts = self._inputs[whole.value]
         rows = parts[0].shape[0]
         place = self._place(whole, rows)
@@ -217,7 +218,7 @@ def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slic
 
 
 def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
-    """A model's numbers of all rows, in one piece. [rows, *shape]."""
+    """Return a model's numbers of all rows as one contiguous tensor, [rows, *shape]."""
     rows = whole.reshape(whole.shape[0], -1)[:, columns]
     return rows.contiguous().view(-1, *own.shape)
 

@@ -1,4 +1,4 @@
-"""Room on the local disk for what does not fit into memory: one file without a name, which is gone when its process is."""
+"""A file on the local disk for tensors that do not fit into memory. It has no name and vanishes with its process."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from messenger.extents import Extents
 
 log = logging.getLogger(__name__)
 
-PAGE = 4096  # bytes; what is written begins at a multiple of it
-FIRST_BYTES = 64 << 20  # of a new file; it doubles from there
+PAGE = 4096  # bytes; each tensor begins at a multiple of it
+FIRST_BYTES = 64 << 20  # size of a new file, which doubles from there
 
 Extent = tuple[int, int]
-"""Offset and bytes taken."""
+"""An offset in the file, and the bytes taken there."""
 
 
 class SpillFile:
-    """Tensors on disk. Rooms are used again; a disk without any more is said once, and then nothing more is taken of it.
+    """Tensors on disk. Freed room is used again. A full disk is reported once, and then the file grows no more.
 
-    It is read and written, not mapped: pages of a mapped file count as memory of the process that caps its memory so.
+    The file is read and written, not mapped: pages of a mapped file would count as memory of a process that limits its
+    memory.
 
     Args:
-        folder: on a local disk, where the file is made when it is first needed; None: of temporary files.
+        folder: A folder on a local disk, in which the file is made when it is first needed; None: that of temporary files.
     """
 
     def __init__(self, folder: str | None = None) -> None:
@@ -39,11 +40,11 @@ class SpillFile:
 
     @property
     def has_room(self) -> bool:
-        """Whether it may be worth writing to."""
+        """True if a write may succeed."""
         return not self._full or self._extents.free > 0
 
     def write(self, tensors: Sequence[Tensor]) -> list[Extent] | None:
-        """Where these contiguous tensors lie from now on, or None where there is no room for all of them."""
+        """Write contiguous tensors and return their places, or None if there is no room for all of them."""
         taken: list[Extent] = []
         for tensor in tensors:
             place = self._take(tensor.nbytes)
@@ -56,17 +57,17 @@ class SpillFile:
         return taken
 
     def read(self, place: Extent, into: Tensor) -> None:
-        """What lies there, into a contiguous tensor of the size of that which was written."""
+        """Read a place into a contiguous tensor of the size that was written there."""
         assert self._file is not None, "nothing was written yet"
         _read(self._file.fileno(), _bytes(into), place[0])
 
     def free(self, places: Sequence[Extent]) -> None:
-        """Let others use the room."""
+        """Free places for other tensors."""
         for offset, size in places:
             self._extents.give(offset, size)
 
     def clear(self) -> None:
-        """Give the disk back, where nothing lies in the file any more."""
+        """Free the disk if the file has no tensors any more."""
         if self._file is not None and self._extents.free == self._extents.end:
             self._file.close()
             self._file, self._extents, self._full = None, Extents(0, 0), False
@@ -79,7 +80,7 @@ class SpillFile:
         return None if offset is None else (offset, padded)
 
     def _grow(self, size: int) -> bool:
-        """More room, at least `size` bytes of it in one piece, of which no write can find the disk full."""
+        """Reserve more room, at least `size` contiguous bytes, so that no write finds the disk full."""
         end = self._extents.end
         try:
             if self._file is None:

@@ -1,4 +1,4 @@
-"""A run of a stage on a chunk: everything it is given, and everything it comes to."""
+"""A run of a stage on a chunk, and its result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_DRAWS = Randomness(seed=0, epoch=0)
 
 @dataclass(frozen=True, eq=False)
 class StageRun:
-    """What a stage is asked to do with a chunk, and with what.
+    """A run of a stage on a chunk: the mode, the chunk and all other arguments.
 
     The mode says what comes back in the `StageResult`:
 
@@ -42,23 +42,23 @@ class StageRun:
 
     @property
     def emits(self) -> bool:
-        """True if the stage's outputs come back."""
+        """True if the run returns the stage's outputs."""
         return self.mode in ("forward", "predict")
 
     @property
     def differentiates(self) -> bool:
-        """True if gradients come back."""
+        """True if the run returns gradients."""
         return self.mode in ("backward", "turn")
 
     @property
     def counts(self) -> bool:
-        """True if statistics come back."""
+        """True if the run returns statistics."""
         return self.mode in ("turn", "evaluate")
 
 
 @dataclass(frozen=True, eq=False)
 class StageResult:
-    """What a run of a stage yields; the mode of the run says which fields."""
+    """The result of a run of a stage. The run's mode determines which fields it has."""
 
     outputs: Mapping[str, Tensor] = field(default_factory=dict)  # by StageOutput.value, [rows, *shape]
     saved: Saved | None = None  # of a forward run that was to keep something

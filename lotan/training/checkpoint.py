@@ -72,7 +72,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
         identity: The identity of this run, which the checkpoint must have too.
 
     Raises:
-        CheckpointError: If no file can be read although files are there, or if they belong to a different run.
+        CheckpointError: If the directory holds checkpoints of which none can be read, or those of a different run.
     """
     damaged = {}
     for path in (directory / LAST, directory / BEST):
@@ -84,7 +84,7 @@ def load_checkpoint(directory: Path, identity: Mapping[str, str]) -> Checkpoint 
             damaged[path] = error
             continue
         if damaged:
-            warnings.warn(f"{', '.join(map(str, damaged))} is damaged; going on from {path}", stacklevel=2)
+            warnings.warn(f"{', '.join(map(str, damaged))} is damaged; continuing from {path}", stacklevel=2)
         _check_identity(path, checkpoint.identity, identity)
         return checkpoint
     if damaged:

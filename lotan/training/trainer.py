@@ -32,10 +32,11 @@ from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished, remember_epochs
 from lotan.training.learner import Learner, weights_of
+from lotan.training.load import LoadWatch
 from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
-from planner.explain import Format, PlanStage, PlanView, check_form, explain, head_text
+from planner.explain import Format, PlanStage, PlanView, brief_text, check_form, duration, explain, head_text
 
 
 class Trainer:
@@ -76,8 +77,9 @@ class Trainer:
 
         Args:
             format: The form of the description, see `planner.explain.explain`.
-            stage: The stage of the plan to show, see `planner.explain.explain`. None shows all stages; with a text list
-                of alternatives it shows only the plan's head.
+            stage: The stage of the plan to show, see `planner.explain.explain`. None shows the brief text, which has at most
+                40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's head. In
+                other formats it shows all stages.
             analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
                 change no weight. Not for Mermaid.
             alternatives: True to list other possible plans too, in order of their estimated seconds. For text and JSON only.
@@ -100,7 +102,7 @@ class Trainer:
         if runs or alternatives:
             return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
         with translated():
-            return explain(self.job.planned, format, stage or "all")
+            return PlanView(self.job.planned).explain(format, stage)
 
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
@@ -109,6 +111,8 @@ class Trainer:
         found = self._analyzed(epochs) if epochs else None
         if format == "text" and stage is None and compared:
             shown = head_text(planned)
+        elif format == "text" and stage is None:
+            shown = brief_text(planned)
         else:
             shown = explain(planned, format, stage or "all", analysis_data(found) if found else None)
         if format == "json" and others:
@@ -158,10 +162,13 @@ class Trainer:
             learner = Learner(self.model, job, self.config)
             passes = stack.enter_context(open_passes(job, self.graph, self.config, learner))
             setup_seconds = time.perf_counter() - started
+            load = LoadWatch()
             self._train(learner, passes, tracker)
+            quiet = load.quiet
             bytes_moved = passes.bytes_moved()
         learner.restore_best()
-        remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
+        if quiet:
+            remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
 
     def _forget_job(self) -> None:
@@ -173,7 +180,9 @@ class Trainer:
         start = start_of(learner)
         tracker.begin(start)
         with closing(Progress(epochs, len(start.history), self.config.progress, listener=tracker.epoch)) as progress:
-            progress.say(f"memory: {learner.job.planned.options.memory}")
+            seconds = learner.job.planned.seconds
+            time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
+            progress.say(f"memory: {learner.job.planned.options.memory}; time: {time_words}")
             for warning in learner.job.warnings:
                 progress.say(warning)
             if state.epoch:

@@ -1,4 +1,4 @@
-"""The searches there are, by name; apart, so that `lotan tune --help` need not import what runs them."""
+"""The names of the searches. They have a module of their own, so that `lotan tune --help` imports no search."""
 
 from __future__ import annotations
 

@@ -66,9 +66,10 @@ class SavedRuns:
             yield size
 
     def put(self, key: ChunkKey, saved: Saved, size: int, terms: Terms) -> None:
-        """Save a run if there is room, or if it is worth more than runs that leave for it.
+        """Save a run in memory, if there is room or if it is worth more than the runs that must leave for it.
 
-        A second attempt replaces the first.
+        A run that must leave goes to the file or is forgotten, and so does this run if it is not worth more. A second
+        attempt at a chunk replaces the first.
         """
         self._drop(_of(key))
         leaving = self._least_worth(self._bytes + size - self._budget, terms.worth)

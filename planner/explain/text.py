@@ -242,6 +242,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,
+        "free_bytes": options.free_bytes,
         "layout": _layout_data(planned),
         "estimated_peak_bytes": planned.peak_bytes,
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),

@@ -158,6 +158,31 @@ def test_explain_prints_text_and_json(capsys):
     assert json.loads(capsys.readouterr().out)
 
 
+def test_explain_is_brief_unless_all_is_asked_for(capsys):
+    words = ["explain", "--graph", "digits", "--engine", "local", "--model", "gcn", "--layers", "3"]
+    shown = {}
+    for more in ([], ["--verbose"], ["--stage", "all"]):
+        assert main([*words, *more]) == 0
+        shown[*more] = capsys.readouterr().out
+    assert len(shown[()].splitlines()) <= 40
+    assert "did not fire" not in shown[()]
+    assert "did not fire" in shown["--verbose",]
+    assert shown["--verbose",] == shown["--stage", "all"]
+
+
+def test_train_says_in_five_lines_what_will_run(capfd, tmp_path):
+    words = ["train", "--graph", "digits", "--model", "gcn", "--engine", "local", "--epochs", "2"]
+    assert main([*words, "--report", str(tmp_path / "report.json")]) == 0
+    shown = capfd.readouterr()
+    before, after = shown.out.split("best epoch")[0].splitlines(), shown.err.split("epoch 1/2")[0].splitlines()
+    assert [line.split(":")[0] for line in (*before, *after)] == ["model", "engine", "rules", "results", "memory"]
+    assert before[0].startswith("model: gcn with 4,810 parameters, on digits: 1,797 vertices, ")
+    assert before[1] == "engine: local (asked for)"
+    assert "push_down" in before[2]
+    assert before[3] == f"results: {tmp_path / 'report.json'}"
+    assert "estimated for an epoch" in after[0]
+
+
 def test_explain_draws_to_a_file_and_shows_one_stage(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     common = ["explain", "--graph", "digits", "--engine", "local"]

@@ -93,7 +93,7 @@ def test_without_a_stage_the_head_and_the_list_stand_alone(capsys):
     assert titles == ["== alternatives =="]
     shown = trainer().explain(alternatives=True, stage="all")
     assert "== rules ==" in shown
-    assert "== rules ==" in trainer().explain()
+    assert "== rules that fired ==" in trainer().explain()
 
 
 def plan(options: str, seconds: float = 0.02, **others) -> Alternative:
@@ -119,7 +119,10 @@ def test_rules_that_make_no_difference_are_in_one_line_of_their_engine():
     ("faster", "reason"),
     [
         (plan("--engine local --disable prune_vertices", 0.0185), "it would save less than 10% of an epoch"),
-        (plan("--engine local --disable push_down", 0.01), "that is not weighed by estimates; --plan asks for it"),
+        (
+            plan("--engine local --disable push_down", 0.01),
+            "this choice does not rest on estimates; --plan asks for it",
+        ),
         (plan("--engine local --disable push_down", 0.01, fits=False), "it takes more memory than the limit"),
     ],
 )

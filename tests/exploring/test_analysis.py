@@ -39,6 +39,7 @@ def test_passes_are_measured_beside_their_estimates_and_no_weight_changes():
     plain = found.explain()
     shown = found.explain(analyze=True)
     assert shown.startswith(plain)
+    assert found.explain(stage="all", analyze=1).startswith(found.explain(stage="all"))
     totals, *by_step = shown.removeprefix(plain).strip().split("\n\n")
     assert [line.split("  ")[0] for line in totals.splitlines()] == ["== measured ==", "", *PASSES, "peak memory"]
     assert [section.splitlines()[0] for section in by_step] == [
@@ -67,7 +68,7 @@ def test_steps_come_to_the_rows_and_bytes_that_were_estimated_and_take_their_tim
 
 def test_what_a_pass_takes_beside_its_steps_has_a_line_and_no_step_has_it():
     found = trainer()
-    shown = found.explain(analyze=True)
+    shown = found.explain(stage="all", analyze=True)
     assert len(re.findall(r"^   beside its steps: the pass itself  .*s$", shown, re.MULTILINE)) == 2 * len(PASSES)
     data = json.loads(found.explain("json", analyze=True))
     for name in analysis.TITLES:
@@ -157,7 +158,7 @@ def test_steps_on_spark_of_which_nothing_is_known_are_accounted_for(known, said)
     job = SimpleNamespace(traits=ENGINES["blocks"])
     shown = " ".join(analysis._step_lines(job, planned.train, analysis.Ran(1.0, steps)))
     assert analysis.ONE_JOB in " ".join(shown.split())
-    assert ("steps that are not listed stay inside Spark" in shown) is said
+    assert ("steps that are not listed stay inside Spark and are not counted" in shown) is said
 
 
 def test_what_cannot_be_shown_is_refused_before_anything_runs(monkeypatch):

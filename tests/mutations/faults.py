@@ -83,6 +83,12 @@ PYTHON = {
         "least = least_limit(heap, layout.crew, layout.saved)",
         ("planner/test_footprint.py",),
     ),
+    "columns of one size are alive one at a time": Fault(
+        PLANNER,
+        "lent[size] = max(lent.get(size, 0), alive[size])",
+        "lent[size] = size",
+        ("planner/test_footprint.py",),
+    ),
     "every vertex has one edge": Fault(
         PLANNER,
         "chances = [1 - (1 - share) * exp(none * out / vertices)",

@@ -112,6 +112,14 @@ def test_estimates_grow_with_the_graph(engine: str) -> None:
     assert local.least > local.peak > local_bytes(plans()["GCN"], LARGE, layout)  # a limit is to hold for every model
 
 
+def test_blocks_run_in_less_than_all_columns_take() -> None:
+    """Columns that have no room in the heap go to the disk; what tasks have in hand does not."""
+    layout = Layout(CREW, partitions=200)
+    found = footprint("blocks", plans()["GCN"], LARGE, layout)
+    assert found.least == least_limit(found.least_heap, CREW, layout.saved)
+    assert found.least_heap < found.heap
+
+
 def test_what_is_small_is_estimated_as_little_more_than_the_processes() -> None:
     """Neither shared memory nor heaps are counted in full where nothing is there to fill them."""
     plan, small = plans()["GCN"], Statistics(100, 300, 4)

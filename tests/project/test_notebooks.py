@@ -71,6 +71,7 @@ def test_outputs_are_not_those_of_a_busy_machine(path: Path) -> None:
     assert [off for text in texts for off in re.findall(r"! ([\d.]+) times", text) if float(off) >= FAR_OFF] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [path for path in NOTEBOOKS if path.stem not in WITH_SPARK], ids=lambda path: path.stem
 )

@@ -34,7 +34,10 @@ def test_a_name_stands_for_settings():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"plan": "blocks-hoist"}, "did you mean 'blocks-hoist_invariant'.*of share_subplans, drop_unit_weight"),
+        (
+            {"plan": "blocks-hoist"},
+            "did you mean 'blocks-hoist_invariant'.*The rules are share_subplans, drop_unit_weight",
+        ),
         ({"plan": "spark"}, "an engine .local, rows, blocks."),
         ({"plan": ""}, "there is no plan ''"),
         ({"plan": "local-"}, "there is no plan 'local-'"),

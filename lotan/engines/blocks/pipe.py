@@ -126,7 +126,7 @@ class _Fields:
         ]
 
     def _field(self, tensor: str, parts: list[Column], name: str = "", dtype: str = "float32") -> dict[str, Any]:
-        """Describe a tensor; `name` is that of a column or collection which other pipes may read too."""
+        """Describe a tensor; `name` is given for a column or collection that other pipes may read too."""
         return {
             "tensor": tensor,
             "columns": [self._place(part) for part in parts],

@@ -68,7 +68,7 @@ class PipeRun:
         return self._crew.run(len(self._chunks), work)
 
     def _by_group(self, work: Callable[[int, Mapping[str, Tensor]], T]) -> list[T]:
-        """Run chunks, adding up the gradients of parameters: in float32 within a group, then in float64."""
+        """Run chunks, and add up the gradients of parameters: in float32 within a group, then in float64."""
         groups = self._chunks.groups()
         total = GroupSums({p.name: p.shape for p in self._program.stage.parameters if p.trainable})
 
@@ -86,7 +86,7 @@ class PipeRun:
         return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
-        """For each input that has one: zero where the stage does not run."""
+        """Return a column for each input with a gradient; it is zero where the stage does not run."""
         inputs = [i for i in self._program.stage.inputs if i.needs_gradient]
         found = {}
         for i, column in zip(inputs, self._step.outputs, strict=True):
@@ -99,7 +99,7 @@ class PipeRun:
         return {name: column[rows] for name, column in columns.items()}
 
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
-        """A chunk with all inputs, or `only` those."""
+        """Return a chunk with all inputs, or with those in `only`."""
         rows = self._chunks[number]
         inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
         sparse = {i.value: i.column for i in inputs if i.sparse and self._program.some_flat}
@@ -121,10 +121,10 @@ class PipeRun:
         return sum_columns([self._rows(handle, number) for handle in handles])
 
     def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """All vertices as one chunk, torch sharing each operator among its threads: for stages that read edges.
+        """Run the stage on all vertices as one chunk, with torch's threads sharing each operator: for stages that read edges.
 
-        What comes back has memory of its own: autograd hands on a gradient that it need not change as it was given, and the
-        memory of a column is lent again once the column is read.
+        The results have memory of their own. Autograd may pass on a gradient without copying it, and the memory of a
+        column is used again once the column is read.
         """
         found = self._in_one(values)
         given = {memory for handle in values.values() for memory in _memories(handle)}
@@ -167,25 +167,25 @@ class PipeRun:
         return named
 
     def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:
-        """A stage's results, in its own order, under the names of the step's columns."""
+        """Return a stage's results, in its own order, under the names of the step's columns."""
         return {column.name: row for column, row in zip(self._step.outputs, rows, strict=True)}
 
 
 def _memories(handle: Handle) -> list[int]:
-    """Where the rows of a column lie, or of what is collected."""
+    """Return the memory addresses of a column's rows, or of a collection's columns."""
     columns = handle.columns.values() if isinstance(handle, Collection) else [handle]
     return [column.untyped_storage().data_ptr() for column in columns]
 
 
 def _apart(handle: Handle, given: set[int]) -> Handle:
-    """The rows, or a copy of them if they lie in given memory."""
+    """Return the rows, or a copy of them if they share memory with the given addresses."""
     if isinstance(handle, Contributions):
         return replace(handle, rows=_apart(handle.rows, given))
     return handle.clone() if handle.untyped_storage().data_ptr() in given else handle
 
 
 def sum_columns(columns: Sequence[Tensor]) -> Tensor:
-    """The sum of columns of one shape, in their order."""
+    """Return the sum of columns of one shape, added in their order."""
     total = columns[0]
     for column in columns[1:]:
         total = total + column.view_as(total)

@@ -18,7 +18,8 @@ MODELS = {"GAT": nn.GAT(WIDTH, 8, 2, 3, heads=4, dropout=0.5), "max": nn.GraphSA
 @pytest.mark.parametrize("model", MODELS)
 def test_explain_shows_no_collect_for_attention_and_maxima(model):
     plans = {
-        engine: lotan.Trainer(MODELS[model], sample(3).graph, engine=engine).explain() for engine in ("rows", "blocks")
+        engine: lotan.Trainer(MODELS[model], sample(3).graph, engine=engine).explain(stage="all")
+        for engine in ("rows", "blocks")
     }
     assert "Collect(" in plans["rows"]
     assert "Collect(" not in plans["blocks"]

@@ -9,14 +9,14 @@ import org.apache.spark.sql.catalyst.expressions.XXH64
   * 0, by weight.
   *
   * @param edges
-  *   whose edges
+  *   the edge set
   */
 final case class EdgeKeys(edges: EdgeSet) {
 
   /** The key of every edge, in the order of edge columns. The same in every epoch: the caller persists them. */
   def apply(blocks: RDD[Block]): RDD[Array[Long]] = blocks.map(of)
 
-  /** Those of one block. */
+  /** Returns the keys of one block's edges. */
   def of(block: Block): Array[Long] = {
     val order = block.edges(edges).order
     val found = new Array[Long](order.edges)
