@@ -9,8 +9,8 @@ RUN apt-get update \
 WORKDIR /lotan
 COPY tools tools
 COPY jvm jvm
-COPY lotan/__init__.py lotan/__init__.py
-RUN tools/build_jar.sh lotan/jars/lotan-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+COPY lotan/version.py lotan/version.py
+RUN tools/build_jar.sh lotan/jars/lotan-$(sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 
 FROM python:3.11-slim-bookworm
 RUN apt-get update \
@@ -19,7 +19,7 @@ RUN apt-get update \
 ARG PIP_EXTRA_INDEX_URL=
 ARG TORCH=torch
 WORKDIR /lotan
-COPY pyproject.toml constraints.txt README.md ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY lotan lotan
 COPY planner planner
 COPY messenger messenger

@@ -12,10 +12,10 @@ export PYTHONPATH := $(CURDIR)
 STAMP := $(VENV)/.set-up
 NOTEBOOKS := $(VENV)/.set-up-notebooks
 # The jar belongs to the checkout, wherever the environment is. Folders count too: one is newer once a file in it is gone.
-JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/__init__.py).jar
+JAR := lotan/jars/lotan-$(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' lotan/version.py).jar
 JVM := jvm/pom.xml $(shell find jvm/src/main)
 
-.PHONY: help setup jar run test quick nightly check bench notebooks clean
+.PHONY: help setup jar run test quick nightly check docs bench notebooks clean
 .DEFAULT_GOAL := help
 
 help: ## Show this list
@@ -48,12 +48,16 @@ nightly: test ## Run the suite, then plant faults that it must find, and search 
 	python -m pytest --numprocesses 2 -m nightly --durations 20 $(ARGS)
 	python -m tests.exactness.offline --cases 20000
 
-check: setup ## Check format, lint, types and the direction of imports
+check: setup ## Check format, lint, prose, types and the direction of imports
 	ruff format --check .
 	ruff check .
+	python tools/check_prose.py
 	mypy
 	lint-imports
 	@tools/maven.sh spotless:check test-compile
+
+docs: $(STAMP) ## Build the documentation into build/site; a dead link or a missing reference is an error
+	python tools/build_docs.py $(ARGS)
 
 bench: setup ## Measure seconds per epoch against PyG; writes benchmarks/results/epoch.md
 	python benchmarks/epoch.py $(ARGS)

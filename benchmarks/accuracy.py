@@ -3,7 +3,7 @@
     python benchmarks/accuracy.py                          cora, found as `lotan train --graph cora` finds it, on blocks
     python benchmarks/accuracy.py citeseer --engine rows   another graph; on rows, which takes minutes
 
-The mean of five seeds on the local engine is a test (tests/test_accuracy.py); this is the same training.
+The mean of five seeds on the local engine is a test (tests/training/test_accuracy.py); this is the same training.
 It prints one line of a table.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[1]))  # for the tests, which no environment has
 
 import lotan
-from tests.test_accuracy import normalized, train
+from tests.training.test_accuracy import normalized, train
 
 
 def main() -> None:

@@ -60,7 +60,7 @@ def measure(model: str, contestant: str, folder: str, epochs: int) -> dict[str, 
 
 
 def measure_pyg(model: dict[str, Any], contestant: str, folder: str, epochs: int) -> Measured:
-    from lotan.memory_watch import MemoryWatch
+    from lotan.memory.watch import MemoryWatch
 
     with MemoryWatch() as watch:
         step = pyg_step(model, contestant, folder)

@@ -64,7 +64,7 @@ def graph_of(name: str, folder: str) -> Any:
 
 def measure(graph_name: str, contestant: str, count: int, folder: str, epochs: int) -> dict[str, Any]:
     """Train one contestant's models in this process."""
-    from lotan.memory_watch import MemoryWatch
+    from lotan.memory.watch import MemoryWatch
 
     graph = graph_of(graph_name, folder)
     known, models = graph.statistics, alike(count) if count else eight()
@@ -73,8 +73,8 @@ def measure(graph_name: str, contestant: str, count: int, folder: str, epochs: i
     kind, _, engine = contestant.partition(" on ")
     train, needed = {
         PYG: (train_pyg, "torch_geometric.nn"),
-        ALONE: (train_alone, "lotan.trainer"),
-        TOGETHER: (train_together, "lotan.model_batch"),
+        ALONE: (train_alone, "lotan.training.trainer"),
+        TOGETHER: (train_together, "lotan.batch.model_batch"),
     }[kind]
     import_module(needed)
     with MemoryWatch() as watch:
@@ -149,8 +149,8 @@ def train_alone(graph: Any, channels: tuple[int, ...], models: Models, epochs: i
 
 def train_together(graph: Any, channels: tuple[int, ...], models: Models, epochs: int, engine: str) -> float:
     """An epoch of all, as one batch; where memory divides it, of each part."""
-    from lotan.members import Member
-    from lotan.model_batch import ModelBatch
+    from lotan.batch.members import Member
+    from lotan.batch.model_batch import ModelBatch
 
     members = []
     for settings in models:

@@ -33,8 +33,8 @@ from typing import Any
 from apart import run_apart, write_table
 from epoch import machine
 
-from lotan.calibration import Case, Observation, fit, observe
-from lotan.settings import TrainerConfig
+from lotan.exploring.calibration import Case, Observation, fit, observe
+from lotan.settings.config import TrainerConfig
 from planner.cost import GUESSES, UNITS, Rates, Work
 
 RESULTS = Path(__file__).parent / "results" / "cost_model.md"

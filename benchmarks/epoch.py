@@ -88,7 +88,7 @@ def measure_lotan(graph: Any, channels: tuple[int, ...], contestant: str, epochs
 
 
 def measure_pyg(graph: Any, channels: tuple[int, ...], contestant: str, epochs: int) -> dict[str, Any]:
-    from lotan.memory_watch import MemoryWatch
+    from lotan.memory.watch import MemoryWatch
 
     with MemoryWatch() as watch:
         step = pyg_step(graph, channels, PYG[contestant])

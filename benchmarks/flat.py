@@ -26,10 +26,10 @@ import psutil
 from epoch import MEBI, machine
 
 import lotan
-from lotan import epochs as loop
-from lotan.memory_watch import process_groups
-from lotan.planted import PlantedGraph
-from lotan.spark_session import SparkSettings, open_spark
+from lotan.datasets.planted import PlantedGraph
+from lotan.hosts.spark_session import SparkSettings, open_spark
+from lotan.memory.watch import process_groups
+from lotan.training import epochs as loop
 
 RESULTS = Path(__file__).parent / "results" / "flat.md"
 WARM_UP = 20  # epochs in which Java compiles
@@ -40,7 +40,7 @@ HEAP = "Java's heap"
 
 
 class Watch:
-    """Notes memory and time while `Trainer` walks through its passes: stands in for `lotan.epochs.run`.
+    """Notes memory and time while `Trainer` walks through its passes: stands in for `lotan.training.passes.run`.
 
     Args:
         java: the gateway to Spark's JVM.

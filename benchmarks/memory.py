@@ -79,7 +79,7 @@ def graph(folder: Path, vertices: int, edges: int, trained: float | None = None)
 def with_few(place: Path, few: Path, training: int) -> Path:
     """The graph with so many vertices to train on."""
     import lotan
-    from lotan.calibration import trained_on
+    from lotan.exploring.calibration import trained_on
 
     if not few.exists():
         trained_on(lotan.Graph.read(str(place)), training).save(str(few))

@@ -26,7 +26,7 @@ import psutil
 import pyspark
 import torch
 
-from lotan.jar import require_jar
+from lotan.hosts.jar import require_jar
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.jobs import ChunkKey

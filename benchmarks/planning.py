@@ -22,11 +22,12 @@ from epoch import machine
 
 import lotan
 from lotan import nn
-from lotan.engines.choice import ABILITIES
-from lotan.job import plan_for
-from lotan.settings import TrainerConfig
+from lotan.engines.choice import ENGINES
+from lotan.planning.job import plan_for
+from lotan.settings.config import TrainerConfig
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.explain import explain
 from planner.spec import LossSpec
 from planner.statistics import Statistics
@@ -60,7 +61,7 @@ def milliseconds(run: Callable[[], object], rounds: int) -> tuple[float, float]:
 def row(kind: str, layers: int, rounds: int) -> str:
     model = MODELS[kind](WIDTH, HIDDEN, layers, CLASSES, dropout=0.5)
     specs = [trace(model, WIDTH, training=training) for training in (True, False)]
-    options = Options(abilities=ABILITIES["local"])
+    options = Options(pricing=Pricing(ENGINES["local"]))
     plan, _ = milliseconds(lambda: compile_plan(*specs, LOSS, GRAPH, options), rounds)
     said, _ = milliseconds(lambda: explain(compile_plan(*specs, LOSS, GRAPH, options)), max(1, rounds // 3))
     small, config = lotan.datasets.generate(100, 300, WIDTH, CLASSES), TrainerConfig()
@@ -74,7 +75,7 @@ def deep_row(kind: str, dropout: float, rounds: int) -> str:
     """Of the deepest model, for each that may be known of the graph."""
     model = MODELS[kind](WIDTH, HIDDEN, LAYERS[-1], CLASSES, dropout=dropout)
     specs = [trace(model, WIDTH, training=training) for training in (True, False)]
-    options = Options(abilities=ABILITIES["local"])
+    options = Options(pricing=Pricing(ENGINES["local"]))
     times = [milliseconds(partial(compile_plan, *specs, LOSS, known, options), rounds) for known in TRAINING.values()]
     return f"| {kind} | {dropout} | {' | '.join(f'{median:.0f} ({least:.0f})' for median, least in times)} |"
 

@@ -25,10 +25,10 @@ import torch
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.datasets import write_parquet
+from lotan.datasets.planted import PlantedGraph
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.pipe import numbered
-from lotan.planted import PlantedGraph
-from lotan.spark_session import Heap, SparkSettings, open_spark
+from lotan.hosts.spark_session import Heap, SparkSettings, open_spark
 
 ALL = numbered(None)  # vertices, whatever their level
 

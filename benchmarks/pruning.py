@@ -49,7 +49,7 @@ RULE = "prune_vertices"
 def write_graph(name: str, folder: str) -> None:
     """The graph, with as many training vertices as it is to have."""
     import lotan
-    from lotan.calibration import trained_on
+    from lotan.exploring.calibration import trained_on
 
     graph = lotan.datasets.generate(*GRAPHS[name]["sizes"], seed=0)
     training = GRAPHS[name]["training"]
@@ -61,7 +61,6 @@ def measure(name: str, engine: str, pruned: bool, folder: str) -> dict[str, Any]
     import torch
 
     import lotan
-    from planner.estimate import step_rows
 
     shape, (_, _, width, classes) = GRAPHS[name], GRAPHS[name]["sizes"]
     torch.manual_seed(0)
@@ -76,7 +75,7 @@ def measure(name: str, engine: str, pruned: bool, folder: str) -> dict[str, Any]
     return {
         "seconds": [entry["train_seconds"] for entry in run.history][WARM_UP:],
         "setup": run.report["setup_seconds"],
-        "rows": sum(step_rows(step, planned.statistics) for step in planned.plan.train),
+        "rows": sum(step.rows(planned.statistics) for step in planned.plan.train),
         "loss": run.history[-1]["loss"],
     }
 

@@ -31,18 +31,20 @@ from apart import run_apart, write_table
 from cost_model import cases as priced_cases
 from epoch import machine
 
-from lotan.alternatives import variants
-from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
-from lotan.free_memory import free_memory
-from lotan.job import Job, prepare
-from lotan.memory_limit import MemoryLimit
-from lotan.settings import TrainerConfig
+from lotan.exploring.alternatives import variants
+from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
+from lotan.memory.free import free_memory
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.job import Job, prepare
+from lotan.settings.config import TrainerConfig
 from planner.compiler import Planned
 from planner.kernels import VIEWS
-from planner.physical import PipeStep, Stage, Step
-from planner.renaming import rename_stage, rename_step
+from planner.physical import Stage
+from planner.renaming import rename_stage
 from planner.spec import Ref, operator_name
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 RESULTS = Path(__file__).parent / "results" / "regret.md"
 ENGINES = ("local", "blocks")
@@ -62,7 +64,7 @@ def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
     engine, found, seen = job.engine.name, {}, set()
     limit, free = MemoryLimit.of(config), free_memory()
     for planned, words in variants(job, config, engine):
-        same, needs = run_by(planned), limit.needs(engine, planned.plan, job.statistics, config.partitions)
+        same, needs = run_by(planned), limit.needs(job.traits, planned.plan, job.statistics, config.partitions)
         if same not in seen and needs.peak <= free:
             seen.add(same)
             found[words.removeprefix(f"--engine {engine}").strip()] = replace(job, planned=planned)
@@ -88,7 +90,7 @@ def run_by(planned: Planned) -> str:
             step = replace(step, gradients=tuple(replace(one, value=places[one.value]) for one in step.gradients))
         elif hasattr(step, "weighted") and not weighted:  # engines have no weights then, whatever the step says
             step = replace(step, weighted=False)
-        return rename_step(step, column, stage)
+        return step.renamed(column, stage)
 
     passes = [[plain(step) for step in steps] for steps in plan.epoch(evaluates=True)]
     return repr((passes, [_form(rename_stage(plan.stage(name), column)) for name in stages]))

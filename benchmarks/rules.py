@@ -116,7 +116,7 @@ CASES = (
 def read_graph(name: str, vertices: int, edges: int) -> lotan.Graph:
     """One of the graphs above, with so many vertices and edges if it is generated."""
     import lotan
-    from lotan.calibration import thinned, trained_on
+    from lotan.exploring.calibration import thinned, trained_on
 
     if name not in STAND_INS:
         graph = lotan.datasets.generate(vertices, edges, WIDTH, CLASSES, seed=0)
@@ -235,8 +235,6 @@ def trainer_of(case: Case, engine: str, given: bool, options: argparse.Namespace
 
 def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -> dict[str, Any]:
     """Train in this process."""
-    from planner.estimate import step_bytes
-
     if case.models > 1:
         return measure_batch(case, engine, given, options)
     trainer = trainer_of(case, engine, given, options)
@@ -247,7 +245,7 @@ def measure(case: Case, engine: str, given: bool, options: argparse.Namespace) -
     return {
         "seconds": [entry["train_seconds"] + entry["eval_seconds"] for entry in run.history][WARM_UP:-1],
         "setup": run.report["setup_seconds"],
-        "handed": sum(step_bytes(step, planned.statistics, plan) for steps in plan.epoch(evaluates) for step in steps),
+        "handed": sum(step.bytes(planned.statistics, plan) for steps in plan.epoch(evaluates) for step in steps),
         "moved": sum(run.report["bytes"].values()) / len(run.history),
         "peak": sum(run.report["peak_memory_bytes"].values()),
     }

@@ -101,8 +101,8 @@ def measure(case: Case, engine: str, epochs: int) -> dict[str, Any]:
     import torch
 
     import lotan
-    from lotan import epochs as loop
-    from lotan.planted import PlantedGraph
+    from lotan.datasets.planted import PlantedGraph
+    from lotan.training import epochs as loop
 
     torch.manual_seed(0)
     tasks: list[float] = []

@@ -39,8 +39,8 @@ def measure(name: str, batched: bool) -> dict[str, Any]:
     from pyspark.sql import functions as F
 
     import lotan
+    from lotan.hosts.spark_session import SparkSettings, open_spark
     from lotan.ml import GNNClassifier
-    from lotan.spark_session import SparkSettings, open_spark
 
     class OneByOne(GNNClassifier):
         fitMultiple = Estimator.fitMultiple  # noqa: N815 - Spark's own

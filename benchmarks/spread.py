@@ -31,13 +31,13 @@ from apart import run_apart, write_table
 from cost_model import cases
 from epoch import machine
 
-from lotan.calibration import WARM_UP, Case, epochs_of, opened
 from lotan.engines.base import Engine
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.crew import torch_threads
-from lotan.job import Job, prepare
-from lotan.memory_limit import MemoryLimit
-from lotan.settings import TrainerConfig
+from lotan.exploring.calibration import WARM_UP, Case, epochs_of, opened
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.job import Job, prepare
+from lotan.settings.config import TrainerConfig
 from planner.chunks import CHUNK_ROWS, local_chunk_rows
 
 RESULTS = Path(__file__).parent / "results" / "spread.md"
@@ -93,7 +93,7 @@ def is_chosen(found: dict[str, int], job: Job, config: TrainerConfig) -> bool:
     ((setting, value),) = found.items()
     if setting == "threads":
         return value == torch.get_num_threads()
-    name, layout = job.engine.name, MemoryLimit.of(config).layout(job.engine.name, config.partitions)
+    name, layout = job.engine.name, MemoryLimit.of(config).layout(job.traits, config.partitions)
     if setting != "chunk_rows":
         return value == {"workers": layout.crew.workers, "partitions": layout.partitions}[setting]
     levels = () if job.plan.levels is None else range(job.plan.levels + 1)

@@ -26,8 +26,8 @@ import psutil
 from epoch import GRAPHS, LOTAN, WARM_UP, machine, read_graph
 
 import lotan
-from lotan import epochs as loop
-from lotan.memory_watch import process_groups
+from lotan.memory.watch import process_groups
+from lotan.training import epochs as loop
 
 RESULTS = Path(__file__).parent / "results" / "where.md"
 PLANS = [name for name, settings in LOTAN.items() if settings["engine"] == "rows"]

@@ -4,8 +4,9 @@
     model = lotan.nn.GCN(in_channels=64, hidden_channels=64, num_layers=2, out_channels=10)
     run = lotan.Trainer(model, graph, optimizer=lotan.Adam(lr=0.01), epochs=100).fit()
 
-What is named here is public. It is imported at first use, so that `import lotan` and `lotan --help` load neither torch nor
-Spark.
+The names listed here are public. Each is imported at first use, so that `import lotan` and `lotan --help` load neither
+torch nor Spark. For the same reason some functions import the modules that only they need: the commands in `lotan.cli`,
+and functions that serve Spark alone in `engines`, `graph`, `memory` and `validation`.
 """
 
 from __future__ import annotations
@@ -15,23 +16,22 @@ from typing import TYPE_CHECKING, Any
 
 from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError, ModelError
 from lotan.rooms import check_rooms
+from lotan.version import __version__
 
-check_rooms()  # before the first import of either, for its message is the better one
+check_rooms()  # before the first import of either package, because this error message is the better one
 
 if TYPE_CHECKING:
     from lotan import datasets, ml, nn
+    from lotan.batch.members import Member
+    from lotan.batch.model_batch import ModelBatch
     from lotan.borders import MessengerError, PlanError
     from lotan.graph import Graph
-    from lotan.members import Member
-    from lotan.model_batch import ModelBatch
-    from lotan.optimizers import SGD, Adagrad, Adam, AdamW
-    from lotan.persisted_graph import persisted
-    from lotan.settings import TrainerConfig
-    from lotan.trained_model import TrainedModel, load
-    from lotan.trainer import Trainer
+    from lotan.results.trained_model import TrainedModel, load
+    from lotan.settings.config import TrainerConfig
+    from lotan.settings.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.training.persisted_graph import persisted
+    from lotan.training.trainer import Trainer
     from lotan.tuning import Tuned, tune
-
-__version__ = "0.1.0"
 
 __all__ = [
     "SGD",
@@ -64,20 +64,20 @@ __all__ = [
 _MODULES = {"datasets", "ml", "nn"}
 _PLACES = {
     "Graph": "lotan.graph",
-    "Trainer": "lotan.trainer",
-    "TrainerConfig": "lotan.settings",
-    "Member": "lotan.members",
-    "ModelBatch": "lotan.model_batch",
-    "persisted": "lotan.persisted_graph",
+    "Trainer": "lotan.training.trainer",
+    "TrainerConfig": "lotan.settings.config",
+    "Member": "lotan.batch.members",
+    "ModelBatch": "lotan.batch.model_batch",
+    "persisted": "lotan.training.persisted_graph",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
-    **dict.fromkeys(("TrainedModel", "load"), "lotan.trained_model"),
+    **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
     **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),
-    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.optimizers"),
+    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.settings.optimizers"),
 }
 
 
 def __getattr__(name: str) -> Any:
-    """What is not imported yet (PEP 562)."""
+    """Import a public name at its first use (PEP 562)."""
     if name in _MODULES:
         return import_module(f"lotan.{name}")
     if name in _PLACES:
@@ -86,5 +86,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, imported or not."""
+    """Return all public names, imported or not."""
     return sorted({*globals(), *__all__})

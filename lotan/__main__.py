@@ -1,4 +1,4 @@
-"""`python -m lotan` is the `lotan` command."""
+"""The `lotan` command, as `python -m lotan`."""
 
 from __future__ import annotations
 

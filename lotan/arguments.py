@@ -1,6 +1,6 @@
-"""Checks of plain arguments: each raises a ConfigurationError that names the owner, what was given and what was expected.
+"""Checks of plain arguments. Each raises a ConfigurationError with the owner, the value given and the value expected.
 
-Numbers are taken as Python and numpy have them; a bool is no number.
+Numbers may be Python's or numpy's. A bool does not count as a number.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Any
 
 from lotan.errors import ConfigurationError
 
-LARGEST = 3.4028234663852886e38  # float32's
+LARGEST = 3.4028234663852886e38  # the largest float32
 
 
 def described(value: object) -> str:
-    """A value as given, short enough for one line.
+    """Return a value as given, short enough for one line.
 
     >>> described([1] * 100)
     '[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1...'
     """
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a repr is anyone's code
+    except Exception:  # a repr may be a user's code
         text = f"a {type(value).__name__}"
     return text if len(text) <= 40 else text[:37].rstrip(" ,") + "..."
 
 
 def wrong(owner: str, name: str, value: object, expected: str) -> ConfigurationError:
-    """The error for one argument; `owner` is the class or function it was given to.
+    """Return the error for one argument; `owner` is the class or function that it was given to.
 
     >>> print(wrong("GCN", "num_layers", 0, "a whole number of at least 1"))
     GCN got num_layers=0; expected a whole number of at least 1
@@ -37,28 +37,28 @@ def wrong(owner: str, name: str, value: object, expected: str) -> ConfigurationE
 
 
 def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:
-    """A whole number of at least `least`, as Python's own."""
+    """Require a whole number of at least `least`, and return it as Python's own int."""
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
         raise wrong(owner, name, value, f"a whole number of at least {least}")
     return int(value)
 
 
 def require_number(owner: str, name: str, value: Any, least: float = -LARGEST, most: float = LARGEST) -> None:
-    """A finite number that float32 can hold, between two limits; they are named only where they are narrower."""
+    """Require a finite number that float32 can hold, between two limits. The error names limits narrower than float32's."""
     number = not isinstance(value, bool) and isinstance(value, Real)
-    if not (number and least <= value <= most and math.isfinite(value)):  # the last fails for an int beyond floats
+    if not (number and least <= value <= most and math.isfinite(value)):  # isfinite fails for an int beyond floats
         limits = f" from {least:g}" if least > -LARGEST else ""
         limits += f" to {most:g}" if most < LARGEST else ""
         raise wrong(owner, name, value, f"a number{limits}" if limits else "a finite number, within float32's range")
 
 
 def require_flag(owner: str, name: str, value: Any) -> None:
-    """True or False."""
+    """Require True or False."""
     if not isinstance(value, bool):
         raise wrong(owner, name, value, "True or False")
 
 
 def require_kind(owner: str, name: str, value: Any, kind: type, expected: str) -> None:
-    """An instance of a class; `expected` says how to come by one."""
+    """Require an instance of a class; `expected` says how to make one."""
     if not isinstance(value, kind):
         raise wrong(owner, name, value, expected)

@@ -1,4 +1,7 @@
-"""What the planner, the messenger and Spark raise, as errors of this package: said at the borders, for none of them knows it."""
+"""Translation of errors: those of the planner, the messenger and Spark become errors of this package.
+
+It happens at the borders between them, because none of them knows this package.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,8 @@ from lotan.errors import ConfigurationError, EngineError, LotanError
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(rf"{re.escape(_TRACEBACK)}\n(?:[ \t].*\n)+(\S.*)")
 
-OUT_OF_MEMORY = 3  # the status with which Java ends, as it is told to in lotan.spark_session
-JAVA_SECONDS = 0.2  # that a process which has closed its connections is given to end
+OUT_OF_MEMORY = 3  # Java's exit status when memory runs out, by the options in lotan.hosts.spark_session
+JAVA_SECONDS = 0.2  # seconds that a process has to end after it has closed its connections
 
 
 class PlanError(ConfigurationError, planner.errors.PlanError):
@@ -27,16 +30,16 @@ class PlanError(ConfigurationError, planner.errors.PlanError):
 
 
 class MessengerError(EngineError, messenger.errors.MessengerError):
-    """A failure between the driver, the Router and the workers; its cause has the messenger's own type."""
+    """A failure between the driver, the Router and the workers; its cause is the messenger's own error."""
 
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Within the block, or the function it decorates: the two rooms' errors leave as those above, words unchanged."""
+    """Translate errors of the planner and the messenger, within a block or a decorated function. Their words stay the same."""
     try:
         yield
     except (PlanError, MessengerError):
-        raise  # from a border further in
+        raise  # an inner border has translated it
     except planner.errors.PlanError as error:
         raise PlanError(str(error)) from error
     except messenger.errors.MessengerError as error:
@@ -45,14 +48,14 @@ def translated() -> Iterator[None]:
 
 @contextmanager
 def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark failed") -> Iterator[None]:
-    """Within the block, or the function it decorates: what Spark raises leaves as one line.
+    """Translate Spark's errors into one line, within a block or a decorated function.
 
     Args:
-        kind: of the error, where Spark's Java process runs on.
-        what: was not possible, in words.
+        kind: The type of the error, if Spark's Java process is still running.
+        what: The action that was not possible, in words.
 
     Raises:
-        EngineError: the Java process has ended, whatever came of that.
+        EngineError: If the Java process has ended, whatever the error was.
     """
     try:
         yield
@@ -68,7 +71,7 @@ def spark_translated(kind: type[LotanError] = EngineError, what: str = "Spark fa
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an error that goes on with a Java trace; where that announces a Python trace, with what Python raised."""
+    """Return the first line of an error with a Java trace. If it announces a Python trace, add the error that Python raised."""
     lines = [
         line.strip().removeprefix(": ") for line in str(error).splitlines() if line.strip()
     ]  # Py4J begins one with a colon
@@ -81,28 +84,28 @@ def first_line(error: Exception) -> str:
 
 
 def room() -> str:
-    """What to do where a disk is full, and it is not said which."""
+    """Return advice for a full disk, if the error does not say which disk is full."""
     return f"Free some space, where results go or below TMPDIR (now {gettempdir()}), where Spark and workers put their files"
 
 
 def _end_of_java(status: int) -> str:
-    """What it means, and what to do."""
+    """Return the meaning of Java's exit status, and advice."""
     why = (
-        "it had no memory left, see its last words above: give it more by memory_limit or, where there is none, by "
+        "it ran out of memory, see its last messages above: give it more by memory_limit or, without a limit, by "
         "spark.driver.memory"
         if status == OUT_OF_MEMORY
-        else "its last words are above, if it had any; it may have been killed for want of memory"
+        else "its last messages are above, if there are any; the system may have killed it because memory was short"
     )
-    return f"status {status}, and with it all that it held; {why}. Run again in a new process, with resume if it has checkpoints"
+    return f"status {status}, and all its data is lost; {why}. Run again in a new process, with resume if it has checkpoints"
 
 
 def _status_of_java() -> int | None:
-    """Of the process that PySpark started, if it has ended; None also where PySpark started none."""
+    """Return the exit status of PySpark's Java process; None if it is running, or if PySpark started none."""
     gateway = getattr(getattr(sys.modules.get("pyspark"), "SparkContext", None), "_gateway", None)
     process = getattr(gateway, "proc", None)
     if process is None:
         return None
     try:
-        return process.wait(JAVA_SECONDS)  # its connections may break a moment before
+        return process.wait(JAVA_SECONDS)  # its connections may break a moment before it ends
     except TimeoutExpired:
         return None

@@ -1,13 +1,13 @@
-"""What can go wrong, as types. Every message says what was given, what was expected and what to do.
+"""The types of errors. Every message says what was given, what was expected and what to do.
 
-What the planner and the messenger raise becomes a `LotanError` in `lotan.borders`: both rooms know nothing of this one.
+Errors of the planner and the messenger become a `LotanError` in `lotan.borders`, because both packages do not know this one.
 """
 
 from __future__ import annotations
 
 
 class LotanError(Exception):
-    """The root of this package's errors."""
+    """The base class of all errors of this package."""
 
 
 class ConfigurationError(LotanError):
@@ -15,24 +15,24 @@ class ConfigurationError(LotanError):
 
 
 class GraphError(LotanError):
-    """A graph that cannot be trained on as it is; names the table, the column and an example row."""
+    """A graph that cannot be trained on as it is. The message names the table, the column and an example row."""
 
 
 class ModelError(LotanError):
-    """A model that cannot be traced or is not supported; names the layer and the line."""
+    """A model that cannot be traced or is not supported. The message names the layer and the line."""
 
 
 class EngineError(LotanError):
-    """A failure while an engine or worker ran; names the stage and the partition."""
+    """A failure of a running engine or worker. The message names the stage and the partition."""
 
 
 class PassLostError(EngineError):
-    """A walk over a plan that could not be finished, but may be from its beginning: an executor that took rows with it."""
+    """A pass that could not be finished, because an executor was lost with its rows. Running the pass again may succeed."""
 
 
 class DivergedError(EngineError):
-    """Numbers of training are no longer finite; names the epoch."""
+    """Numbers of training that are no longer finite. The message names the epoch."""
 
 
 class StageError(EngineError):
-    """A stage, or a chunk for it, that cannot be run: names the stage and the call or value at fault."""
+    """A stage, or a chunk for it, that cannot be run. The message names the call or the value at fault."""

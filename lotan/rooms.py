@@ -1,4 +1,4 @@
-"""The three packages of this distribution stand side by side; `planner` and `messenger` are names others use too."""
+"""A check that `planner` and `messenger` are the packages of this distribution: others use these names too."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ ROOMS = ("planner", "messenger")
 
 
 def check_rooms() -> None:
-    """Notice a foreign `planner` or `messenger` that comes first on the path.
+    """Refuse a foreign `planner` or `messenger` that comes first on the path.
 
     Raises:
-        ImportError: if there is one; says where it is and what to do.
+        ImportError: If there is one. The message says where it is and what to do.
     """
     home = Path(__file__).resolve().parents[1]
     for room in ROOMS:
@@ -27,7 +27,7 @@ def check_rooms() -> None:
 
 
 def _folder(spec: ModuleSpec | None) -> Path | None:
-    """Where a package is, or the file of a plain module."""
+    """Return the folder of a package, or the file of a plain module."""
     if spec is None:
         return None
     if spec.submodule_search_locations:

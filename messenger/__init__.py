@@ -1,8 +1,8 @@
-"""Micro-batches between Dealers and DL workers over ZeroMQ, exactly once in effect.
+"""Moves micro-batches between Dealers and DL workers over ZeroMQ, exactly once in effect.
 
-Knows neither Spark nor torch nor plans.
+The package knows neither Spark nor torch nor plans.
 
-The driver starts one Router (`messenger.router_process`) and workers, and holds the one coordinator:
+The driver starts one Router (`messenger.router_process`) and the workers, and has the one coordinator:
 
     link = CoordinatorLink(endpoint, settings)               # messenger.coordinator
     link.wait_for_workers(2)
@@ -12,15 +12,15 @@ The driver starts one Router (`messenger.router_process`) and workers, and holds
     totals.tensors["gradient/layer.weight"], totals.tensors["statistics"]        # float64, summed in partition order
     link.lost(worker_name, reason); link.forget(run); link.stop_router(); link.close()
 
-Each Spark task pipes its partition through a Dealer, which stays for the life of the Python process:
+Each Spark task pipes its partition through a Dealer, which lives as long as the Python process:
 
     dealer = shared_dealer(endpoint, settings)               # messenger.dealer; one per process and endpoint
     for returned in dealer.pipe(job, outgoing_chunks):       # in order, several in flight; commits after the last one
         ...
 
-Where Dealer and worker share a host, tensors go through shared memory and only headers through the Router
-(`messenger.shared_memory`); `totals.bytes_shared` says how much.
+If Dealer and worker share a host, tensors go through shared memory (`messenger.shared_memory`), and only headers go
+through the Router. `totals.bytes_shared` is the number of bytes that did.
 
-A worker process runs `WorkerLoop(endpoint, handler, name, settings).run()` (messenger.worker_loop), which returns when
-the Router says stop and raises when the Router is lost.
+A worker process runs `WorkerLoop(endpoint, handler, name, settings).run()` (messenger.worker_loop). It returns when the
+Router says stop, and raises when the Router is lost.
 """

@@ -1,4 +1,4 @@
-"""Which worker gets which partition: the same one epoch after epoch, so that static rows are sent once."""
+"""The assignment of partitions to workers. It stays the same epoch after epoch, so that static rows are sent once."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ import xxhash
 
 
 class Assignment:
-    """Partitions to workers by name, balanced: no live worker holds two partitions of a run more than another.
+    """Assigns partitions to workers by name, so that live workers' numbers of partitions of a run differ by one at most.
 
-    A partition moves when its worker is gone or another has at least two fewer; among equals, rendezvous hashing
-    decides, so that a worker which comes back under its name is given what it had, as far as balance allows.
+    A partition moves when its worker is gone, or when another worker has at least two partitions fewer. Among workers
+    with equally many partitions, rendezvous hashing decides. A worker that comes back under its name therefore gets its
+    old partitions again, as far as balance allows.
     """
 
     def __init__(self) -> None:
         self._workers: dict[str, dict[int, str]] = {}  # run -> partition -> worker
 
     def choose(self, run: str, partition: int, live: Collection[str]) -> str | None:
-        """The worker for a partition, or None if there is none at all."""
+        """Return the name of a partition's worker, or None if no worker is live."""
         if not live:
             return None
-        held = self._workers.setdefault(run, {})
-        load = Counter(worker for worker in held.values() if worker in live)
-        current = held.get(partition)
+        assigned = self._workers.setdefault(run, {})
+        load = Counter(worker for worker in assigned.values() if worker in live)
+        current = assigned.get(partition)
         best = min(live, key=lambda name: (load[name], -_weight(partition, name)))
         if current is None or current not in live or load[current] - load[best] >= 2:
-            held[partition] = current = best
+            assigned[partition] = current = best
         return current
 
     def forget(self, run: str) -> None:
-        """Drop what is known of a run."""
+        """Drop the assignments of a run."""
         self._workers.pop(run, None)
 
 

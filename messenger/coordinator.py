@@ -1,4 +1,4 @@
-"""The driver's side: gives workers stages and parameters, and takes the partitions' commits into the ledger."""
+"""The driver's side: it gives workers stages and parameters, and enters the partitions' commits in the ledger."""
 
 from __future__ import annotations
 
@@ -25,14 +25,20 @@ T = TypeVar("T")
 Begun = tuple[dict[str, np.ndarray], dict[str, Any]]
 """An epoch's parameters and settings."""
 
-TICK_SECONDS = 0.25  # between two looks whether the link was closed
+TICK_SECONDS = 0.25  # the thread checks this often whether the link was closed
 
 
 class CoordinatorLink:
-    """The one coordinator of a Router. A thread answers workers and Dealers; methods may be called from any thread.
+    """The one coordinator of a Router. A thread answers workers and Dealers. Any thread may call the methods.
+
+    Args:
+        endpoint: the Router's address and the coordinator's keys.
+        settings: deadlines and limits (default: `Settings()`).
+        connect: opens the link (default: a ZeroMQ socket).
+        name: a name for messages to people (default: "driver").
 
     Raises:
-        MessengerError: the Router cannot be reached or refuses, from the constructor.
+        MessengerError: the Router cannot be reached, or refuses the coordinator.
     """
 
     def __init__(
@@ -44,7 +50,7 @@ class CoordinatorLink:
     ) -> None:
         self._settings = settings or Settings()
         self._pump = Pump(endpoint, COORDINATOR_ROLE, name, self._settings, connect)
-        self._changed = threading.Condition()  # guards all below
+        self._changed = threading.Condition()  # guards the attributes below
         self._ledger = Ledger()
         self._programs: dict[tuple[str, str], dict[str, Any]] = {}
         self._parameters: dict[str, Begun] = {}
@@ -58,12 +64,18 @@ class CoordinatorLink:
     # -- the driver's methods ----------------------------------------------------------------------------------------
 
     def publish(self, run: str, name: str, program: dict[str, Any]) -> None:
-        """Make a stage's program available to workers: plain data that msgpack can carry, with text keys.
+        """Make a stage's program available to workers.
+
+        Args:
+            run: the run's name.
+            name: the stage's name.
+            program: plain data that msgpack can carry, with text keys.
 
         Raises:
-            MessengerError: that stage was published with another program; use another run.
+            MessengerError: the stage was published with another program; use another run.
+            FrameError: the program is no plain data, or exceeds a limit.
         """
-        encode(_program(run, name, program), self._settings.limits)  # fail here, not when a worker asks
+        encode(_program(run, name, program), self._settings.limits)  # an error is raised here, not when a worker asks
         with self._changed:
             if self._programs.setdefault((run, name), program) != program:
                 raise MessengerError(
@@ -77,15 +89,15 @@ class CoordinatorLink:
         parameters: Mapping[str, np.ndarray],
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open an epoch: from now on work for it, and for no other epoch of the run, is accepted.
+        """Open an epoch: from now on, work for this epoch of the run is accepted, and for no other.
 
-        Beginning the same epoch again runs it again: what was committed is dropped.
+        Beginning the same epoch a second time drops its commits, so that it can be run again.
 
         Args:
-            run: any text; unique among trainings that this Router sees.
-            epoch: greater than the last one, unless parameters and settings are the same.
-            parameters: copied.
-            settings: plain data for the handler, such as the seed.
+            run: the run's name, any text that is unique among the runs of this Router.
+            epoch: a number greater than the last epoch's; or the same, if parameters and settings are the same.
+            parameters: float arrays by name, which are copied.
+            settings: plain data for the handler, such as the seed (default: none).
 
         Raises:
             MessengerError: the epoch was begun with other parameters, or is over.
@@ -104,15 +116,18 @@ class CoordinatorLink:
             self._ledger.begin(run, epoch)
 
     def wait(self, jobs: Iterable[PipeJob], seconds: float | None = None) -> Totals:
-        """Wait until all these partitions have committed, and sum them by stage as named, then by partition.
+        """Wait until all these partitions have committed, and return the sum of their commits.
+
+        Stages are summed in the order in which they first appear in `jobs`, and within a stage partitions are summed
+        in the order of their numbers.
 
         Args:
-            jobs: in any order of partitions; stages are summed in the order in which they first appear.
-            seconds: `commit_seconds` if not given. After a Spark action all commits have been acknowledged already.
+            jobs: the partitions, in any order.
+            seconds: how long to wait (default: `commit_seconds`). After a Spark action nothing is left to wait for.
 
         Raises:
-            ConflictError: two attempts of a partition came to different results.
-            DeadlineError: some did not commit in time; the message names one.
+            ConflictError: two attempts of a partition had different results.
+            DeadlineError: a partition, which the error names, did not commit in time.
             MessengerError: the Router is lost.
         """
         jobs = _in_order(jobs)
@@ -130,10 +145,17 @@ class CoordinatorLink:
         return self._wait(totals, late, seconds)
 
     def wait_for_workers(self, count: int, seconds: float | None = None) -> list[str]:
-        """Wait until so many workers are connected to the Router; their names.
+        """Wait until a number of workers are connected to the Router.
+
+        Args:
+            count: the number of workers.
+            seconds: how long to wait (default: `worker_seconds`).
+
+        Returns:
+            The names of all workers that are connected.
 
         Raises:
-            DeadlineError: they were not there within that time (`worker_seconds` if not given).
+            DeadlineError: fewer workers were connected in time.
         """
         seconds = self._settings.worker_seconds if seconds is None else seconds
 
@@ -149,11 +171,11 @@ class CoordinatorLink:
         return self._wait(enough, late, seconds)
 
     def lost(self, worker: str, reason: str) -> None:
-        """Tell the Router that a worker's process has ended, which is quicker than to wait for its heartbeats."""
+        """Tell the Router that a worker's process has ended, which is quicker than waiting for missed heartbeats."""
         self._pump.send(ROUTER, Message(Kind.LOST, {"name": worker, "text": reason[:1000]}))
 
     def forget(self, run: str) -> None:
-        """A run is over: coordinator, Router and workers drop what they have of it."""
+        """Drop all data of a run, here, in the Router and in the workers."""
         with self._changed:
             self._programs = {key: program for key, program in self._programs.items() if key[0] != run}
             self._parameters.pop(run, None)
@@ -161,11 +183,11 @@ class CoordinatorLink:
         self._pump.send(ROUTER, Message(Kind.FORGET, {"run": run}))
 
     def stop_router(self) -> None:
-        """Have the Router and all its workers end."""
+        """Tell the Router to end, and with it all its workers."""
         self._pump.send(ROUTER, Message(Kind.STOP))
 
     def close(self) -> None:
-        """Disconnect. May be called twice."""
+        """Disconnect. A second call does nothing."""
         self._closing = True
         self._pump.close()
         self._thread.join(self._settings.linger_seconds + 1)

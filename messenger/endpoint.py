@@ -1,4 +1,4 @@
-"""What a peer needs to know to connect to a Router: plain data that travels to Spark tasks."""
+"""The address and keys with which a peer connects to a Router. They are plain data that travels to Spark tasks."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ class Endpoint:
     """
 
     address: str  # such as tcp://127.0.0.1:4711
-    server_key: str | None = None  # the Router's public key; None: no keys
-    public_key: str | None = None  # this peer's
+    server_key: str | None = None  # the Router's public key, or None if it uses no keys
+    public_key: str | None = None  # this peer's public key
     secret_key: str | None = field(default=None, repr=False)

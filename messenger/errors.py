@@ -4,15 +4,15 @@ from __future__ import annotations
 
 
 class MessengerError(RuntimeError):
-    """The root: something between Dealer, Router, workers and coordinator failed."""
+    """Something between Dealer, Router, workers and coordinator failed. All other errors are kinds of this one."""
 
 
 class FrameError(MessengerError):
-    """Bytes that are no message of this protocol version, or that exceed a limit, or that were corrupted on the way."""
+    """Bytes are no message of this protocol version, exceed a limit, or were corrupted on the way."""
 
 
 class UnmappedError(FrameError):
-    """A message says that a tensor is in shared memory which this process cannot map: it is on another host, say."""
+    """A tensor is in shared memory that this process cannot map, for example because it is on another host."""
 
 
 class UnsafeBindError(MessengerError):
@@ -20,27 +20,27 @@ class UnsafeBindError(MessengerError):
 
 
 class AddressInUseError(MessengerError):
-    """The Router cannot have the address it was told to listen on."""
+    """Another program uses the address that the Router was told to listen on."""
 
 
 class RefusedError(MessengerError):
-    """The Router was reached and refused this peer: wrong or missing keys, or a role that is taken."""
+    """The Router refused this peer, because its keys are wrong or missing or its role is taken."""
 
 
 class DeadlineError(MessengerError):
-    """A wait ended at its deadline; the message names the peer waited for and the setting."""
+    """A wait ended at its deadline. The error's text names the peer and the setting."""
 
 
 class RouterLostError(MessengerError):
-    """The Router was connected and then fell silent."""
+    """The Router answered at first and then fell silent."""
 
 
 class RemoteError(MessengerError):
     """A peer reported a failure, with the stage and partition that it came from.
 
     Attributes:
-        stage: name of the stage, "" where none was involved.
-        partition: its partition, -1 where none was involved.
+        stage: the stage's name, or "" if no stage was involved.
+        partition: the partition's number, or -1 if no partition was involved.
     """
 
     def __init__(self, message: str, *, stage: str = "", partition: int = -1) -> None:
@@ -54,11 +54,11 @@ class NoWorkerError(RemoteError):
 
 
 class StaleEpochError(RemoteError):
-    """Work for an epoch that is over, or has not begun: a task that should no longer run. It touched nothing."""
+    """Work was sent for an epoch that is not open, by a task that should no longer run. It changed nothing."""
 
 
 class ConflictError(RemoteError):
-    """Two attempts of one partition gave different results, where equal ones were promised."""
+    """Two attempts of one partition had different results, although equal attempts must have equal results."""
 
 
 _BY_CODE: dict[str, type[RemoteError]] = {
@@ -69,7 +69,7 @@ _BY_CODE: dict[str, type[RemoteError]] = {
 
 
 def error_of(code: str, text: str, where: str, stage: str, partition: int) -> MessengerError:
-    """What an ERROR message becomes; one with an unknown code is a RemoteError."""
+    """Return the exception for an ERROR message. An unknown code makes a RemoteError."""
     if code == "frame":
         return FrameError(text)
     return _BY_CODE.get(code, RemoteError)(where + text, stage=stage, partition=partition)

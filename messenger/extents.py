@@ -1,4 +1,7 @@
-"""Which bytes of a region are free: first fit, so that the same few are used again and again, while the cache has them."""
+"""The free bytes of a region.
+
+They are taken by first fit, so that the same few bytes are used again and again while they are in the cache.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,19 @@ from bisect import bisect_left
 
 
 class Extents:
-    """Free extents between two offsets. Sizes are the caller's to round up; does not look at the memory itself."""
+    """The free extents between two offsets. The caller rounds sizes up. The memory itself is never read or written."""
 
     def __init__(self, start: int, end: int) -> None:
         self.end = end
-        self._free: list[tuple[int, int]] = [(start, end)] if end > start else []  # sorted, never touching each other
+        self._free: list[tuple[int, int]] = [(start, end)] if end > start else []  # sorted; no two are adjacent
 
     @property
     def free(self) -> int:
-        """Bytes that nobody has."""
+        """The number of free bytes."""
         return sum(end - start for start, end in self._free)
 
     def take(self, size: int) -> int | None:
-        """The offset of that many bytes (at least one), or None where they do not fit."""
+        """Take `size` bytes, at least one. Return their offset, or None if no free extent is long enough."""
         for position, (start, end) in enumerate(self._free):
             if end - start >= size:
                 self._free[position : position + 1] = [(start + size, end)] if end - start > size else []
@@ -26,7 +29,7 @@ class Extents:
         return None
 
     def give(self, start: int, size: int) -> None:
-        """Free what was taken. Once: what is free twice would be taken twice."""
+        """Free bytes that were taken. Freeing the same bytes twice would let them be taken twice."""
         end = start + size
         position = bisect_left(self._free, (start, end))
         if position < len(self._free) and self._free[position][0] == end:
@@ -37,6 +40,6 @@ class Extents:
         self._free.insert(position, (start, end))
 
     def extend(self, end: int) -> None:
-        """The region has grown to that many bytes."""
+        """Add the bytes up to `end` after the region has grown."""
         start, self.end = self.end, end
         self.give(start, end - start)

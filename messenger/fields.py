@@ -1,4 +1,4 @@
-"""Which messages there are, and which header fields each may and must have."""
+"""The kinds of messages, and the header fields that each kind may and must have."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from messenger.settings import Limits
 
 
 class Kind(Enum):
-    """What a message is for. D dealer, W worker, C coordinator, R Router."""
+    """The purpose of a message. In the comments, D is a Dealer, W a worker, C the coordinator and R the Router."""
 
-    HELLO = "hello"  # D W C -> R: who I am
-    WELCOME = "welcome"  # R -> D W C: you are in; window and heartbeat
-    PING = "ping"  # D W C -> R
-    PONG = "pong"  # R -> D W C; to C with the names of the workers
-    REJOIN = "rejoin"  # R -> D W C: I do not know you (any more): say HELLO, and start anew what was open
-    CHUNK = "chunk"  # D -> W, whom the Router chooses
-    RESULT = "result"  # W -> D: a chunk's rows
-    NEED = "need"  # W -> D: tensors that were offered by checksum
-    DATA = "data"  # D -> W, C -> W: what was asked for
+    HELLO = "hello"  # D W C -> R: introduces a peer
+    WELCOME = "welcome"  # R -> D W C: lets a peer in, with its credits and its heartbeat
+    PING = "ping"  # D W C -> R: asks for a sign of life
+    PONG = "pong"  # R -> D W C: a sign of life; to C with the names of the workers
+    REJOIN = "rejoin"  # R -> D W C: the Router does not know this peer; it must say HELLO and send open work again
+    CHUNK = "chunk"  # D -> W: a chunk; the Router chooses the worker
+    RESULT = "result"  # W -> D: the rows that a chunk became
+    NEED = "need"  # W -> D: asks for tensors that were offered by checksum
+    DATA = "data"  # D -> W, C -> W: answers NEED or FETCH
     END = "end"  # D -> W: the group is complete
     PARTIAL = "partial"  # W -> D: the sums of a group
-    CLOSE = "close"  # D -> W: this ticket is over
-    GONE = "gone"  # R -> W: a Dealer is gone, drop what is its
-    FETCH = "fetch"  # W -> C: a stage's program or an epoch's parameters
+    CLOSE = "close"  # D -> W: the ticket is over
+    GONE = "gone"  # R -> W: a Dealer is gone; the worker drops its ticket
+    FETCH = "fetch"  # W -> C: asks for a stage's program or an epoch's parameters
     COMMIT = "commit"  # D -> C: a partition is done
-    COMMITTED = "committed"  # C -> D
-    LOST = "lost"  # R -> D, W -> D: your ticket's worker is gone or out of step; C -> R: a worker's process ended
-    ERROR = "error"  # anyone -> anyone
+    COMMITTED = "committed"  # C -> D: acknowledges a COMMIT
+    LOST = "lost"  # R -> D, W -> D: the ticket's worker is gone or out of step; C -> R: a worker's process ended
+    ERROR = "error"  # any peer -> any peer
     FORGET = "forget"  # C -> R -> all W: a run is over
-    STOP = "stop"  # C -> R -> all W
+    STOP = "stop"  # C -> R -> all W: all end
 
 
 REGION = re.compile(r"lotan-[0-9]{1,10}-[0-9]{1,10}-[0-9a-f]{16}")
-"""What a region of shared memory is called, see `messenger.shared_memory`."""
+"""The form of a shared-memory region's name, which `messenger.shared_memory` explains."""
 
 ALIGNMENT = 64
-"""Bytes: tensors in a region begin at multiples of it. The first of them is the region's own."""
+"""Tensors in a region begin at multiples of this number of bytes. The first so many bytes are the region's own."""
 
 Check = Callable[[Any, Limits], bool]
 
@@ -53,7 +53,7 @@ def _word(value: Any, limits: Limits) -> bool:
     return type(value) is int and 0 <= value < 1 << 64
 
 
-def _index(value: Any, limits: Limits) -> bool:  # -1: none
+def _index(value: Any, limits: Limits) -> bool:  # -1 stands for none
     return type(value) is int and -1 <= value < 1 << 63
 
 
@@ -82,13 +82,13 @@ def _map(value: Any, limits: Limits) -> bool:
 
 
 def is_place(region: Any, offset: Any) -> bool:
-    """Whether a tensor may be there, as far as can be told without the region."""
+    """Return True if a region's name and an offset are well formed, which does not say that the region exists."""
     named = type(region) is str and REGION.fullmatch(region) is not None
     return named and type(offset) is int and ALIGNMENT <= offset < 1 << 48 and offset % ALIGNMENT == 0
 
 
 def _extent(value: Any, limits: Limits) -> bool:
-    """[region, offset, bytes]."""
+    """Check the list [region, offset, bytes]."""
     match value:
         case [region, offset, size]:
             return is_place(region, offset) and _count(size, limits)
@@ -96,7 +96,7 @@ def _extent(value: Any, limits: Limits) -> bool:
 
 
 def _offers(value: Any, limits: Limits) -> bool:
-    """Tensors offered by checksum: [name, dtype, shape, checksum, kept for the epoch only]."""
+    """Check a list of tensors offered by checksum, each [name, dtype, shape, checksum, kept for the epoch only]."""
     return type(value) is list and all(_offer(item, limits) for item in value)
 
 
@@ -117,7 +117,7 @@ FIELDS: dict[str, Check] = {
     "heartbeat": _seconds,
     "missed": _count,
     "workers": _names,
-    "ticket": _count,  # of one attempt of one Dealer to pipe a partition; see messenger.dealer
+    "ticket": _count,  # number of a Dealer's attempt to pipe a partition, see `messenger.piping`
     "seq": _count,  # position among the ticket's CHUNK and END messages
     "run": _name,
     "epoch": _count,
@@ -130,16 +130,16 @@ FIELDS: dict[str, Check] = {
     "digest": _word,
     "offers": _offers,
     "names": _names,
-    "spares": _names,  # tensors that a worker may ask for, and does without if it has kept what it made of them
+    "spares": _names,  # tensors that a worker asks for only if it has not kept the values that it computed from them
     "reply": _extent,  # shared memory where a worker may write the chunk's result
     "group": _count,
     "count": _count,
     "checksum": _word,
     "bytes_sent": _count,
     "bytes_received": _count,
-    "bytes_shared": _count,  # of those sent and received, the ones that went through shared memory
+    "bytes_shared": _count,  # the part of bytes_sent and bytes_received that went through shared memory
     "first": _flag,
-    "unmapped": _flag,  # the ticket is given back because the worker cannot map the Dealer's region
+    "unmapped": _flag,  # the worker gives the ticket back because it cannot map the Dealer's region
     "what": _name,
     "program": _map,
     "settings": _map,
@@ -179,18 +179,18 @@ OPTIONAL: dict[Kind, tuple[str, ...]] = {
     Kind.DATA: ("ticket", "chunk", "run", "name", "epoch", "program", "settings"),
     Kind.FETCH: ("name", "epoch"),
     Kind.LOST: ("ticket", "name", "unmapped"),
-    Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),  # what, run, name, epoch: those of a FETCH that failed
+    Kind.ERROR: (*_JOB, "ticket", "chunk", "what", "name"),  # what, run, name and epoch repeat a FETCH that failed
 }
 
 
 def check_fields(kind: Kind, header: Any, limits: Limits) -> None:
-    """Check that a header has the fields of its kind and no others, each of its type and within limits.
+    """Check that a header has the fields of its kind and no others, and that each has its type and is within limits.
 
     Raises:
-        FrameError: it does not.
+        FrameError: the header is no map, lacks a field, or has a field that is unknown or has a wrong value.
     """
     if type(header) is not dict:
-        raise FrameError(f"the header of a {kind.value!r} message is no map")
+        raise FrameError(f"the header of a {kind.value!r} message is not a map")
     missing = [name for name in REQUIRED[kind] if name not in header]
     if missing:
         raise FrameError(f"a {kind.value!r} message lacks {', '.join(missing)}")
@@ -199,5 +199,5 @@ def check_fields(kind: Kind, header: Any, limits: Limits) -> None:
             raise FrameError(f"a {kind.value!r} message has an unknown field {name!r:.80}")
         if not FIELDS[name](value, limits):
             raise FrameError(
-                f"a {kind.value!r} message has {name}={value!r:.80}, which is not of its type or beyond its limit"
+                f"a {kind.value!r} message has {name}={value!r:.80}, which has the wrong type or exceeds its limit"
             )

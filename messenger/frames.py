@@ -1,4 +1,4 @@
-"""The wire format: `encode` and `decode` are pure, and inverse to each other.
+"""The wire format. `encode` and `decode` are pure functions and inverse to each other.
 
 A message is one header frame and one frame for each tensor that travels inline. The header frame is
 
@@ -7,21 +7,22 @@ A message is one header frame and one frame for each tensor that travels inline.
     bytes 4..11  XXH64 (seed 0) of the rest of this frame, little endian
     bytes 12..   msgpack map {kind, header, tensors, sum}
 
-where `header` is a map of the fields that the kind allows (`messenger.fields`), `tensors` a list of
-[name, dtype, shape, place] and `sum` the checksum of the tensors' checksums in that order, eight bytes each, little
-endian. A checksum is XXH3 (64 bits, seed 0) of 1,024 zeros and then of a tensor's bytes, wherever they are; behind the
-zeros no input is short, for which XXH3 has rules of its own. A place is
+In it, `header` is a map of the fields that the kind allows (`messenger.fields`), and `tensors` is a list of
+[name, dtype, shape, place]. `sum` is the checksum of the tensors' checksums in that order, eight bytes each, little
+endian. A checksum is XXH3 (64 bits, seed 0) of 1,024 zeros followed by the tensor's bytes. XXH3 has rules of its own for
+short inputs, and the zeros make every input long. A place is one of
 
-    ["inline", index]           the frame of that index after the header; inline tensors count from 0, in order
-    ["shared", region, offset]  the bytes of a region of shared memory from there on (`messenger.shared_memory`)
+    ["inline", index]           the frame of that index after the header; inline tensors are numbered from 0, in order
+    ["shared", region, offset]  the bytes of a region of shared memory from that offset on (`messenger.shared_memory`)
 
-and a peer that cannot reach a place refuses the message. A region's name is `messenger.fields.REGION` in full; an
-offset is a multiple of 64, at least 64. One message may have places of both kinds. Tensors are little endian, in C
-order, in either place. XXH3 because Python has it and the JVM can have it at 50 GB/s and more in the cache; XXH64, at
-20, is for what is small (`benchmarks/results/pipe.md`).
+A peer that cannot reach a place refuses the message. A region's name matches `messenger.fields.REGION`, and an offset is
+a multiple of 64 and at least 64. One message may have places of both kinds. Tensors are little endian, in C order, in
+either place. Tensors use XXH3 because it runs at 50 GB/s and more in the cache, in Python and in the JVM. XXH64 runs at
+20 GB/s, which is enough for headers (`benchmarks/results/pipe.md`).
 
-On a socket a message is preceded by one route frame, which the Router rewrites: from a peer, whom it is for (empty:
-for the Router, or for whomever the Router chooses); to a peer, whom it is from (empty: the Router).
+On a socket a message is preceded by one route frame, which the Router rewrites. From a peer, it names the receiver; an
+empty frame means the Router, or a worker of the Router's choice. To a peer, it names the sender; an empty frame means
+the Router.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ from messenger.spaces import Space, places, put
 MAGIC = b"LTN"
 VERSION = 2
 PREAMBLE = 12  # bytes before the msgpack map
-ZEROS = bytes(1024)  # hashed before tensors
+ZEROS = bytes(1024)  # hashed before a tensor's bytes
 
 Frame = bytes | memoryview
-"""Bytes of one frame, as they come from or go to a transport."""
+"""The bytes of one frame, as a transport sends and receives them."""
 
 DTYPES = {
     name: np.dtype(name).newbyteorder("<") for name in ("float32", "float64", "int64", "int32", "int8", "uint8", "bool")
@@ -54,18 +55,18 @@ DTYPES = {
 
 @dataclass(frozen=True)
 class Message:
-    """What peers say to each other."""
+    """A message from one peer to another."""
 
     kind: Kind
     header: dict[str, Any] = field(default_factory=dict)
     tensors: dict[str, np.ndarray] = field(default_factory=dict)
-    checksum: int = 0  # of the tensors; set by decode
+    checksum: int = 0  # the tensors' checksum; set by decode
     shared: int = 0  # bytes of tensors that are views of shared memory; set by decode
 
 
 @dataclass(frozen=True)
 class Envelope:
-    """A checked header frame: all that a Router needs to see of a message."""
+    """A header frame that has been checked. A Router needs to read nothing else of a message."""
 
     kind: Kind
     header: dict[str, Any]
@@ -74,31 +75,31 @@ class Envelope:
 
 
 class Regions(Protocol):
-    """The shared memory that `decode` may look at."""
+    """The shared memory that `decode` may read."""
 
     def view(self, region: str, offset: int, size: int) -> memoryview:
-        """These bytes of a region, read-only.
+        """Return `size` bytes of a region from `offset` on, read-only.
 
         Raises:
-            UnmappedError: this process has no such region.
-            FrameError: they are not all of the region, or not of the part that the sender may use.
+            UnmappedError: this process cannot map the region.
+            FrameError: the bytes lie outside the region, or outside the part that the sender may use.
         """
 
 
 def encode(message: Message, limits: Limits, space: Space | None = None) -> list[Frame]:
-    """The frames of a message. Tensor frames are views of the arrays where these are contiguous.
+    """Return the frames of a message. A tensor's frame is a view of its array if that is contiguous.
 
     Args:
-        message: what to say.
-        limits: the receiver's.
-        space: filled with all tensors, one after the other, if they fit; they travel inline otherwise. A tensor that lies
-            in it already stays where it is.
+        message: the message.
+        limits: the receiver's limits.
+        space: shared memory for the tensors, which are written one after the other if all of them fit. Otherwise they
+            travel inline. A tensor that lies in the space already stays where it is.
 
     Raises:
-        FrameError: the receiver would refuse it: a dtype that does not travel, a tensor or a header beyond the limits.
+        FrameError: the receiver would refuse the message, because of a dtype or because it exceeds a limit.
     """
     starts = None if space is None else places(message.tensors, space)
-    data: list[Frame] = []  # of all tensors
+    data: list[Frame] = []  # the bytes of each tensor
     descriptors = []
     for name, array in message.tensors.items():
         dtype = array.dtype.name
@@ -129,11 +130,16 @@ def _header(message: Message, descriptors: list[Any], total: int, limits: Limits
 
 
 def decode(frames: Sequence[Frame], limits: Limits, regions: Regions | None = None) -> Message:
-    """The message in these frames. Its arrays are read-only views of them, or of the regions.
+    """Return the message in these frames. Its arrays are read-only views of the frames or of shared memory.
+
+    Args:
+        frames: the header frame and the inline tensors' frames.
+        limits: this side's limits.
+        regions: the shared memory that this process can map (default: none).
 
     Raises:
-        FrameError: whatever is wrong with them; nothing beyond the header has been allocated then.
-        UnmappedError: a tensor is in shared memory that this process has not.
+        FrameError: the frames are no valid message. Memory has been allocated for the header alone.
+        UnmappedError: a tensor is in shared memory that this process cannot map.
     """
     if not frames:
         raise FrameError("a message without frames arrived; expected a header frame")
@@ -141,7 +147,12 @@ def decode(frames: Sequence[Frame], limits: Limits, regions: Regions | None = No
 
 
 def complete(envelope: Envelope, frames: Sequence[Frame], limits: Limits, regions: Regions | None = None) -> Message:
-    """The message of a header frame that has been read, and the frames after it. Raises as `decode` does."""
+    """Return the message of a header frame that `peek` has read and of the frames after it.
+
+    Raises:
+        FrameError: the frames are no valid message.
+        UnmappedError: a tensor is in shared memory that this process cannot map.
+    """
     tensors, data = _tensors(envelope.tensors, [memoryview(frame) for frame in frames], limits, regions)
     if checksum(data) != envelope.checksum:
         raise FrameError(
@@ -152,14 +163,14 @@ def complete(envelope: Envelope, frames: Sequence[Frame], limits: Limits, region
 
 
 def peek(frame: Frame, limits: Limits) -> Envelope:
-    """Check and read a header frame without its tensors.
+    """Check and read a header frame. The tensors are not read.
 
     Raises:
-        FrameError: it is not one.
+        FrameError: the frame is no valid header frame.
     """
     body = _unpack(_unseal(memoryview(frame), limits), limits)
     if not isinstance(body, dict) or set(body) != {"kind", "header", "tensors", "sum"}:
-        raise FrameError("a header frame holds something else than the map {kind, header, tensors, sum}")
+        raise FrameError("a header frame is not the map {kind, header, tensors, sum}")
     kind = _kind(body["kind"])
     check_fields(kind, body["header"], limits)
     descriptors, total = body["tensors"], body["sum"]
@@ -171,24 +182,27 @@ def peek(frame: Frame, limits: Limits) -> Envelope:
 
 
 def raw_bytes(array: np.ndarray) -> memoryview:
-    """The bytes of an array in C order: a view where it is contiguous."""
+    """Return the bytes of an array in C order, as a view if the array is contiguous."""
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def checksum(frames: Sequence[Frame]) -> int:
-    """The checksum of several tensors' checksums."""
+    """Return the checksum of several tensors' checksums."""
     return tensor_checksum(b"".join(tensor_checksum(frame).to_bytes(8, "little") for frame in frames))
 
 
 def tensor_checksum(frame: Frame) -> int:
-    """The checksum of a tensor's bytes."""
+    """Return the checksum of a tensor's bytes."""
     state = xxhash.xxh3_64(ZEROS)
     state.update(frame)
     return state.intdigest()
 
 
 def digest(ids: np.ndarray | Sequence[str]) -> int:
-    """A digest of vertex ids in order: XXH64 of int64 values, or of UTF-8 strings, each preceded by its length."""
+    """Return a digest of vertex ids in their order.
+
+    It is the XXH64 of the ids as int64 values, or as UTF-8 strings that are each preceded by their length.
+    """
     if isinstance(ids, np.ndarray) and ids.dtype.kind in "iu":
         return xxhash.xxh64_intdigest(raw_bytes(ids.astype("<i8", copy=False)))
     state = xxhash.xxh64()
@@ -261,7 +275,7 @@ class _Descriptor:
 def _tensors(
     descriptors: list[Any], payload: list[memoryview], limits: Limits, regions: Regions | None
 ) -> tuple[dict[str, np.ndarray], list[memoryview]]:
-    """Arrays by name, and the bytes of each."""
+    """Return the arrays by name, and the bytes of each."""
     found = [_check_descriptor(descriptor, limits) for descriptor in descriptors]
     inline = [one for one in found if one.place[0] == "inline"]
     if len(inline) != len(payload):
@@ -303,10 +317,10 @@ def _bytes_of(tensor: _Descriptor, payload: list[memoryview], regions: Regions |
 
 
 def check_shape(name: str, dtype: str, shape: Sequence[Any], limits: Limits) -> int:
-    """The bytes of such a tensor.
+    """Return the number of bytes of a tensor with this dtype and shape.
 
     Raises:
-        FrameError: an unknown dtype, or a shape beyond the limits.
+        FrameError: the dtype is unknown, or the shape exceeds the limits.
     """
     if dtype not in DTYPES:
         raise FrameError(f"tensor {name!r:.80} has dtype {dtype!r:.40}; these travel: {', '.join(DTYPES)}")
@@ -326,7 +340,7 @@ def check_shape(name: str, dtype: str, shape: Sequence[Any], limits: Limits) -> 
 
 def _view(memory: memoryview, tensor: _Descriptor) -> np.ndarray:
     array = np.frombuffer(memory, dtype=DTYPES[tensor.dtype]).reshape(tensor.shape)
-    if not array.flags.aligned:  # small frames may lie anywhere in ZeroMQ's receive buffer
+    if not array.flags.aligned:  # a small frame may begin anywhere in ZeroMQ's receive buffer
         array = array.copy()
     array.flags.writeable = False
     return array

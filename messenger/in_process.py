@@ -1,4 +1,4 @@
-"""A transport of queues, for peers that are threads of one process: tests of everything above the sockets."""
+"""A transport made of queues, for peers that are threads of one process. Tests use it in place of sockets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ from messenger.transport import Received
 
 
 class InProcessHub:
-    """The Router's end. `connect` has the signature that Dealers, workers and coordinators expect."""
+    """The Router's end of a transport within one process.
+
+    `connect` has the signature that Dealers, workers and coordinators expect. `messenger.transport.Hub` explains the
+    other methods.
+    """
 
     def __init__(self, address: str = "in-process") -> None:
         self.address = address
@@ -22,7 +26,7 @@ class InProcessHub:
         self._lock = threading.Lock()
 
     def connect(self, endpoint: Endpoint, identity: bytes, settings: Settings) -> InProcessLink:
-        """A link to this hub; the endpoint's address is not looked at."""
+        """Return a link to this hub. The endpoint's address is ignored."""
         link = InProcessLink(self, identity)
         with self._lock:
             self._links[identity] = link
@@ -34,12 +38,12 @@ class InProcessHub:
             self._links.pop(identity, None)
 
     def deliver(self, identity: bytes, frames: list[Frame]) -> None:
-        """Take a message from a link; those of links that were cut off are lost."""
+        """Take a message from a link. Messages of links that were cut off are lost."""
         if identity in self._links:
             self._inbox.put((identity, frames))
 
     def send(self, peer: bytes, sender: bytes, frames: Sequence[Frame], droppable: bool = False) -> bool:
-        """See `messenger.transport.Hub`."""
+        """Queue a message for a peer."""
         with self._lock:
             link = self._links.get(peer)
         if link is None:
@@ -48,20 +52,20 @@ class InProcessHub:
         return True
 
     def receive(self, seconds: float) -> tuple[bytes, list[Frame]] | None:
-        """See `messenger.transport.Hub`."""
+        """Return the next message, or None after that time."""
         try:
             return self._inbox.get(timeout=max(seconds, 0.0001))
         except queue.Empty:
             return None
 
     def close(self) -> None:
-        """See `messenger.transport.Hub`."""
+        """Cut all peers off."""
         with self._lock:
             self._links.clear()
 
 
 class InProcessLink:
-    """A peer's end."""
+    """A peer's end of a transport within one process. `messenger.transport.Link` explains the methods."""
 
     def __init__(self, hub: InProcessHub, identity: bytes) -> None:
         self.identity = identity
@@ -69,29 +73,29 @@ class InProcessLink:
         self._hub = hub
 
     def send(self, to: bytes, frames: Sequence[Frame]) -> None:
-        """See `messenger.transport.Link`."""
+        """Hand a message over to the hub."""
         self._hub.deliver(self.identity, [to, *_bytes(frames)])
 
     def receive(self, seconds: float) -> Received | None:
-        """See `messenger.transport.Link`."""
+        """Return the next message, or None after that time or after `wake`."""
         try:
             return self.inbox.get(timeout=max(seconds, 0.0001))
         except queue.Empty:
             return None
 
     def wake(self) -> None:
-        """See `messenger.transport.Link`."""
+        """Make a `receive` in another thread return."""
         self.inbox.put(None)
 
     def refusal(self) -> str | None:
-        """Nobody is refused here."""
+        """Return None, because a hub within one process refuses nobody."""
         return None
 
     def close(self, linger_seconds: float) -> None:
-        """See `messenger.transport.Link`."""
+        """Disconnect from the hub."""
         self._hub.disconnect(self.identity)
 
 
 def _bytes(frames: Sequence[Frame]) -> list[Frame]:
-    """Copies, as a socket would make them: nobody shares memory by accident."""
+    """Return copies of the frames, as a socket would, so that no two peers share memory by accident."""
     return [bytes(frame) for frame in frames]

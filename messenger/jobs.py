@@ -1,7 +1,7 @@
-"""The work that the messenger moves: what a Dealer is given, what a worker's handler sees, what is committed.
+"""The work that the messenger moves: the chunks of a Dealer and the handler of a worker.
 
-Rows find their names in `PipeJob` (one pass of one stage over one partition) and `ChunkKey` (one micro-batch of it).
-Neither holds an attempt number: two attempts of a partition are the same work.
+A `PipeJob` names one pass of one stage over one partition, and a `ChunkKey` names one micro-batch of it. Neither has an
+attempt number, because two attempts of a partition are the same work.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import numpy as np
 from messenger.room import Room
 
 GRADIENT = "gradient/"
-"""Prefix of the names under which a handler returns what is summed over a partition's chunks."""
+"""The prefix of a gradient's name. Gradients are summed over a partition's chunks."""
 
 STATISTICS, EVALUATION = "statistics", "evaluation"
-"""The other names that are summed: loss and metrics, of training and of an evaluation."""
+"""The names of the other tensors that are summed: loss and metrics of training, and loss and metrics of an evaluation."""
 
 
 def is_summed(name: str) -> bool:
-    """Whether a handler's tensor of that name is summed over chunks instead of returned with its chunk."""
+    """Return True if a handler's tensor of that name is summed over chunks, False if it is returned with its chunk."""
     return name in (STATISTICS, EVALUATION) or name.startswith(GRADIENT)
 
 
 @dataclass(frozen=True)
 class PipeJob:
-    """One pass of one stage over one partition: the key of a commit.
+    """One pass of one stage over one partition. It is the key of a commit.
 
-    `epoch` identifies the parameters: the number that `CoordinatorLink.begin` was given. An evaluation after the
-    optimizer step reads other parameters, so it is another number here (random numbers may count epochs their own way;
-    that goes through the `settings` of `begin`).
+    `epoch` is the number that `CoordinatorLink.begin` was given, so it identifies the parameters. An evaluation after
+    the optimizer step reads other parameters and therefore has another number. Random numbers may use another count of
+    epochs, which the `settings` of `begin` carry.
     """
 
     run: str
@@ -40,7 +40,9 @@ class PipeJob:
     stage: str
     mode: str
     partition: int
-    accumulates: bool = field(default=True, compare=False)  # False: nothing to sum, so a returned chunk needs no replay
+    accumulates: bool = field(
+        default=True, compare=False
+    )  # False if nothing is summed: a returned chunk is never replayed
 
     def __str__(self) -> str:
         return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.epoch} of run {self.run!r}"
@@ -48,32 +50,32 @@ class PipeJob:
 
 @dataclass(frozen=True)
 class ChunkKey:
-    """One micro-batch: a contiguous run of rows of one partition."""
+    """The name of one micro-batch, which is a contiguous run of rows of one partition."""
 
     run: str
     epoch: int
     stage: str
     mode: str
     partition: int
-    chunk: int  # its index in the partition
-    first_row: int  # in the partition
-    rows: int
+    chunk: int  # the chunk's index in the partition
+    first_row: int  # the chunk's first row in the partition
+    rows: int  # number of rows
 
 
 @dataclass(frozen=True)
 class OutgoingChunk:
-    """Rows for a worker. Arrays must not change until the chunk has come back and its group is closed.
+    """Rows for a worker. Their arrays must not change until the chunk is returned and its group is closed.
 
-    `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run,
-    partition and index under the same tensor name: these are offered by checksum first and sent when the worker asks.
-    A kept tensor is replaced when one of its shape and other content is offered, so both sets are safe for anything;
-    they differ in when the worker lets go: `epoch_kept` ones at the first sign of the next epoch.
+    `static` and `epoch_kept` name tensors that the worker may have kept from an earlier chunk with the same run,
+    partition and index. Such a tensor is offered by its checksum first, and sent if the worker asks for it. The worker
+    replaces a kept tensor when one with the same name and shape but other content is offered, so any tensor may be
+    named. The worker drops an `epoch_kept` tensor when the next epoch begins, and a static one with the run.
     """
 
     index: int
     first_row: int
     rows: int
-    digest: int  # of the vertex ids in order, see `messenger.frames.digest`; comes back with the result and is compared
+    digest: int  # `messenger.frames.digest` of the vertex ids in order; it is compared with the result's
     tensors: Mapping[str, np.ndarray]
     static: frozenset[str] = frozenset()
     epoch_kept: frozenset[str] = frozenset()
@@ -81,10 +83,10 @@ class OutgoingChunk:
 
 @dataclass(frozen=True)
 class ReturnedChunk:
-    """What a worker made of a chunk. Its arrays are read-only.
+    """The result of a chunk. Its arrays are read-only.
 
-    They may lie in shared memory, which is free for other chunks when the last array is gone: not to keep many for long
-    keeps more of the traffic there.
+    They may lie in shared memory, which other chunks can use once the last array is gone. Drop them soon, so that more
+    of the traffic fits there.
     """
 
     index: int
@@ -95,31 +97,40 @@ class ReturnedChunk:
 
 
 class Handler(Protocol):
-    """What runs stages on a worker, in one thread. Arrays given are read-only; those returned must not change.
+    """Runs stages on a worker, in one thread. It must not write to the arrays that it takes, nor change those it returned.
 
-    A chunk's arrays may lie in a Dealer's shared memory: they are good until `chunk` returns, and copied to be kept.
+    A chunk's arrays may lie in a Dealer's shared memory. They are valid until `chunk` returns, so a handler that keeps
+    one copies it.
     """
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Take a stage's program, before the first chunk of that stage."""
 
     def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters, before its first chunk. Those of the run's earlier epochs are not needed then."""
+        """Take an epoch's parameters, before its first chunk. They replace those of the run's earlier epochs."""
 
     def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
-        """Run a chunk: a pure function of its arguments, the stage and the epoch's parameters.
+        """Run a chunk. The result depends on the arguments, the stage and the epoch's parameters alone.
 
-        `room` has memory from which a result need not be copied; it may be used, or left.
+        Args:
+            key: the chunk's name.
+            tensors: the chunk's arrays by name.
+            room: memory for the result. Arrays made in it need not be copied on their way back; its use is optional.
 
-        Tensors named "gradient/<parameter>", "statistics" or "evaluation" are summed in float64 over the partition and
-        end in `Totals.tensors`; all others return to the Dealer. Whatever it raises is raised in the Dealer.
+        Returns:
+            Arrays by name. Those named "gradient/<parameter>", "statistics" or "evaluation" are summed in float64 over
+            the partition and end in `Totals.tensors`. All others return to the Dealer.
+
+        Raises:
+            Exception: any error, which is raised in the Dealer as a RemoteError.
         """
 
     def lacks(self, key: ChunkKey) -> bool:
-        """Whether a chunk cannot be run without the tensors that its Dealer would rather not send.
+        """Return True if a chunk cannot be run without its spare tensors.
 
-        Asked only for chunks that have such: of what these hold, the handler may have kept what it made of it earlier.
+        Spare tensors are sent only if the worker asks for them. A handler does without them if it has kept the values
+        that it computed from them earlier. The question is asked only for chunks that have spare tensors.
         """
 
     def forget(self, run: str) -> None:
-        """Drop all that belongs to a run. May name a run never seen."""
+        """Drop all data of a run, which may be one that was never seen."""

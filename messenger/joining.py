@@ -1,4 +1,4 @@
-"""The first words between a peer and its Router: HELLO, WELCOME."""
+"""The introduction of a peer to its Router: HELLO, and WELCOME or ERROR in answer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEALER_ROLE, WORKER_ROLE, COORDINATOR_ROLE = "dealer", "worker", "coordinator"
 
 @dataclass(frozen=True)
 class Welcome:
-    """What the Router decides for all its peers."""
+    """The settings that the Router decides for all its peers."""
 
     credits: int
     heartbeat_seconds: float
@@ -27,13 +27,13 @@ class Welcome:
 
 
 def new_identity(role: str, name: str) -> bytes:
-    """An identity that no other peer, attempt or process has; readable in messages."""
+    """Return an identity that no other peer, attempt or process has. People can read it in messages."""
     short = name.encode(errors="replace")[:128]  # ZeroMQ takes 255 bytes in all
     return f"{role}/".encode() + short + f"/{uuid.uuid4().hex[:12]}".encode()
 
 
 def peer_name(identity: bytes) -> str:
-    """A peer in words, such as worker 'w0'."""
+    """Return a peer's role and name, such as "worker 'w0'"."""
     if not identity:
         return "the Router"
     role, _, rest = identity.decode(errors="replace").partition("/")
@@ -41,22 +41,29 @@ def peer_name(identity: bytes) -> str:
 
 
 def say_hello(link: Link, role: str, name: str, settings: Settings) -> None:
-    """Introduce this peer. The answer is WELCOME or ERROR."""
+    """Introduce this peer to the Router, which answers with WELCOME or ERROR."""
     header = {"role": role, "name": name, "pid": os.getpid(), "host": socket.gethostname()[:255]}
     link.send(ROUTER, encode(Message(Kind.HELLO, header), settings.limits))
 
 
 def read_welcome(message: Message) -> Welcome:
-    """What a WELCOME says."""
+    """Return the settings in a WELCOME message."""
     return Welcome(message.header["credits"], float(message.header["heartbeat"]), message.header["missed"])
 
 
 def join(link: Link, role: str, name: str, address: str, settings: Settings) -> Welcome:
-    """Introduce this peer and wait until it is let in.
+    """Introduce this peer to the Router and wait until the Router lets it in.
+
+    Args:
+        link: a link to the Router.
+        role: `DEALER_ROLE`, `WORKER_ROLE` or `COORDINATOR_ROLE`.
+        name: the peer's name.
+        address: the Router's address, for the texts of errors.
+        settings: deadlines and limits.
 
     Raises:
-        RefusedError: the Router does not want this peer; the message says why.
-        DeadlineError: no answer within `connect_seconds`.
+        RefusedError: the Router refuses this peer, for the reason that the error names.
+        DeadlineError: the Router did not answer within `connect_seconds`.
     """
     say_hello(link, role, name, settings)
     deadline = time.monotonic() + settings.connect_seconds
@@ -80,6 +87,6 @@ def join(link: Link, role: str, name: str, address: str, settings: Settings) -> 
 
 
 def refused(message: Message) -> RefusedError | FrameError:
-    """The exception for an ERROR in answer to HELLO."""
+    """Return the exception for an ERROR in answer to HELLO."""
     kind = FrameError if message.header["code"] == "frame" else RefusedError
     return kind(message.header["text"])

@@ -1,4 +1,7 @@
-"""What a worker keeps of tensors that were sent once: never the only copy, so anything may be dropped at any time."""
+"""The tensors that a worker keeps so that they are sent once.
+
+A Dealer has another copy of each, so any of them may be dropped at any time.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 Slot = tuple[str, int, int, str, tuple[int, ...]]
-"""Run, partition, chunk, tensor name and shape: one tensor is kept for each. Passes on fewer vertices have shorter chunks."""
+"""Run, partition, chunk, tensor name and shape. One tensor is kept in each slot.
+
+The shape belongs to it because passes on fewer vertices have shorter chunks.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,7 +36,7 @@ class _Kept:
 
 
 class KeptTensors:
-    """Tensors by slot, one content each, up to a number of bytes; the least recently used go first."""
+    """Tensors by slot, up to a number of bytes. Beyond it, the least recently used tensors are dropped."""
 
     def __init__(self, budget: int) -> None:
         self._budget = budget
@@ -38,7 +44,7 @@ class KeptTensors:
         self.bytes = 0
 
     def get(self, slot: Slot, offer: Offer) -> np.ndarray | None:
-        """The tensor, if exactly this one is here."""
+        """Return the tensor of a slot if it is exactly the one offered, else None."""
         kept = self._kept.get(slot)
         if kept is None or kept.offer != offer:
             return None
@@ -62,7 +68,7 @@ class KeptTensors:
                 self._drop(slot)
 
     def forget(self, run: str) -> None:
-        """Drop all of a run."""
+        """Drop all tensors of a run."""
         for slot in [slot for slot in self._kept if slot[0] == run]:
             self._drop(slot)
 

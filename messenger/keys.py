@@ -1,7 +1,8 @@
-"""CurveZMQ key pairs: how peers on other hosts prove who they are, and what keeps others from reading along.
+"""CurveZMQ key pairs, with which peers on other hosts prove who they are and encrypt their messages.
 
-A keys directory holds NAME.public and NAME.secret, one Z85 key each. The Router's name is `router`; it lets in the
-clients whose public keys lie in its directory. A client's directory needs router.public and the client's own pair.
+A keys directory has the files NAME.public and NAME.secret, with one Z85 key each. The Router's name is `router`. The
+Router lets in the clients whose public keys are in its directory. A client's directory needs router.public and the
+client's own pair.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ ROUTER_NAME = "router"
 
 @dataclass(frozen=True)
 class CurveKeys:
-    """A key pair in Z85. The secret never appears in its printed form."""
+    """A key pair in Z85. The secret key never appears in its printed form."""
 
     public: str
     secret: str = field(repr=False)
 
     @classmethod
     def generate(cls) -> CurveKeys:
-        """A new random pair."""
+        """Return a new random pair."""
         public, secret = zmq.curve_keypair()
         return cls(public.decode(), secret.decode())
 
     @classmethod
     def load(cls, directory: Path, name: str) -> CurveKeys:
-        """The pair of that name.
+        """Read the pair NAME.public and NAME.secret.
 
         Raises:
-            MessengerError: it is not there, or is no key pair.
+            MessengerError: a file is missing, or the two are no key pair.
         """
         keys = cls(_read(directory / f"{name}.public"), _read(directory / f"{name}.secret"))
         if zmq.curve_public(keys.secret.encode()).decode() != keys.public:
@@ -48,10 +49,10 @@ class CurveKeys:
         return keys
 
     def save(self, directory: Path, name: str) -> None:
-        """Write both files; only the owner may read the secret one.
+        """Write both files. Only their owner may read the secret one.
 
         Raises:
-            MessengerError: the secret file is there already, or there can be no such directory.
+            MessengerError: the secret file exists already, or the directory cannot be made.
         """
         try:
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -69,18 +70,23 @@ class CurveKeys:
 
 
 def create_keys(directory: Path, client: str = "client") -> None:
-    """Generate a Router's pair and one client's into a keys directory that both may use."""
+    """Write a new pair for a Router and one for a client into a keys directory that both may use."""
     for name in (ROUTER_NAME, client):
         CurveKeys.generate().save(directory, name)
 
 
 def allowed_keys(directory: Path) -> frozenset[str]:
-    """The public keys of the clients that a Router with this directory lets in."""
+    """Return the public keys of the clients that a Router with this directory lets in."""
     return frozenset(_read(path) for path in directory.glob("*.public") if path.stem != ROUTER_NAME)
 
 
 def keyed_endpoint(address: str, directory: Path | None, client: str = "client") -> Endpoint:
-    """The endpoint of a client at that address, with the keys of a directory, or without keys.
+    """Return a client's endpoint.
+
+    Args:
+        address: the Router's address.
+        directory: the keys directory, or None for an endpoint without keys.
+        client: the name of the client's pair (default: "client").
 
     Raises:
         MessengerError: keys are missing or malformed.
@@ -95,8 +101,8 @@ def check_bind(address: str, keys: CurveKeys | None) -> None:
     """Refuse to listen beyond loopback without keys.
 
     Raises:
-        UnsafeBindError: the address can be reached from other machines and there are no keys.
-        MessengerError: no address of a known form.
+        UnsafeBindError: other machines can reach the address, and there are no keys.
+        MessengerError: the address has an unknown form.
     """
     scheme, separator, rest = address.partition("://")
     if not separator or scheme not in ("tcp", "ipc"):
@@ -110,7 +116,7 @@ def check_bind(address: str, keys: CurveKeys | None) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host, as written in an address, can be reached from this machine only."""
+    """Return True if a host, as written in an address, can be reached from this machine only."""
     try:
         return ipaddress.ip_address(host.strip("[]")).is_loopback
     except ValueError:

@@ -1,4 +1,4 @@
-"""The ledger of commits: what each partition came to, once, whatever number of attempts reported it."""
+"""The ledger of commits. It counts the results of each partition once, however many attempts report them."""
 
 from __future__ import annotations
 
@@ -14,55 +14,57 @@ from messenger.sums import Sums
 
 @dataclass(frozen=True)
 class Commit:
-    """What one attempt of a partition came to."""
+    """The results of one attempt of a partition."""
 
     job: PipeJob
-    tensors: dict[
-        str, np.ndarray
-    ]  # float64: sums over the partition, by "gradient/<parameter>", "statistics", "evaluation"
-    count: int  # chunks
-    rows: int
-    checksum: int
-    bytes_sent: int  # by the Dealer, from its first chunk to before this commit
-    bytes_received: int
-    bytes_shared: int = 0  # of both, those that went through shared memory
+    # float64 sums over the partition, by "gradient/<parameter>", "statistics" and "evaluation"
+    tensors: dict[str, np.ndarray]
+    count: int  # number of chunks
+    rows: int  # number of rows
+    checksum: int  # checksum of all results and sums
+    bytes_sent: int  # bytes that the Dealer sent from its first chunk to before this commit
+    bytes_received: int  # bytes that it received in that time
+    bytes_shared: int = 0  # the part of both that went through shared memory
 
 
 @dataclass(frozen=True)
 class Totals:
-    """The sum of commits, taken in the order in which their jobs were named."""
+    """The sum of several commits, in the order in which their jobs were named."""
 
     tensors: dict[str, np.ndarray]  # float64
     chunks: int
     rows: int
     bytes_sent: int
     bytes_received: int
-    bytes_shared: int  # of both, those that went through shared memory
+    bytes_shared: int  # the part of both that went through shared memory
 
 
 class Ledger:
-    """First commit wins. A later one of the same job must be equal, and is not added. Not thread-safe."""
+    """The commits of each run's open epoch. It is not thread-safe.
+
+    The first commit of a job counts. A later commit of the same job must be equal and is not added.
+    """
 
     def __init__(self) -> None:
         self._epochs: dict[str, int] = {}
         self._commits: dict[PipeJob, Commit] = {}
-        self._conflicts: dict[str, ConflictError] = {}  # by run, of its current epoch
+        self._conflicts: dict[str, ConflictError] = {}  # by run; a conflict in its open epoch
 
     def begin(self, run: str, epoch: int) -> None:
-        """Open an epoch; what was committed in earlier ones, or earlier in this one, is dropped."""
+        """Open an epoch of a run, and drop all earlier commits of the run."""
         self._drop(run)
         self._epochs[run] = epoch
 
     def epoch(self, run: str) -> int:
-        """The open epoch of a run, -1 for none."""
+        """Return the open epoch of a run, or -1 if none is open."""
         return self._epochs.get(run, -1)
 
     def commit(self, commit: Commit) -> bool:
-        """Enter a commit; whether it is the job's first.
+        """Enter a commit. Return True if it is the job's first.
 
         Raises:
-            StaleEpochError: its epoch is not the open one.
-            ConflictError: another attempt came to something else. `totals` raises it as well.
+            StaleEpochError: the commit's epoch is not open.
+            ConflictError: another attempt had other results. From then on, `totals` raises this error as well.
         """
         job = commit.job
         if job.epoch != self.epoch(job.run):
@@ -84,20 +86,22 @@ class Ledger:
         return first is commit
 
     def missing(self, jobs: Iterable[PipeJob]) -> list[PipeJob]:
-        """Those that nobody has committed."""
+        """Return the jobs that have not been committed."""
         return [job for job in jobs if job not in self._commits]
 
     def check(self, run: str) -> None:
-        """Raise the conflict of the open epoch, if there was one."""
+        """Raise the ConflictError of a run's open epoch, if there was a conflict."""
         if run in self._conflicts:
             raise self._conflicts[run]
 
     def totals(self, jobs: Iterable[PipeJob]) -> Totals:
-        """Sum over jobs in the order given: sort them, and the sum does not depend on who was first.
+        """Return the sum of the jobs' commits, in the order given.
+
+        If the caller sorts the jobs, the sum does not depend on the order in which they were committed.
 
         Raises:
-            ConflictError: see `commit`.
-            MessengerError: one of them has not committed.
+            ConflictError: two attempts of a partition had different results.
+            MessengerError: a job has not been committed.
         """
         jobs = list(jobs)
         for run in {job.run for job in jobs}:
@@ -118,7 +122,7 @@ class Ledger:
         )
 
     def forget(self, run: str) -> None:
-        """Drop all of a run."""
+        """Drop all commits of a run and its open epoch."""
         self._drop(run)
         self._epochs.pop(run, None)
 

@@ -1,6 +1,7 @@
-"""What a Dealer lends to workers of its shared memory: a chunk's tensors on their way out, and room for its result.
+"""The shared memory that a Dealer lends to workers, for a chunk's tensors and for its result.
 
-The rules are in `messenger.shared_memory`. Does no I/O but for the memory itself.
+To lend is to let a worker use bytes of the Dealer's region until it has sent the chunk's result. The rules are in
+`messenger.shared_memory`. This module does no I/O except for the memory itself.
 """
 
 from __future__ import annotations
@@ -19,29 +20,34 @@ from messenger.frames import Message
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.settings import Settings
 from messenger.shared_memory import Region
-from messenger.spaces import Space, shared_room
+from messenger.spaces import Space, space_bytes
 
 log = logging.getLogger(__name__)
 
-APART_LIMIT = 4096  # partitions remembered whose workers share no memory; the oldest are tried again
+INLINE_LIMIT = (
+    4096  # so many partitions whose workers share no memory are remembered; beyond, the oldest is tried again
+)
 
-_warned: set[str] = set()  # once per process and kind of failure
+_warned: set[str] = set()  # warnings that this process has logged
 
 
 @dataclass
 class Loan:
-    """What one chunk in flight has of a region. Decodes its result: see `messenger.frames.Regions`."""
+    """The bytes of a region that are lent for one chunk in flight.
+
+    It is the `messenger.frames.Regions` with which the chunk's result is decoded.
+    """
 
     region: Region
-    sent: list[Space] = field(default_factory=list)
-    reply: Space | None = None
-    _result: memoryview | None = None  # the reply's bytes, once there is a result in them
+    sent: list[Space] = field(default_factory=list)  # the chunk's tensors
+    reply: Space | None = None  # for the chunk's result
+    _result: memoryview | None = None  # the bytes of `reply`, once the result is in them
 
     def view(self, region: str, offset: int, size: int) -> memoryview:
-        """Bytes of the reply.
+        """Return bytes of the result.
 
         Raises:
-            FrameError: the worker was not lent these.
+            FrameError: these bytes were not lent for the result.
         """
         reply = self.reply
         start = offset - reply.offset if reply is not None else -1
@@ -52,7 +58,7 @@ class Loan:
         return self._result[start : start + size]
 
     def end(self) -> None:
-        """The worker has let go. A result that is being read keeps its bytes for as long."""
+        """Free what was lent. The bytes of a result are freed only when nobody reads it any more."""
         for space in self.sent:
             self.region.give(space)
         if self.reply is not None and self._result is None:
@@ -61,42 +67,49 @@ class Loan:
 
 
 class Lender:
-    """A Dealer's region, made when it is first needed, and what is lent of it to the worker of the current ticket."""
+    """A Dealer's region, made when it is first needed, and the loans to the worker of the current ticket."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._region: Region | None = None
-        self._full = False  # no space could be had; tried again for the next partition
+        self._full = False  # the file system had no space; it is tried again for the next partition
         self._loans: dict[int, Loan] = {}  # by chunk
-        self._apart: dict[tuple[str, int], None] = {}  # run and partition: its worker shares no memory with us
+        self._inline: dict[
+            tuple[str, int], None
+        ] = {}  # run and partition whose worker shares no memory with the Dealer
         self._sharers: set[bytes] = set()  # workers that have read shared tensors
         self._results: dict[tuple[str, str], tuple[float, int]] = {}  # stage and mode -> most bytes a row, most tensors
 
     def begin(self, job: PipeJob) -> None:
-        """A partition."""
+        """Begin a partition."""
         self._job = job
         self._full = False
-        if self._region is not None and self._region.pid != os.getpid():  # after a fork it belongs to the parent
+        if (
+            self._region is not None and self._region.pid != os.getpid()
+        ):  # after a fork the region belongs to the parent
             self._region, self._loans = None, {}
 
     @property
     def sharing(self) -> bool:
-        """Whether this partition's tensors are put into shared memory as far as it reaches."""
-        return self._settings.shared_bytes > 0 and (self._job.run, self._job.partition) not in self._apart
+        """True if this partition's tensors go through shared memory, as long as there is space."""
+        return self._settings.shared_bytes > 0 and (self._job.run, self._job.partition) not in self._inline
 
     def lend(self, chunk: OutgoingChunk, tensors: Iterable[np.ndarray]) -> Space | None:
-        """Space for tensors of a chunk, or None: they travel inline."""
-        size = shared_room(tensors)
+        """Return space for tensors of a chunk, or None if they must travel inline."""
+        size = space_bytes(tensors)
         space = self._take(size) if size else None
         if space is not None:
             self._loan(chunk).sent.append(space)
         return space
 
     def lend_reply(self, chunk: OutgoingChunk) -> Space | None:
-        """Space for a chunk's result, as large as the largest so far in proportion to its rows."""
+        """Return space for a chunk's result, or None if the result must travel inline.
+
+        Its size is that of the largest result so far, in proportion to the chunk's rows.
+        """
         known = self._results.get((self._job.stage, self._job.mode))
         if known is None:
-            size = shared_room(chunk.tensors.values())  # a first guess
+            size = space_bytes(chunk.tensors.values())  # a first guess
         else:
             size = ALIGNMENT * (math.ceil(known[0] * chunk.rows / ALIGNMENT) + known[1])
         space = self._take(size) if size else None
@@ -105,11 +118,11 @@ class Lender:
         return space
 
     def loan(self, chunk: int | None) -> Loan | None:
-        """What a chunk in flight was lent."""
+        """Return what is lent for a chunk in flight, or None if nothing is."""
         return None if chunk is None else self._loans.get(chunk)
 
     def settle(self, worker: bytes, chunk: OutgoingChunk, result: Message) -> None:
-        """A chunk's result is here: what was lent for it comes back."""
+        """End the loan for a chunk whose result has arrived."""
         key = self._job.stage, self._job.mode
         row_bytes = sum(tensor.nbytes for tensor in result.tensors.values()) / max(1, chunk.rows)
         most = self._results.get(key, (0.0, 0))
@@ -118,16 +131,22 @@ class Lender:
             loan.end()
             if loan.sent:
                 self._sharers.add(worker)
-        elif worker in self._sharers:  # the partition has moved to a worker of this host
-            self._apart.pop((self._job.run, self._job.partition), None)
+        elif worker in self._sharers:  # the partition has moved to a worker on this host
+            self._inline.pop((self._job.run, self._job.partition), None)
 
-    def set_apart(self, worker: bytes) -> bool:
-        """A worker cannot map the region, so it has touched nothing. False if nothing was shared with it."""
+    def send_inline(self, worker: bytes) -> bool:
+        """Send the partition's tensors inline from now on, because its worker cannot map the region.
+
+        Such a worker has not touched the region, so all loans end.
+
+        Returns:
+            False if the partition's tensors travel inline already.
+        """
         if not self.sharing:
             return False
-        self._apart[self._job.run, self._job.partition] = None
-        if len(self._apart) > APART_LIMIT:
-            del self._apart[next(iter(self._apart))]
+        self._inline[self._job.run, self._job.partition] = None
+        if len(self._inline) > INLINE_LIMIT:
+            del self._inline[next(iter(self._inline))]
         self._sharers.discard(worker)
         for loan in self._loans.values():
             loan.end()
@@ -135,12 +154,12 @@ class Lender:
         return True
 
     def give_up(self) -> None:
-        """The ticket is over. A worker that has not answered may still write: never use that region again."""
+        """End a ticket. If a chunk is still in flight, its worker may write later, so the region is not used again."""
         if self._loans:
             self.close()
 
     def close(self) -> None:
-        """Free the region as soon as no result in it is read any more. Another is made when needed."""
+        """Free the region as soon as nobody reads a result in it. Another region is made when it is needed."""
         self._loans.clear()
         if self._region is not None:
             self._region.close()

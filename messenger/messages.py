@@ -1,4 +1,4 @@
-"""The messages that a Dealer makes of its book-keeping. Pure."""
+"""Pure functions that make a Dealer's messages from its book-keeping."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from messenger.stream import SendChunk, SendEnd, Stream
 
 @dataclass
 class Moved:
-    """Bytes of a partition so far."""
+    """The bytes that a Dealer has moved for a partition so far."""
 
     sent: int = 0
     received: int = 0
-    shared: int = 0  # of both, those that went through shared memory
+    shared: int = 0  # the part of both that went through shared memory
 
 
 def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: Limits, reply: Space | None) -> Message:
-    """A CHUNK: what the worker may have kept is offered by checksum, the rest travels along."""
+    """Return a CHUNK. Tensors that the worker may have kept are offered by checksum, the others travel along."""
     chunk = item.chunk
     kept = chunk.static | chunk.epoch_kept
     header = _job_fields(job) | {
@@ -43,12 +43,12 @@ def chunk_message(job: PipeJob, item: SendChunk, ticket: int, seq: int, limits: 
 
 
 def end_message(item: SendEnd, ticket: int, seq: int) -> Message:
-    """An END."""
+    """Return the END of a group."""
     return Message(Kind.END, {"ticket": ticket, "seq": seq, "group": item.group, "count": item.count})
 
 
 def commit_message(stream: Stream, ticket: int, moved: Moved) -> Message:
-    """A COMMIT of all that a partition came to."""
+    """Return the COMMIT of a partition's results."""
     header = _job_fields(stream.job) | {
         "ticket": ticket,
         "count": stream.count,
@@ -66,7 +66,7 @@ def _job_fields(job: PipeJob) -> dict[str, Any]:
 
 
 def _offer(chunk: OutgoingChunk, name: str, limits: Limits) -> list[Any]:
-    """[name, dtype, shape, checksum, kept for the epoch only]."""
+    """Return the offer [name, dtype, shape, checksum, kept for the epoch only] of a tensor."""
     tensor = chunk.tensors[name]
     frame = encode(Message(Kind.DATA, {"what": "tensors"}, {name: tensor}), limits)[1]
     return [name, tensor.dtype.name, list(tensor.shape), tensor_checksum(frame), name in chunk.epoch_kept]

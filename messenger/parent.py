@@ -1,4 +1,4 @@
-"""Ending with the process that started this one, however that one ends."""
+"""A process that ends together with the process that started it, however that one ends."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 
 def when_stdin_ends(action: Callable[[], object]) -> None:
-    """Call `action`, in a thread, when standard input ends: its writer has closed it, or was killed.
+    """Call `action` in a thread when standard input ends, because its writer has closed it or was killed.
 
-    Whoever starts this process gives it a pipe and keeps the other end open.
+    The process that starts this one must give it a pipe and keep the other end open.
     """
 
     def watch() -> None:

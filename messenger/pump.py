@@ -1,4 +1,4 @@
-"""A thread that owns a link: it beats the heart, sends and receives, while another thread computes."""
+"""A thread that owns a link. It sends, receives and beats the heart while another thread computes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Incoming:
 
 @dataclass(frozen=True)
 class Rejoined:
-    """The Router did not know this peer any more: whatever was open through it is void."""
+    """The Router had forgotten this peer. All work that was open through the Router is void."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,18 @@ Event = Incoming | Rejoined | Failed
 
 
 class Pump:
-    """Connects in `start`, then runs until `close`. All methods are for the other threads.
+    """A peer's connection with a thread of its own. It connects in `start` and runs until `close`.
 
-    A Router that answered no heartbeat `missed_heartbeats` times in a row is lost. Heartbeats are counted, not
-    seconds, so that a process that was stopped and continued does not take its own sleep for the Router's death.
+    All methods are for the other threads. A Router that answered no heartbeat `missed_heartbeats` times in a row is
+    lost. Silence is measured in heartbeats and not in seconds, so that a process that was stopped for a while does not
+    take its own pause for the Router's silence.
+
+    Args:
+        endpoint: the Router's address and the peer's keys.
+        role: `WORKER_ROLE` or `COORDINATOR_ROLE`, of `messenger.joining`.
+        name: the peer's name.
+        settings: deadlines and limits.
+        connect: opens the link.
     """
 
     def __init__(self, endpoint: Endpoint, role: str, name: str, settings: Settings, connect: Connect) -> None:
@@ -61,10 +69,10 @@ class Pump:
         self._missed = 0
 
     def start(self) -> None:
-        """Connect and be let in, then hand the link to the thread.
+        """Connect to the Router and start the thread.
 
         Raises:
-            MessengerError: see `messenger.joining.join`.
+            MessengerError: the Router does not answer or refuses this peer.
         """
         identity = new_identity(self.role, self.name)
         self._link = self._connect(self._endpoint, identity, self._settings)
@@ -77,23 +85,32 @@ class Pump:
         self._thread.start()
 
     def send(self, to: bytes, message: Message, space: Space | None = None) -> None:
-        """Have a message sent, its tensors through `space` if they fit. FrameError if it cannot travel."""
+        """Have the thread send a message.
+
+        Args:
+            to: the receiver's identity.
+            message: the message.
+            space: shared memory for its tensors, which is used if all of them fit.
+
+        Raises:
+            FrameError: the receiver would refuse the message.
+        """
         self._outbox.append((to, encode(message, self._settings.limits, space)))
         self._link.wake()
 
     def next(self, seconds: float) -> Event | None:
-        """The next event, or None after that time."""
+        """Return the next event, or None after that time."""
         try:
             return self._events.get(timeout=seconds)
         except queue.Empty:
             return None
 
     def put(self, event: Event) -> None:
-        """Slip in an event from this side, such as the wish to end."""
+        """Add an event from this process, such as the wish to end."""
         self._events.put(event)
 
     def close(self) -> None:
-        """Send what is left, and end the thread. May be called twice."""
+        """Send what is left and end the thread. A second call does nothing."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -158,7 +175,7 @@ class Pump:
 
 
 def router_lost(endpoint: Endpoint, who: str, missed: int, heartbeat_seconds: float) -> MessengerError:
-    """The error for a Router that fell silent."""
+    """Return the error for a Router that fell silent."""
     return RouterLostError(
         f"the Router at {endpoint.address} has been silent for {missed} heartbeats of {heartbeat_seconds} s: the {who}"
         " gives up; was the Router, or the driver that started it, ended?"

@@ -1,7 +1,7 @@
-"""The Router: queues chunks for workers, brings results back, notices who is gone.
+"""The Router: it passes chunks to workers and results to Dealers, and notices which peers are gone.
 
-It holds nothing that cannot be sent again. It reads header frames only and passes tensors on untouched. It never waits
-for a peer: memory is bounded by the Dealers' credits, and a peer that stops taking messages is given up.
+The Router has no data that cannot be sent again. It reads header frames only and passes tensors on untouched. It never
+waits for a peer. The Dealers' credits bound its memory, and a peer that stops taking messages counts as lost.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from messenger.transport import COORDINATOR, ROUTER, Hub
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.1  # between two looks whether `stop` was called
-PROBE_BEATS = 16  # heartbeats between two looks whether a Dealer with open work is still connected
-IDLE_PROBE_BEATS = 1024  # the same for Dealers without: what they are sent lies in their queue until their next task
+TICK_SECONDS = 0.1  # the Router checks this often whether `stop` was called
+PROBE_BEATS = 16  # heartbeats between two checks that a Dealer with open work is still connected
+IDLE_PROBE_BEATS = 1024  # the same for Dealers without open work, whose queue is only emptied by their next task
 
 MAY_SEND = {
     DEALER_ROLE: {Kind.CHUNK, Kind.END, Kind.CLOSE, Kind.DATA, Kind.COMMIT, Kind.ERROR},
@@ -35,12 +35,12 @@ MAY_SEND = {
 
 @dataclass
 class Peer:
-    """Someone who said HELLO."""
+    """A peer that the Router has let in."""
 
     identity: bytes
     role: str
     name: str
-    missed: int = 0  # heartbeats since it was last heard
+    missed: int = 0  # heartbeats since the peer's last message
 
 
 @dataclass
@@ -50,37 +50,43 @@ class Attempt:
     ticket: int
     run: str
     partition: int
-    worker: bytes | None = None  # None: none is connected
-    waiting: list[Sequence[Frame]] = field(default_factory=list)  # for a worker
-    since: float = 0.0  # when waiting began, monotonic seconds
-    lost: bool = False  # the Dealer was told, and will come back with a new ticket
+    worker: bytes | None = None  # None if no worker is connected
+    waiting: list[Sequence[Frame]] = field(default_factory=list)  # messages that wait for a worker
+    since: float = 0.0  # time at which waiting began, monotonic seconds
+    lost: bool = False  # True once the Dealer was told; it will send a new ticket
 
 
 class Router:
-    """Routes until it is stopped. `run` is to be called once; `stop` from any thread."""
+    """The Router's loop. `run` may be called once, and `stop` from any thread.
+
+    Args:
+        hub: the connections to all peers.
+        settings: deadlines and limits, and the credits and heartbeats of all peers (default: `Settings()`).
+    """
 
     def __init__(self, hub: Hub, settings: Settings | None = None) -> None:
         self._hub = hub
         self._settings = settings or Settings()
         self._peers: dict[bytes, Peer] = {}
         self._attempts: dict[bytes, Attempt] = {}  # by Dealer
-        self._replaced: set[bytes] = set()  # workers whose name another one has taken: they may not take it back
-        self._for_coordinator: list[tuple[float, bytes, list[Frame]]] = []  # since when, from whom: none is there yet
+        self._replaced: set[bytes] = set()  # workers whose name a newer worker has taken; they are refused
+        # messages that arrived before a coordinator: time of arrival, sender, frames
+        self._for_coordinator: list[tuple[float, bytes, list[Frame]]] = []
         self._assignment = Assignment()
         self._stopping = threading.Event()
         self._beats = 0
 
     @property
     def address(self) -> str:
-        """Where peers connect to."""
+        """The address to which peers connect."""
         return self._hub.address
 
     def stop(self) -> None:
-        """End `run` within a heartbeat; workers are told to stop."""
+        """End `run` within a heartbeat and tell the workers to stop."""
         self._stopping.set()
 
     def run(self) -> None:
-        """Route until `stop` is called or the coordinator says so."""
+        """Route messages until `stop` is called or the coordinator sends STOP."""
         next_beat = time.monotonic()
         try:
             while not self._stopping.is_set():
@@ -169,13 +175,13 @@ class Router:
         return None
 
     def _to_worker(self, dealer: Peer, envelope: Envelope, frames: list[Frame]) -> None:
-        """CHUNK, END and CLOSE go where the ticket's partition is assigned."""
+        """Pass a CHUNK, END or CLOSE to the worker to which the ticket's partition is assigned."""
         ticket = envelope.header["ticket"]
         attempt = self._attempts.get(dealer.identity)
         if envelope.kind is Kind.CHUNK and (attempt is None or ticket > attempt.ticket):
             attempt = self._open(dealer, envelope)
         if attempt is None or ticket != attempt.ticket or attempt.lost:
-            return  # of a ticket that is over
+            return  # the ticket is over
         if attempt.worker is None:
             attempt.waiting.append(frames)
         elif not self._hub.send(attempt.worker, dealer.identity, frames):
@@ -197,13 +203,13 @@ class Router:
         target: Peer | None
         if to == COORDINATOR:
             target = self._coordinator()
-            if target is None:  # it may be on its way to a Router that took another one's place
+            if target is None:  # the coordinator may still be connecting to a Router that was restarted
                 self._for_coordinator.append((time.monotonic(), sender.identity, frames))
                 return
         else:
             target = self._peers.get(to)
-        if target is None or target.role == sender.role:  # peers of one role have nothing to say to each other
-            return  # who waits for one that is gone has been, or will be, told
+        if target is None or target.role == sender.role:  # peers of one role send each other nothing
+            return  # a peer that waits for a lost one is told by `_lose`
         if not self._hub.send(target.identity, sender.identity, frames):
             self._lose(target.identity, "its connection ended")
         return
@@ -236,7 +242,7 @@ class Router:
         return None
 
     def _beat(self) -> None:
-        """Count silence, show that the Router lives, and end waits that have reached their deadline."""
+        """Count missed heartbeats, send signs of life, and end waits that have reached their deadline."""
         self._beats += 1
         for peer in list(self._peers.values()):
             if peer.role == DEALER_ROLE:
@@ -257,7 +263,7 @@ class Router:
         self._no_coordinator(time.monotonic() - self._settings.connect_seconds)
 
     def _no_coordinator(self, before: float) -> None:
-        """Tell those whose words have waited for a coordinator since then."""
+        """Report an error to the senders whose messages have waited for a coordinator since `before`."""
         late = [sender for since, sender, _ in self._for_coordinator if since < before]
         self._for_coordinator = [waiting for waiting in self._for_coordinator if waiting[0] >= before]
         text = (
@@ -268,7 +274,10 @@ class Router:
             self._error(sender, "no_coordinator", text)
 
     def _probe(self, dealer: Peer) -> None:
-        """A Dealer need not beat: it may wait for its input for hours. Sending shows whether it is still connected."""
+        """Send to a Dealer now and then, which shows whether it is still connected.
+
+        Dealers send no heartbeats, because a Dealer may wait for its input for hours.
+        """
         if self._beats % (PROBE_BEATS if dealer.identity in self._attempts else IDLE_PROBE_BEATS) == 0:
             self._send(dealer.identity, Message(Kind.PONG), droppable=True)
 
@@ -284,7 +293,7 @@ class Router:
     # -- loss --------------------------------------------------------------------------------------------------------
 
     def _lose(self, identity: bytes, reason: str) -> None:
-        """Drop a peer and tell those who have work with it."""
+        """Drop a peer and tell the peers that have work with it."""
         peer = self._peers.pop(identity, None)
         if peer is None:
             return
@@ -304,7 +313,7 @@ class Router:
                 self._send(dealer, Message(Kind.LOST, {"ticket": attempt.ticket, "name": worker.name, "text": text}))
 
     def _gone(self, dealer: Peer, attempt: Attempt) -> None:
-        """Have a worker drop what a Dealer left there."""
+        """Tell a worker to drop the ticket of a Dealer that is gone."""
         if attempt.worker in self._peers:
             message = Message(Kind.GONE, {"name": dealer.name})
             self._hub.send(attempt.worker, dealer.identity, encode(message, self._settings.limits))

@@ -25,21 +25,21 @@ def serve(
     exit_with_parent: bool = False,
     settings: Settings | None = None,
 ) -> None:
-    """Route until told to stop: by the coordinator, by SIGTERM or SIGINT, or by the end of standard input.
+    """Route messages until the coordinator, SIGTERM, SIGINT or the end of standard input stops the Router.
 
-    For the main thread only.
+    Only the main thread may call this.
 
     Args:
-        bind: where to listen, such as tcp://127.0.0.1:* for any free port.
-        keys_directory: see `messenger.keys`; needed beyond loopback.
-        address_file: gets the address, whole or not at all; without it the address is the first line of standard
-            output.
-        exit_with_parent: end when standard input does, so that nothing outlives a driver that was killed. The parent
-            has to give this process a pipe.
-        settings: deadlines and limits; the credits and heartbeats of all peers.
+        bind: the address to listen on, such as tcp://127.0.0.1:* for any free port.
+        keys_directory: a directory as `messenger.keys` describes it, which is needed beyond loopback (default: no keys).
+        address_file: the file to which the address is written in one step. By default the address is the first line of
+            standard output.
+        exit_with_parent: if True, end when standard input ends, so that the Router does not outlive a driver that was
+            killed. The parent must give this process a pipe (default: False).
+        settings: deadlines and limits, and the credits and heartbeats of all peers (default: `Settings()`).
 
     Raises:
-        MessengerError: one of its kinds says why the Router cannot listen there.
+        MessengerError: the Router cannot listen on the address.
     """
     settings = settings or Settings()
     keys = CurveKeys.load(keys_directory, ROUTER_NAME) if keys_directory is not None else None
@@ -54,7 +54,7 @@ def serve(
 
 
 def announce(address: str, address_file: Path | None) -> None:
-    """Say where the Router listens."""
+    """Write the Router's address to a file, or print it if no file is given."""
     if address_file is None:
         print(address, flush=True)
         return
@@ -64,7 +64,7 @@ def announce(address: str, address_file: Path | None) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line. Returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="lotan router", description="Pass micro-batches between Spark tasks and workers."
     )

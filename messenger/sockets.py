@@ -1,8 +1,8 @@
-"""The ZeroMQ transport: a ROUTER socket for the Router, a DEALER socket for everybody else.
+"""The ZeroMQ transport: a ROUTER socket for the Router, a DEALER socket for every other peer.
 
-One thread uses a socket; high-water marks, linger and largest frame are set explicitly. Peers of one process share
-pyzmq's one context of the process, which is made anew after a fork; a Router has its own, because the handler that
-checks client keys belongs to a context.
+Only one thread uses a socket. High-water marks, linger and the largest frame are set explicitly. Peers of one process
+share pyzmq's context of that process, which pyzmq makes anew after a fork. A Router has a context of its own, because
+the handler that checks clients' keys belongs to a context.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from messenger.keys import CurveKeys, check_bind
 from messenger.settings import Settings
 from messenger.transport import Received
 
-FLUSH_SECONDS = 0.01  # between two tries to pass on what waits for a peer that was behind
+FLUSH_SECONDS = 0.01  # time between two attempts to pass queued messages on to a slow peer
 
 _HANDSHAKE = (
     "the security handshake failed: keys on one side only, the wrong Router key, or another program on that port"
@@ -38,7 +38,9 @@ _REFUSALS = {
 
 
 def connect(endpoint: Endpoint, identity: bytes, settings: Settings) -> ZmqLink:
-    """A link to the Router at an endpoint. Connecting goes on in the background: see `messenger.joining.join`.
+    """Return a link to the Router at an endpoint.
+
+    Connecting goes on in the background. `messenger.joining.join` waits for its end.
 
     Raises:
         MessengerError: the address or a key is malformed.
@@ -47,14 +49,14 @@ def connect(endpoint: Endpoint, identity: bytes, settings: Settings) -> ZmqLink:
 
 
 class ZmqLink:
-    """A DEALER socket and a pipe to wake its thread. See `messenger.transport.Link`."""
+    """A `messenger.transport.Link` made of a DEALER socket and a pipe that wakes its thread."""
 
     def __init__(self, endpoint: Endpoint, identity: bytes, settings: Settings) -> None:
         self.identity = identity
         self._settings = settings
         self._address = endpoint.address
         self._socket = _socket(zmq.Context.instance(), zmq.DEALER, settings)
-        self._lock = threading.Lock()  # between wake and close: a closed descriptor's number may be another file's
+        self._lock = threading.Lock()  # for wake and close: the number of a closed descriptor may be used again
         self._wake_out, self._wake_in = os.pipe()
         os.set_blocking(self._wake_out, False)
         os.set_blocking(self._wake_in, False)
@@ -81,7 +83,11 @@ class ZmqLink:
         self._socket.connect(endpoint.address)
 
     def send(self, to: bytes, frames: Sequence[Frame]) -> None:
-        """See `messenger.transport.Link`."""
+        """Hand a message over to the socket.
+
+        Raises:
+            DeadlineError: the connection took no message for `connect_seconds`.
+        """
         if not self._socket.poll(int(self._settings.connect_seconds * 1000), zmq.POLLOUT):
             raise DeadlineError(
                 f"the connection to the Router at {self._address} took no message for"
@@ -90,7 +96,7 @@ class ZmqLink:
         self._socket.send_multipart([to, *frames], copy=False)
 
     def receive(self, seconds: float) -> Received | None:
-        """See `messenger.transport.Link`."""
+        """Return the next message, or None after that time or after `wake`."""
         ready = dict(self._poller.poll(max(0, int(seconds * 1000))))
         if self._wake_out in ready:
             os.read(self._wake_out, 4096)
@@ -100,20 +106,20 @@ class ZmqLink:
         return sender.bytes, [frame.buffer for frame in frames]
 
     def wake(self) -> None:
-        """See `messenger.transport.Link`."""
-        with self._lock, contextlib.suppress(BlockingIOError):  # full of wakes already
+        """Make a `receive` in another thread return."""
+        with self._lock, contextlib.suppress(BlockingIOError):  # raised if the pipe is full, which wakes as well
             if not self._socket.closed:
                 os.write(self._wake_in, b"w")
 
     def refusal(self) -> str | None:
-        """See `messenger.transport.Link`."""
+        """Return the reason why the Router's side refused the connection, or None if it did not."""
         while self._monitor is not None and self._monitor.poll(0):
             event = zmq.Event(recv_monitor_message(self._monitor)["event"])
             self._refusal = _REFUSALS.get(event) or self._refusal
         return self._refusal
 
     def close(self, linger_seconds: float) -> None:
-        """See `messenger.transport.Link`."""
+        """Close the socket, which may deliver messages for that time. A second call does nothing."""
         with self._lock:
             if self._socket.closed:
                 return
@@ -124,16 +130,18 @@ class ZmqLink:
 
 
 class ZmqHub:
-    """A ROUTER socket. See `messenger.transport.Hub`.
+    """A `messenger.transport.Hub` made of a ROUTER socket.
 
     Args:
-        bind: such as tcp://127.0.0.1:* (any free port; `address` tells which).
-        keys: the Router's key pair; then only clients with one of the `allowed` public keys get in.
+        bind: the address to listen on, such as tcp://127.0.0.1:* for any free port, which `address` then names.
+        settings: deadlines and limits.
+        keys: the Router's key pair, or None to let every client in (default: None).
+        allowed: with keys, the public keys of the clients that are let in (default: none).
 
     Raises:
-        UnsafeBindError: an address beyond loopback without keys.
-        AddressInUseError: somebody else listens there.
-        MessengerError: an address that cannot be listened on.
+        UnsafeBindError: the address is beyond loopback, and there are no keys.
+        AddressInUseError: another program listens on the address.
+        MessengerError: nobody can listen on the address.
     """
 
     def __init__(
@@ -145,7 +153,7 @@ class ZmqHub:
         self._context = zmq.Context()
         self._authenticator = _Authenticator(self._context, allowed) if keys is not None else None
         self._socket = _socket(self._context, zmq.ROUTER, settings)
-        self._socket.router_mandatory = True  # sending to who is gone is an error, not silence
+        self._socket.router_mandatory = True  # sending to a peer that is gone raises an error
         self._socket.router_handover = True  # a peer that reconnects gets its identity back
         if keys is not None:
             self._socket.curve_server = True
@@ -169,7 +177,7 @@ class ZmqHub:
             ) from None
 
     def send(self, peer: bytes, sender: bytes, frames: Sequence[Frame], droppable: bool = False) -> bool:
-        """See `messenger.transport.Hub`."""
+        """Queue a message for a peer. Return False if the peer is not connected or takes nothing any more."""
         queued = self._backlog.get(peer)
         if not queued:
             try:
@@ -190,7 +198,7 @@ class ZmqHub:
         return True
 
     def receive(self, seconds: float) -> tuple[bytes, list[Frame]] | None:
-        """See `messenger.transport.Hub`."""
+        """Return the next message, or None after that time."""
         self._flush()
         if self._backlog:
             seconds = min(seconds, FLUSH_SECONDS)
@@ -200,7 +208,7 @@ class ZmqHub:
         return peer.bytes, [frame.buffer for frame in frames]
 
     def _flush(self) -> None:
-        """Pass on what had to wait because a peer was behind."""
+        """Pass queued messages on to peers that take messages again."""
         for peer, queued in list(self._backlog.items()):
             try:
                 while queued:
@@ -214,7 +222,7 @@ class ZmqHub:
             del self._backlog[peer]
 
     def close(self) -> None:
-        """See `messenger.transport.Hub`."""
+        """Close the socket and its context. A second call does nothing."""
         if self._socket.closed:
             return
         self._socket.close(linger=int(self._settings.linger_seconds * 1000))
@@ -224,7 +232,7 @@ class ZmqHub:
 
 
 class _Authenticator:
-    """Lets clients in by their public key (ZAP), in a thread of its own."""
+    """Checks clients' public keys (ZAP) in a thread of its own."""
 
     def __init__(self, context: zmq.Context[zmq.Socket[bytes]], allowed: frozenset[str]) -> None:
         self._allowed = allowed
@@ -233,7 +241,7 @@ class _Authenticator:
         self._thread.configure_curve_callback("*", credentials_provider=self)
 
     def callback(self, domain: str, key: bytes) -> bool:
-        """Whether a client with this public key (Z85) may connect. Called by pyzmq."""
+        """Return True if a client with this public key (Z85) may connect. pyzmq calls this."""
         return key.decode() in self._allowed
 
     def stop(self) -> None:
@@ -241,7 +249,7 @@ class _Authenticator:
 
 
 def _check_port(bind: str) -> None:
-    """Refuse what ZeroMQ takes for another port: 65537 and -65535 for 1, "80 90" for 80."""
+    """Refuse a port that ZeroMQ would take for another one: it takes 65537 and -65535 for 1, and "80 90" for 80."""
     port = bind.rpartition(":")[2]
     number = int(port) if port.isascii() and port.isdecimal() else -1
     if bind.startswith("tcp://") and port != "*" and not 0 <= number <= 65535:

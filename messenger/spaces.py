@@ -1,4 +1,4 @@
-"""Where tensors lie in a space of shared memory: one after the other, each from a multiple of 64 on."""
+"""The places of tensors in a space of shared memory: one after the other, each at a multiple of 64 bytes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from messenger.fields import ALIGNMENT
 
 @dataclass(frozen=True)
 class Space:
-    """Shared memory that `encode` may fill."""
+    """A part of a region, which `messenger.frames.encode` may fill."""
 
     region: str
-    offset: int  # of its first byte in the region, a multiple of 64
-    memory: memoryview  # writable, of bytes
+    offset: int  # the space's first byte in the region, a multiple of 64
+    memory: memoryview  # the space's bytes, writable
 
 
-def shared_room(tensors: Iterable[np.ndarray]) -> int:
-    """Bytes of a `Space` that holds these tensors, each from a multiple of 64 on."""
+def space_bytes(tensors: Iterable[np.ndarray]) -> int:
+    """Return the number of bytes that these tensors need in a `Space`."""
     return sum(_padded(tensor.nbytes) for tensor in tensors)
 
 
@@ -29,7 +29,10 @@ def _padded(size: int) -> int:
 
 
 def places(tensors: Mapping[str, np.ndarray], space: Space) -> dict[str, int] | None:
-    """Where in a space each tensor goes: where it is already, or behind all those. None if they do not fit."""
+    """Return the position of each tensor in a space, or None if they do not fit.
+
+    A tensor that lies in the space already stays there. The others follow behind all of those.
+    """
     base = _address(space.memory)
     starts, filled = {}, 0
     for name, array in tensors.items():
@@ -51,7 +54,7 @@ def _address(memory: memoryview) -> int:
 
 
 def put(array: np.ndarray, memory: memoryview) -> memoryview:
-    """Have an array lie there, little endian, whether or not it does so already."""
+    """Copy an array to `memory`, little endian, unless it lies there already. Return `memory`."""
     if memory.nbytes and _address(memory) != array.__array_interface__["data"][0]:
         np.frombuffer(memory, array.dtype.newbyteorder("<")).reshape(array.shape)[...] = array
     return memory

@@ -1,4 +1,4 @@
-"""A Dealer's book-keeping for one partition: what to send next, what has come back, what to send again. Does no I/O."""
+"""A Dealer's book-keeping for one partition: chunks to send, results returned, groups to send again. It does no I/O."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from messenger.sums import Sums
 
 @dataclass
 class Group:
-    """A run of consecutive chunks whose gradients a worker sums; open until the worker has handed the sums over."""
+    """Consecutive chunks whose gradients a worker sums. A group is open until the worker has sent the sums."""
 
     index: int
-    chunks: list[OutgoingChunk] = field(default_factory=list)  # kept for a replay
+    chunks: list[OutgoingChunk] = field(default_factory=list)  # to be sent again if the worker is lost
     results: dict[int, int] = field(default_factory=dict)  # chunk index -> checksum of its result, once returned
-    closed: bool = False  # no chunk will be added
+    closed: bool = False  # True if no chunk will be added
 
 
 @dataclass(frozen=True)
 class SendChunk:
-    """To do: send this chunk."""
+    """The task to send a chunk."""
 
     group: int
     chunk: OutgoingChunk
@@ -33,52 +33,59 @@ class SendChunk:
 
 @dataclass(frozen=True)
 class SendEnd:
-    """To do: close this group."""
+    """The task to close a group on the worker."""
 
     group: int
     count: int
 
 
 class Stream:
-    """One attempt's state. Sums and checksum are those of an undisturbed run, whatever was replayed."""
+    """The state of one task's attempt at a partition.
+
+    Sums and checksum are those of an undisturbed run, even if groups were sent again.
+
+    Args:
+        job: the pass and the partition.
+        group_chunks: number of chunks in a group.
+    """
 
     def __init__(self, job: PipeJob, group_chunks: int) -> None:
         self.job = job
         self.count = 0
         self.rows = 0
         self.sums = Sums()
-        self.in_flight: deque[OutgoingChunk] = deque()  # sent, not answered, in order
-        self.ready: deque[ReturnedChunk] = deque()  # answered, not yet handed on
+        self.in_flight: deque[OutgoingChunk] = deque()  # chunks without a result yet, in the order of sending
+        self.ready: deque[ReturnedChunk] = deque()  # results that the caller has not taken yet
         self._group_chunks = group_chunks
-        self._groups: deque[Group] = deque()  # unfinished ones, oldest first
+        self._groups: deque[Group] = deque()  # open groups, oldest first
         self._unsent: deque[SendChunk | SendEnd] = deque()
         self._last = -1  # index of the newest chunk
-        self._handed = 0  # chunks before this index were handed on
-        self._ended = False
+        self._next_new = 0  # chunks before this index were returned once, so a second result is only compared
+        self._ended = False  # True if no chunk will be added
         self._results = xxhash.xxh64()
 
     @property
     def done(self) -> bool:
-        """Whether all chunks were answered and all groups handed over. What is `ready` may be left."""
+        """True if every chunk has its result and every group its sums. Chunks may be left in `ready`."""
         return self._ended and not self._groups and not self._unsent and not self.in_flight
 
     @property
     def unsent(self) -> bool:
-        """Whether `take` has something."""
+        """True if `take` will return a task."""
         return bool(self._unsent)
 
     @property
     def checksum(self) -> int:
-        """Of all that this partition came to: results and sums. Attempts are compared by it."""
+        """The checksum of the partition's results and sums, by which attempts are compared."""
         state = self._results.copy()
         state.update(self.sums.checksum().to_bytes(8, "little"))
         return state.intdigest()
 
     def add(self, chunk: OutgoingChunk) -> None:
-        """Take the next chunk of the partition.
+        """Add the next chunk of the partition.
 
         Raises:
-            MessengerError: chunks are out of order.
+            MessengerError: the chunk's index is not greater than the last one.
         """
         if chunk.index <= self._last:
             raise MessengerError(
@@ -96,7 +103,7 @@ class Stream:
             self._close(group)
 
     def end(self) -> None:
-        """No more chunks."""
+        """Close the last group, because the partition has no more chunks."""
         if self._groups and not self._groups[-1].closed:
             self._close(self._groups[-1])
         self._ended = True
@@ -108,7 +115,7 @@ class Stream:
         self._finish_returned()
 
     def take(self) -> SendChunk | SendEnd | None:
-        """What to send next, if anything; a chunk counts as in flight from now on."""
+        """Return the next task, or None. A chunk counts as in flight from then on."""
         if not self._unsent:
             return None
         item = self._unsent.popleft()
@@ -117,11 +124,10 @@ class Stream:
         return item
 
     def result(self, message: Message) -> OutgoingChunk:
-        """Take a RESULT; one that has been handed on before is only compared. Returns the chunk that it is of.
+        """Take a RESULT and return its chunk. A chunk's second result, after a replay, is only compared with the first.
 
         Raises:
-            ConflictError: it is not the answer to the oldest chunk in flight, or differs from the one before the
-            replay.
+            ConflictError: the result is not that of the oldest chunk in flight, or differs from the chunk's first.
         """
         header = message.header
         if not self.in_flight or header["chunk"] != self.in_flight[0].index:
@@ -133,21 +139,21 @@ class Stream:
         before = group.results.setdefault(chunk.index, message.checksum)
         if before != message.checksum:
             raise self._conflict(f"chunk {chunk.index} had another result when it was sent again")
-        self._hand_on(group, chunk, message)
+        self._return_once(group, chunk, message)
         return chunk
 
-    def _hand_on(self, group: Group, chunk: OutgoingChunk, message: Message) -> None:
+    def _return_once(self, group: Group, chunk: OutgoingChunk, message: Message) -> None:
         if not self.job.accumulates:
             group.chunks = [one for one in group.chunks if one is not chunk]
-        if chunk.index >= self._handed:
-            self._handed = chunk.index + 1
+        if chunk.index >= self._next_new:
+            self._next_new = chunk.index + 1
             for number in (chunk.index, chunk.first_row, chunk.rows, chunk.digest, message.checksum):
                 self._results.update(number.to_bytes(8, "little"))
             self.ready.append(ReturnedChunk(chunk.index, chunk.first_row, chunk.rows, chunk.digest, message.tensors))
         self._finish_returned()
 
     def _finish_returned(self) -> None:
-        """Where nothing is summed, a group is finished when its chunks are back."""
+        """Drop closed groups whose chunks are all returned, if nothing is summed."""
         while not self.job.accumulates and self._groups and self._groups[0].closed and not self._groups[0].chunks:
             self._groups.popleft()
 
@@ -155,7 +161,7 @@ class Stream:
         """Take a group's sums.
 
         Raises:
-            ConflictError: not those of the oldest open group, complete.
+            ConflictError: they are not the complete sums of the oldest open group.
         """
         header = message.header
         group = self._groups[0] if self._groups else None
@@ -169,7 +175,7 @@ class Stream:
         self._groups.popleft()
 
     def restart(self) -> None:
-        """The worker is lost: everything of the open groups is to be sent again."""
+        """Schedule everything in the open groups to be sent again, because the worker is lost."""
         self.in_flight.clear()
         self._unsent.clear()
         for group in self._groups:
@@ -178,7 +184,7 @@ class Stream:
                 self._unsent.append(SendEnd(group.index, len(group.chunks)))
 
     def find(self, index: int) -> OutgoingChunk | None:
-        """The chunk of that index, while it is in flight."""
+        """Return the chunk of that index, or None if it is not in flight."""
         return next((chunk for chunk in self.in_flight if chunk.index == index), None)
 
     def _conflict(self, what: str) -> ConflictError:

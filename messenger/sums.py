@@ -12,7 +12,7 @@ from messenger.frames import ZEROS, raw_bytes, tensor_checksum
 
 
 class Sums:
-    """Named running sums. Whoever adds decides the order, and with it the last bit."""
+    """Running sums by name. The caller decides the order of addition, and with it the last bit."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, np.ndarray] = {}
@@ -33,7 +33,10 @@ class Sums:
                 total += tensor
 
     def checksum(self) -> int:
-        """Of names, shapes and the values' checksums, in the names' order: see `messenger.frames`."""
+        """Return a checksum of the names, shapes and values, in the order of the names.
+
+        Values are hashed as `messenger.frames` describes it.
+        """
         state = xxhash.xxh3_64(ZEROS)
         for name in sorted(self.tensors):
             tensor = self.tensors[name]

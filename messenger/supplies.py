@@ -1,4 +1,4 @@
-"""What a worker needs from the coordinator to run a chunk: the stage's program and the epoch's parameters."""
+"""The programs and parameters that a worker needs from the coordinator to run chunks."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from messenger.settings import Settings
 from messenger.transport import COORDINATOR
 
 Want = tuple[str, str, str | int]
-"""("stage", run, name) or ("parameters", run, epoch)."""
+"""The name of one supply: ("stage", run, name) or ("parameters", run, epoch)."""
 
 
 class Supplies:
-    """Asks for each thing once, hands it to the handler, and knows what is there."""
+    """Asks the coordinator for each program and each epoch's parameters once, and gives them to the handler."""
 
     def __init__(self, handler: Handler, pump: Pump, settings: Settings) -> None:
         self._handler = handler
         self._pump = pump
         self._settings = settings
         self._stages: set[tuple[str, str]] = set()
-        self._epochs: dict[str, int] = {}  # run -> epoch whose parameters are here
-        self._asked: dict[Want, float] = {}  # -> deadline, monotonic seconds
+        self._epochs: dict[str, int] = {}  # run -> the epoch whose parameters the handler has
+        self._asked: dict[Want, float] = {}  # supply that was asked for -> deadline, monotonic seconds
 
     def epoch(self, run: str) -> int:
-        """The newest epoch that this worker knows of a run, -1 for none."""
+        """Return the newest epoch of a run that this worker knows, or -1 if it knows none."""
         return self._epochs.get(run, -1)
 
     def is_stale(self, key: ChunkKey) -> bool:
-        """Whether a chunk belongs to an epoch that is over."""
+        """Return True if a chunk belongs to an epoch that is over."""
         return key.epoch < self.epoch(key.run)
 
     def has(self, key: ChunkKey) -> bool:
-        """Whether stage and parameters of a chunk are here."""
+        """Return True if the handler has the program and the parameters that a chunk needs."""
         return (key.run, key.stage) in self._stages and self.epoch(key.run) == key.epoch
 
     def waits_for(self, key: ChunkKey, header: dict[str, Any]) -> bool:
-        """Whether a chunk lacks what a DATA or ERROR is about."""
+        """Return True if a chunk lacks the supply that a DATA or an ERROR names."""
         return not self.has(key) and _want(header) in _wants(key)
 
     def ask(self, key: ChunkKey) -> None:
-        """Have what a chunk lacks sent, unless that is on its way already."""
+        """Ask for the supplies that a chunk lacks, unless they were asked for already."""
         for want in _wants(key):
             what, run, which = want
             here = (run, which) in self._stages if what == "stage" else self.epoch(run) == which
@@ -54,10 +54,13 @@ class Supplies:
             self._pump.send(COORDINATOR, Message(Kind.FETCH, _header(want)))
 
     def take(self, message: Message) -> tuple[str, int] | None:
-        """Give what has come to the handler. Returns run and epoch if a new epoch began.
+        """Give a supply that has arrived to the handler.
+
+        Returns:
+            The run and the epoch if a new epoch began, else None.
 
         Raises:
-            Exception: whatever the handler has against it.
+            Exception: any error of the handler.
         """
         header = message.header
         self.drop(header)
@@ -73,11 +76,11 @@ class Supplies:
         return run, header["epoch"]
 
     def drop(self, header: dict[str, Any]) -> None:
-        """What this is about is no longer on its way."""
+        """Note that the supply which a header names is no longer awaited."""
         self._asked.pop(_want(header), None)
 
     def overdue(self) -> list[tuple[dict[str, Any], str, str]]:
-        """What did not come in time, as (header, code, text) of an error. Each is told once."""
+        """Return the supplies that did not arrive in time, each once, as (header, code, text) of an error."""
         now = time.monotonic()
         late = [want for want, deadline in self._asked.items() if deadline < now]
         for want in late:
@@ -86,7 +89,7 @@ class Supplies:
         return [(_header(want), "no_answer", f"{text} {want[0]} {want[2]!r} of run {want[1]!r}") for want in late]
 
     def forget(self, run: str) -> None:
-        """Drop all of a run."""
+        """Drop all that is known of a run."""
         self._stages = {stage for stage in self._stages if stage[0] != run}
         self._epochs.pop(run, None)
         self._asked = {want: deadline for want, deadline in self._asked.items() if want[1] != run}

@@ -1,4 +1,4 @@
-"""A worker's state for one Dealer's ticket: what has come and waits for its turn, and the sums of the open group."""
+"""A worker's state for one Dealer's ticket: chunks that wait for their turn, and the sums of the open group."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from messenger.sums import Sums
 
 
 @dataclass
-class ParkedChunk:
-    """A chunk, complete or waiting for tensors that it was offered, by checksum or as spare ones."""
+class WaitingChunk:
+    """A chunk that waits for its turn, and perhaps for tensors that its Dealer offered by checksum or as spares."""
 
     key: ChunkKey
     digest: int
-    tensors: dict[str, np.ndarray]
-    missing: dict[str, Offer]
-    spares: frozenset[str] = frozenset()  # to be had for the asking
-    awaited: set[str] = field(default_factory=set)  # those of them that were asked for and are not here
+    tensors: dict[str, np.ndarray]  # the tensors that are here
+    missing: dict[str, Offer]  # tensors that were offered by checksum and that the worker has not kept
+    spares: frozenset[str] = frozenset()  # tensors that are sent only if the worker asks for them
+    awaited: set[str] = field(default_factory=set)  # spares that were asked for and have not arrived
     reply: tuple[str, int, int] | None = None  # shared memory for the result: region, offset, bytes
 
     @classmethod
-    def of(cls, message: Message, kept: KeptTensors) -> ParkedChunk:
-        """What a CHUNK brings, completed with what was kept."""
+    def of(cls, message: Message, kept: KeptTensors) -> WaitingChunk:
+        """Return the chunk of a CHUNK message, completed with tensors that the worker has kept."""
         header = message.header
         names = ("run", "epoch", "stage", "mode", "partition", "chunk", "first_row", "rows")
         chunk = cls(ChunkKey(**{name: header[name] for name in names}), header["digest"], dict(message.tensors), {})
@@ -49,20 +49,24 @@ class ParkedChunk:
 
     @property
     def complete(self) -> bool:
-        """Whether all that it lacked and asked for is here."""
+        """True if no tensor is missing or awaited."""
         return not self.missing and not self.awaited
 
-    def want(self, spares: bool) -> list[str]:
-        """The names to ask for now: what is missing, with or without the spare ones. Each is asked for once."""
+    def needs(self, spares: bool) -> list[str]:
+        """Return the names of the tensors to ask for now.
+
+        Args:
+            spares: if True, the spare tensors are among them, unless they are here or were asked for before.
+        """
         if spares and not self.awaited and not self.tensors.keys() >= self.spares:
             self.awaited = set(self.spares)
         return sorted(self.missing.keys() | self.awaited)
 
     def fill(self, message: Message, kept: KeptTensors) -> None:
-        """Take tensors that were asked for, and keep those that were offered by checksum.
+        """Take tensors that were asked for. Those that were offered by checksum are kept for later epochs.
 
         Raises:
-            FrameError: one is not the tensor that was offered.
+            FrameError: a tensor is not the one that was offered.
         """
         for name, array in message.tensors.items():
             if name in self.awaited:
@@ -71,7 +75,7 @@ class ParkedChunk:
             offer = self.missing.get(name)
             if offer is None:
                 continue
-            if message.shared:  # the Dealer's memory is ours for this chunk only
+            if message.shared:  # the Dealer lends its memory for this chunk only
                 copy = aligned(array.shape, array.dtype)
                 copy[...] = array
                 copy.flags.writeable = False
@@ -87,8 +91,8 @@ class ParkedChunk:
 
 
 @dataclass(frozen=True)
-class ParkedEnd:
-    """The end of a group, to be answered when its turn comes."""
+class WaitingEnd:
+    """The end of a group, which waits for its turn."""
 
     group: int
     count: int
@@ -96,13 +100,13 @@ class ParkedEnd:
 
 @dataclass
 class Ticket:
-    """One attempt of one Dealer."""
+    """A Dealer's attempt to pipe a partition, as its worker sees it."""
 
     dealer: bytes
     number: int
-    next_seq: int = 0
-    over: bool = False  # failed or out of step; the rest of it is ignored
-    parked: deque[ParkedChunk | ParkedEnd] = field(default_factory=deque)
+    next_seq: int = 0  # number of the next CHUNK or END message
+    over: bool = False  # True if the ticket failed or is out of step; its further messages are ignored
+    waiting: deque[WaitingChunk | WaitingEnd] = field(default_factory=deque)
     _sums: Sums = field(default_factory=Sums)
     _count: int = 0
 
@@ -112,7 +116,7 @@ class Ticket:
         self._count += 1
 
     def take_group(self) -> tuple[dict[str, np.ndarray], int]:
-        """The open group's sums and number of chunks; a new group is open then."""
+        """Return the open group's sums and its number of chunks, and open a new group."""
         sums, count = self._sums.tensors, self._count
         self._sums, self._count = Sums(), 0
         return sums, count

@@ -1,4 +1,4 @@
-"""What carries frames between peers and Router: two small interfaces, implemented by `sockets` and `in_process`."""
+"""The two interfaces of a transport between peers and the Router. `sockets` and `in_process` implement them."""
 
 from __future__ import annotations
 
@@ -10,53 +10,64 @@ from messenger.frames import Frame
 from messenger.settings import Settings
 
 Received = tuple[bytes, list[Frame]]
-"""The other side's identity and the frames of a message."""
+"""The sender's identity and the frames of a message."""
 
 ROUTER = b""
-"""Route to, or from, the Router itself."""
+"""The identity that stands for the Router."""
 
 COORDINATOR = b"coordinator"
-"""Route to whoever is the coordinator."""
+"""The identity that stands for the coordinator, whichever process it is."""
 
 
 class Link(Protocol):
-    """A peer's connection to the Router. Used by one thread at a time, except `wake`."""
+    """A peer's connection to the Router. Only one thread may use it at a time, except for `wake`."""
 
     identity: bytes
 
     def send(self, to: bytes, frames: Sequence[Frame]) -> None:
-        """Hand over a message; DeadlineError if the connection takes none for `connect_seconds`."""
+        """Hand over a message.
+
+        Raises:
+            DeadlineError: the connection took no message for `connect_seconds`.
+        """
 
     def receive(self, seconds: float) -> Received | None:
-        """The next message, or None after that time or after `wake`."""
+        """Return the next message, or None after that time or after `wake`."""
 
     def wake(self) -> None:
         """Make a `receive` in another thread return."""
 
     def refusal(self) -> str | None:
-        """Why the Router's side refused the connection, if it did."""
+        """Return the reason why the Router's side refused the connection, or None if it did not."""
 
     def close(self, linger_seconds: float) -> None:
-        """Free everything; what was sent may still be delivered within that time. May be called twice."""
+        """Free everything. Messages may still be delivered within that time. A second call does nothing."""
 
 
 class Hub(Protocol):
-    """The Router's end of all connections. Never blocks on a slow peer."""
+    """The Router's end of all connections. It never waits for a slow peer."""
 
     address: str
 
     def send(self, peer: bytes, sender: bytes, frames: Sequence[Frame], droppable: bool = False) -> bool:
-        """Queue a message for a peer. False: it is not connected, or takes nothing any more.
+        """Queue a message for a peer.
 
-        droppable: leave it out instead of queueing when the peer is behind.
+        Args:
+            peer: the receiver's identity.
+            sender: the sender's identity, which the receiver is told.
+            frames: the message.
+            droppable: if True, the message is dropped instead of queued while the peer is behind (default: False).
+
+        Returns:
+            False if the peer is not connected or takes nothing any more.
         """
 
     def receive(self, seconds: float) -> tuple[bytes, list[Frame]] | None:
-        """The next message as (peer, [route, header, tensors...]), or None after that time."""
+        """Return the next message as (peer, [route, header, tensors...]), or None after that time."""
 
     def close(self) -> None:
-        """Free everything. May be called twice."""
+        """Free everything. A second call does nothing."""
 
 
 Connect = Callable[[Endpoint, bytes, Settings], Link]
-"""Opens a link under an identity."""
+"""A function that opens a link under an identity."""

@@ -1,7 +1,7 @@
-"""A worker's loop: takes chunks in each Dealer's order, gets what they lack, runs the handler, sums gradients by group.
+"""A worker's loop. It takes chunks in each Dealer's order, runs the handler on them, and sums gradients by group.
 
-State is kept per Dealer and ticket, so two attempts of one partition never meet. Nothing here is the only copy: a
-ticket that is out of step is given back (LOST), and the Dealer sends its open groups again.
+Each Dealer's ticket has a state of its own, so two attempts of one partition never mix. No data here is the only copy:
+a ticket that is out of step is given back (LOST), and the Dealer sends its open groups again.
 """
 
 from __future__ import annotations
@@ -26,23 +26,25 @@ from messenger.settings import Settings
 from messenger.shared_memory import MappedRegions
 from messenger.sockets import connect as connect_socket
 from messenger.supplies import Supplies
-from messenger.tickets import ParkedChunk, ParkedEnd, Ticket
+from messenger.tickets import Ticket, WaitingChunk, WaitingEnd
 from messenger.transport import Connect
 
 log = logging.getLogger(__name__)
 
-TICK_SECONDS = 0.25  # between two looks at the deadlines of what was asked for
-LOOK_SECONDS = 1.0  # between two looks which Dealers have closed their shared memory, or are gone
-ERROR_CALLS, ERROR_TEXT = 6, 8000  # innermost calls, and characters, of a traceback that travel
+TICK_SECONDS = 0.25  # the loop checks this often whether a supply is overdue
+LOOK_SECONDS = 1.0  # the loop checks this often which Dealers have closed their shared memory
+ERROR_CALLS, ERROR_TEXT = 6, 8000  # number of innermost calls, and of characters, of a traceback that is sent
 
 
 class WorkerLoop:
-    """Runs a handler on what comes through the Router.
+    """Runs a handler on the chunks that come through the Router.
 
     Args:
-        endpoint: the Router and this worker's keys.
-        handler: called from the thread that calls `run`, only.
-        name: unique among the Router's workers; the same name again replaces the earlier one.
+        endpoint: the Router's address and this worker's keys.
+        handler: runs the stages. Only the thread that calls `run` calls it.
+        name: a name that is unique among the Router's workers. A second worker of that name replaces the first.
+        settings: deadlines and limits (default: `Settings()`).
+        connect: opens the link (default: a ZeroMQ socket).
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class WorkerLoop:
         self._kept = KeptTensors(self._settings.kept_bytes)
         self._regions = MappedRegions(self._settings.shared_bytes > 0)
         self._supplies = Supplies(handler, self._pump, self._settings)
-        self._tickets: dict[bytes, Ticket] = {}  # each Dealer's newest
+        self._tickets: dict[bytes, Ticket] = {}  # the newest ticket of each Dealer
         self._stopped = False
 
     def run(self) -> None:
@@ -68,7 +70,7 @@ class WorkerLoop:
         Raises:
             MessengerError: the Router cannot be reached, refuses this worker, or fell silent.
         """
-        gc.freeze()  # what is here by now, torch's million objects with it, stays: no collection need look at it
+        gc.freeze()  # the objects that exist now, a million of them torch's, stay: collections need not look at them
         self._pump.start()
         next_look = 0.0
         try:
@@ -90,7 +92,7 @@ class WorkerLoop:
             self._regions.close()
 
     def stop(self) -> None:
-        """Have `run` return after the chunk at hand. May be called from another thread or a signal handler."""
+        """Make `run` return after the present chunk. Other threads and signal handlers may call this."""
         self._stopped = True
 
     # -- messages ----------------------------------------------------------------------------------------------------
@@ -119,7 +121,7 @@ class WorkerLoop:
                 self._stopped = True
 
     def _unreadable(self, event: Incoming, error: FrameError) -> None:
-        """Tell the sender; it knows best what to do. Its ticket, if it has one, is out of step from now on."""
+        """Report an unreadable message to its sender, whose ticket is out of step from now on."""
         log.warning("unreadable message from %s: %s", event.sender, error)
         header: dict[str, Any] = {"code": "frame", "text": f"worker {self._pump.name!r} got {error}"}
         with contextlib.suppress(FrameError, KeyError):
@@ -141,7 +143,7 @@ class WorkerLoop:
     def _arrived(self, dealer: bytes, message: Message) -> None:
         ticket = self._ticket(dealer, message.kind, message.header["ticket"])
         if ticket is None or ticket.over or message.header["seq"] < ticket.next_seq:
-            return  # of an attempt that is over, or come twice
+            return  # the attempt is over, or the message arrived twice
         if message.header["seq"] > ticket.next_seq:
             ticket.over = True
             text = f"worker {self._pump.name!r} has no message {ticket.next_seq} of the ticket"
@@ -149,9 +151,9 @@ class WorkerLoop:
             return
         ticket.next_seq += 1
         if message.kind is Kind.END:
-            ticket.parked.append(ParkedEnd(message.header["group"], message.header["count"]))
+            ticket.waiting.append(WaitingEnd(message.header["group"], message.header["count"]))
         else:
-            self._park(ticket, message)
+            self._queue(ticket, message)
         self._advance(ticket)
 
     def _ticket(self, dealer: bytes, kind: Kind, number: int) -> Ticket | None:
@@ -160,18 +162,18 @@ class WorkerLoop:
             ticket = self._tickets[dealer] = Ticket(dealer, number)
         return ticket if ticket is not None and ticket.number == number else None
 
-    def _park(self, ticket: Ticket, message: Message) -> None:
-        """Take a chunk and ask for what it lacks."""
-        chunk = ParkedChunk.of(message, self._kept)
-        ticket.parked.append(chunk)
+    def _queue(self, ticket: Ticket, message: Message) -> None:
+        """Queue a chunk and ask for the supplies and tensors that it lacks."""
+        chunk = WaitingChunk.of(message, self._kept)
+        ticket.waiting.append(chunk)
         if self._supplies.is_stale(chunk.key):
-            return  # refused when its turn comes
+            return  # the chunk is refused when its turn comes
         self._supplies.ask(chunk.key)
         self._need(ticket, chunk)
 
-    def _need(self, ticket: Ticket, chunk: ParkedChunk) -> None:
-        """Ask for what a chunk lacks, and for its spare tensors if the handler cannot do without."""
-        names = chunk.want(bool(chunk.spares) and self._handler.lacks(chunk.key))
+    def _need(self, ticket: Ticket, chunk: WaitingChunk) -> None:
+        """Ask for the tensors that a chunk lacks, and for its spare tensors if the handler cannot do without them."""
+        names = chunk.needs(bool(chunk.spares) and self._handler.lacks(chunk.key))
         if names:
             header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "names": names}
             self._pump.send(ticket.dealer, Message(Kind.NEED, header))
@@ -194,8 +196,8 @@ class WorkerLoop:
 
     def _fill(self, ticket: Ticket, message: Message) -> None:
         try:
-            for item in ticket.parked:
-                if isinstance(item, ParkedChunk) and item.key.chunk == message.header.get("chunk"):
+            for item in ticket.waiting:
+                if isinstance(item, WaitingChunk) and item.key.chunk == message.header.get("chunk"):
                     item.fill(message, self._kept)
         except FrameError as error:
             self._fail(ticket, None, "frame", str(error))
@@ -217,11 +219,11 @@ class WorkerLoop:
     # -- work --------------------------------------------------------------------------------------------------------
 
     def _advance(self, ticket: Ticket) -> None:
-        """Work off what is complete at the head of a ticket."""
-        while ticket.parked and not ticket.over:
-            head = ticket.parked[0]
-            if isinstance(head, ParkedEnd):
-                self._hand_over(ticket, head)
+        """Run the chunks at the head of a ticket's queue, as long as they are complete."""
+        while ticket.waiting and not ticket.over:
+            head = ticket.waiting[0]
+            if isinstance(head, WaitingEnd):
+                self._send_sums(ticket, head)
             elif self._supplies.is_stale(head.key):
                 text = f"epoch {head.key.epoch} is over, epoch {self._supplies.epoch(head.key.run)} runs"
                 self._fail(ticket, head, "stale", text)
@@ -229,16 +231,19 @@ class WorkerLoop:
                 return
             else:
                 self._run_chunk(ticket, head)
-            if ticket.parked and ticket.parked[0] is head:
-                ticket.parked.popleft()
+            if ticket.waiting and ticket.waiting[0] is head:
+                ticket.waiting.popleft()
 
-    def _has_lost(self, ticket: Ticket, chunk: ParkedChunk) -> bool:
-        """Whether a complete chunk waits for its spare tensors after all: another attempt has used up what was kept."""
+    def _has_lost(self, ticket: Ticket, chunk: WaitingChunk) -> bool:
+        """Return True if a chunk that was complete needs its spare tensors after all.
+
+        That happens if another attempt has used up the values that the handler had kept.
+        """
         if chunk.spares:
             self._need(ticket, chunk)
         return not chunk.complete
 
-    def _run_chunk(self, ticket: Ticket, chunk: ParkedChunk) -> None:
+    def _run_chunk(self, ticket: Ticket, chunk: WaitingChunk) -> None:
         try:
             space = self._regions.space(chunk.reply)
             tensors = self._handler.chunk(chunk.key, chunk.tensors, Room(space))
@@ -246,10 +251,10 @@ class WorkerLoop:
             rows = {name: tensor for name, tensor in tensors.items() if not is_summed(name)}
             header = {"ticket": ticket.number, "chunk": chunk.key.chunk, "digest": chunk.digest}
             self._pump.send(ticket.dealer, Message(Kind.RESULT, header, rows), space)
-        except Exception as error:  # it belongs to the Dealer whose chunk this is
+        except Exception as error:  # it is raised in the Dealer whose chunk this is
             self._fail(ticket, chunk, "handler", _text(error))
 
-    def _hand_over(self, ticket: Ticket, end: ParkedEnd) -> None:
+    def _send_sums(self, ticket: Ticket, end: WaitingEnd) -> None:
         sums, count = ticket.take_group()
         if count != end.count:
             self._fail(
@@ -259,7 +264,7 @@ class WorkerLoop:
         header = {"ticket": ticket.number, "group": end.group, "count": count}
         self._pump.send(ticket.dealer, Message(Kind.PARTIAL, header, sums))
 
-    def _fail(self, ticket: Ticket, chunk: ParkedChunk | None, code: str, text: str) -> None:
+    def _fail(self, ticket: Ticket, chunk: WaitingChunk | None, code: str, text: str) -> None:
         ticket.over = True
         header: dict[str, Any] = {"code": code, "text": text[-ERROR_TEXT:], "ticket": ticket.number}
         if chunk is not None:
@@ -269,7 +274,7 @@ class WorkerLoop:
     def _fail_waiting(self, wanted: dict[str, Any], code: str, text: str) -> None:
         """Fail the tickets whose next chunk waits for a stage or for parameters that will not come."""
         for ticket in self._tickets.values():
-            chunk = next((item for item in ticket.parked if isinstance(item, ParkedChunk)), None)
+            chunk = next((item for item in ticket.waiting if isinstance(item, WaitingChunk)), None)
             if chunk is not None and not ticket.over and self._supplies.waits_for(chunk.key, wanted):
                 self._fail(ticket, chunk, code, text)
 

@@ -11,10 +11,12 @@ from typing import TypeVar
 from planner.beside import apart, evaluated_beside
 from planner.differentiate import mark_gradients
 from planner.errors import PlanError
-from planner.physical import PipeStep, Plan, Stage, Step, makes, of_model
-from planner.renaming import rename_plan, rename_stage, rename_step
+from planner.physical import Plan, Stage, of_model
+from planner.renaming import rename_plan, rename_stage
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.share_models import Stack, alike, draws_on_edges, share_models
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 from planner.validate import validate
 
 T = TypeVar("T")
@@ -137,7 +139,7 @@ def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
 
     found = {}
     for model, plan in group.items():
-        kept = {made for step in plan.prepare for made in makes(step)}
+        kept = {made for step in plan.prepare for made in step.makes}
         found[model] = rename_plan(plan, partial(column, hoisted=kept), name)
     return found
 
@@ -156,8 +158,8 @@ def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
 
     for step in plan.prepare:
         stage = plan.stage(step.stage) if isinstance(step, PipeStep) else None
-        digest = _digest(rename_step(step, to), None if stage is None else rename_stage(stage, to))
-        names |= {name: _named(name, digest) for name in makes(step)}
+        digest = _digest(step.renamed(to), None if stage is None else rename_stage(stage, to))
+        names |= {name: _named(name, digest) for name in step.makes}
         if stage is not None:
             stages[stage.name] = _named(stage.name, digest)
     return names, stages
@@ -178,7 +180,7 @@ def _named(name: str, digest: str) -> str:
 
 def _digest(step: Step, stage: Stage | None) -> str:
     """Of what a step computes, whatever it and what it makes are called, and wherever its lines stand."""
-    own = {*makes(step), *((stage.name,) if stage is not None else ())}
+    own = {*step.makes, *((stage.name,) if stage is not None else ())}
 
     def to(name: str) -> str:
         return "" if name in own else name
@@ -187,7 +189,7 @@ def _digest(step: Step, stage: Stage | None) -> str:
     if stage is not None:
         calls = tuple(replace(call, layer="", where="") for call in stage.calls)
         inside = rename_stage(replace(stage, calls=calls), to, to)
-    return hashlib.sha256(repr((rename_step(step, to, to), inside)).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr((step.renamed(to, to), inside)).encode()).hexdigest()[:16]
 
 
 def _once(items: Iterable[T]) -> tuple[T, ...]:

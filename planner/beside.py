@@ -12,23 +12,14 @@ from itertools import takewhile
 from typing import Any
 
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
-from planner.physical import (
-    CollectStep,
-    Column,
-    EdgeDropoutStep,
-    PipeStep,
-    Plan,
-    Stage,
-    StageInput,
-    StageOutput,
-    Step,
-    columns_made,
-    makes,
-    reads,
-)
+from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.records import changed
-from planner.renaming import rename_stage, rename_step
+from planner.renaming import rename_stage
 from planner.spec import Ref, operator_name
+from planner.steps.collect import CollectStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 BESIDE = "beside"
 """In the names of stages and columns that only a pass with both has."""
@@ -115,9 +106,9 @@ class _Walk:
         Returns:
             The tokens of the values inside its stage, by name; of a step on the graph, none.
         """
-        self._levels |= {column.name: column.within for column in columns_made(step)}
+        self._levels |= {column.name: column.within for column in step.columns_made}
         if not isinstance(step, PipeStep):
-            self.columns |= dict.fromkeys(makes(step), self._made(step))
+            self.columns |= dict.fromkeys(step.makes, self._made(step))
             return {}
         stage = self._plan.stage(step.stage)
         values = self._values(stage, step)
@@ -127,9 +118,10 @@ class _Walk:
 
     def _made(self, step: Step) -> str | None:
         """The token of what a step on the graph makes."""
-        if isinstance(step, EdgeDropoutStep) or any(self.columns[name] is None for name in reads(step)):
+        draws = isinstance(step, EdgeStep) and step.DRAWS
+        if draws or any(self.columns[name] is None for name in step.reads):
             return None
-        return self._token(rename_step(step, lambda name: self.columns.get(name) or ""))  # the output has no name yet
+        return self._token(step.renamed(lambda name: self.columns.get(name) or ""))  # the output has no name yet
 
     def _values(self, stage: Stage, step: PipeStep) -> Tokens:
         if not any(self.columns[i.column] for i in stage.inputs):  # so no row of it has one
@@ -241,7 +233,7 @@ class _Rest:
     def take(self, step: Step) -> None:
         """The next step of evaluation."""
         values = self._walk.take(step)
-        tokens = {name: self._walk.columns[name] for name in makes(step)}
+        tokens = {name: self._walk.columns[name] for name in step.makes}
         found = {name: token for name, token in tokens.items() if token is not None and self._has(token)}
         if tokens and found.keys() == tokens.keys():
             self._names |= {name: self._column(token) for name, token in found.items()}
@@ -255,7 +247,7 @@ class _Rest:
         if isinstance(step, PipeStep):
             self._pipe(step, values, found.keys())
         else:
-            self.steps.append(rename_step(step, self._name))
+            self.steps.append(step.renamed(self._name))
 
     def _has(self, token: str) -> bool:
         """Whether training makes this."""
@@ -289,8 +281,7 @@ class _Rest:
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
-        renamed = rename_step(changed(step, inputs=(), outputs=outputs), self._name, lambda _: rest.name)
-        assert isinstance(renamed, PipeStep)
+        renamed = changed(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
         renamed = changed(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)
         self.steps.append(renamed)
@@ -321,9 +312,9 @@ def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str
     waiting = list(reversed(evaluation))
     there |= {"label", "split"}
     for step in training:
-        while waiting and there.issuperset(reads(waiting[-1])):
-            there.update(makes(waiting[-1]))
+        while waiting and there.issuperset(waiting[-1].reads):
+            there.update(waiting[-1].makes)
             yield waiting.pop()
-        there.update(makes(step))
+        there.update(step.makes)
         yield step
     yield from reversed(waiting)

@@ -1,5 +1,12 @@
 """How engines cut vertices into the chunks that stages run on, and what workers keep of them: sizes that costs depend on."""
 
+from __future__ import annotations
+
+from math import ceil
+
+from planner.layout import Layout
+from planner.traits import EngineTraits
+
 CHUNK_ROWS = 1024
 """Vertices that a worker runs a stage on at a time, unless told otherwise: what it makes of them stays in a core's cache."""
 
@@ -63,3 +70,17 @@ def chunks_in_group(chunks: int, rows: int) -> int:
     (8, 2, 1)
     """
     return max(1, min(GROUP_ROWS // rows, chunks // LEAST_GROUPS))
+
+
+def chunk_count(rows: int, traits: EngineTraits, layout: Layout) -> int:
+    """The number of chunks in which a stage runs over so many vertices."""
+    if traits.chunking == "whole":
+        return max(1, even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))[0])
+    return layout.partitions * max(1, ceil(ceil(rows / layout.partitions) / chunk_rows(rows, traits, layout)))
+
+
+def chunk_rows(rows: int, traits: EngineTraits, layout: Layout) -> int:
+    """The most vertices in a chunk of a stage that runs over so many of them."""
+    if traits.chunking == "whole":
+        return even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))[1]
+    return layout.chunk_rows or CHUNK_ROWS

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from planner.cost import DEFAULT_RATES, PassCost, Pricing, pass_seconds
+from planner.cost import PassCost, Pricing, pass_seconds
 from planner.differentiate import Epoch
 from planner.errors import PlanError
 from planner.footprint import footprint
@@ -21,7 +21,7 @@ from planner.lower import OUTPUT, Forward, static_columns
 from planner.nodes import Node, StaticColumn
 from planner.optimizer import Declined, Rewritten
 from planner.phases import Held, Phases, Trained, pruning_spoils
-from planner.physical import Column, PipeStep, Plan, Step
+from planner.physical import Column, Plan
 from planner.rules import GENERAL_PLAN_WITHOUT, RULES
 from planner.rules.choose_physical import LEAST_GAIN, Candidate, choose_physical, doubtful, why_without
 from planner.rules.drop_dead_gradients import drop_dead_gradients
@@ -35,6 +35,9 @@ from planner.rules.prune_vertices import declined, deepest_level, prune_vertices
 from planner.rules.reuse_evaluation import PRUNED_APART, beside_training, reuse_evaluation
 from planner.spec import Ability, LossSpec, Spec
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 from planner.validate import validate
 
 EVALUATES_APART = "evaluation in a pass of its own, for training to be pruned"
@@ -49,14 +52,18 @@ class Options:
     disabled: tuple[str, ...] = ()  # rules by name
     rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
     eval_every: int = 1  # epochs between evaluations; 0: at the end only
-    abilities: tuple[Ability, ...] = ()  # of the engine, beyond sums of rows and collecting
-    engine: str = "local"  # what will run the plan
-    engine_reason: str = ""  # why that engine
+    engine_reason: str = ""  # why the engine that `pricing` names
+    free_bytes: int | None = None  # memory that was free when the engine was chosen, if that decided
     memory: str = ""  # what it is estimated to take, in words
     peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
     memory_limit: int | None = None  # bytes that all processes may take; None: no limit
-    pricing: Pricing = field(default_factory=Pricing)  # of seconds
+    pricing: Pricing = field(default_factory=Pricing)  # the engine that will run the plan, and its seconds
     choices: tuple[str, ...] = ()  # what choose_physical took beside the plan, otherwise than usual
+
+    @property
+    def traits(self) -> EngineTraits:
+        """The traits of the engine that will run the plan."""
+        return self.pricing.traits
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ class Planned:
     def unhoisted(self) -> Node:
         """The graph of training as it was before `hoist_invariant`."""
         graphs = self.phases.logical(self.statistics.weighted)
-        return self.phases.rewritten(graphs, _disabled(self.options), self.options.abilities)[0].root
+        return self.phases.rewritten(graphs, _disabled(self.options), self.options.traits.abilities)[0].root
 
     @property
     def peak_bytes(self) -> int:
@@ -91,7 +98,7 @@ class Planned:
         options = self.options
         if options.peak_bytes is not None:
             return options.peak_bytes
-        return footprint(options.engine, self.plan, self.statistics, options.pricing.layout).peak
+        return footprint(options.traits, self.plan, self.statistics, options.pricing.layout).peak
 
     def fired(self, rule: str) -> int:
         """How often a rule fired, on this plan or on how it is run."""
@@ -174,7 +181,7 @@ def _chosen(phases: Phases, statistics: Statistics, options: Options) -> Planned
     planned = _in_passes(phases, statistics, options)
     if choose_physical.__name__ in options.disabled:
         return planned
-    doubts = [*doubtful(planned.plan, statistics, options.abilities, _fits(planned))]
+    doubts = [*doubtful(planned.plan, statistics, options.traits.abilities, _fits(planned))]
     if not doubts:
         return planned
     usual = _candidate(planned)
@@ -207,13 +214,16 @@ def _candidate(planned: Planned) -> Candidate[Planned]:
 def _fits(planned: Planned) -> bool:
     """Whether memory has room for a plan. Where it has too little on Spark, columns go to the disk, and partitions are more."""
     options = planned.options
-    if options.memory_limit is None or options.engine != "local":
+    if options.memory_limit is None or options.traits.memory != "process":
         return True
-    return footprint("local", planned.plan, planned.statistics, options.pricing.layout).least <= options.memory_limit
+    return (
+        footprint(options.traits, planned.plan, planned.statistics, options.pricing.layout).least
+        <= options.memory_limit
+    )
 
 
 def _anywhere(pricing: Pricing) -> Pricing:
-    return Pricing(pricing.engine, rates=DEFAULT_RATES[pricing.engine])
+    return Pricing(pricing.traits)
 
 
 def _compiled(
@@ -230,7 +240,7 @@ def _compiled(
     """
     draft = _Draft(_disabled(options) | {without})
     graphs = phases.logical(statistics.weighted)
-    rewritten, evaluation = phases.rewritten(graphs, draft.disabled, options.abilities)
+    rewritten, evaluation = phases.rewritten(graphs, draft.disabled, options.traits.abilities)
     held: Held = ()
     if draft.allows(hoist_invariant):
         rewritten, evaluation, held = phases.hoisted(rewritten, evaluation)
@@ -241,11 +251,11 @@ def _compiled(
     reuses = not apart and draft.allows(reuse_evaluation)
     trained = phases.trained(forward, rewritten.root, evaluation.root, statistics, options.rgb, reuses, prunes, drops)
     draft.note(trained, fuse)
-    epoch = draft.keeping(trained.epoch, statistics, options.engine)
+    epoch = draft.keeping(trained.epoch, statistics, options.traits)
     plan = _plan(epoch, inference, (rewritten, evaluation), options)
     if prunes and statistics.targets == "split" and declined(statistics) is None:
         plan = replace(plan, evaluate=prune_vertices(plan.evaluate, statistics))
-    plan = draft.sparse(plan, statistics, options.abilities, [column.name for _, column in held])
+    plan = draft.sparse(plan, statistics, options.traits.abilities, [column.name for _, column in held])
     plan = _with_columns(plan, once, dict(held))
     if not trained.reused:
         plan = draft.beside(plan, statistics, options.pricing, apart)
@@ -294,11 +304,11 @@ class _Draft:
         self.fired(prune_vertices, sum(step.within is not None for step in trained.forward.steps))
         self.fired(drop_dead_gradients, trained.dead)
 
-    def keeping(self, epoch: Epoch, statistics: Statistics, engine: str) -> Epoch:
+    def keeping(self, epoch: Epoch, statistics: Statistics, traits: EngineTraits) -> Epoch:
         """The epoch, its stages that run backward with what is to become of what they keep."""
         if not self.allows(keep_or_recompute):
             return epoch
-        if engine == "local":
+        if traits.memory == "process":
             self.stopped(keep_or_recompute, ALL_KEPT)
             return epoch
         backward = {step.stage for step in epoch.steps if isinstance(step, PipeStep) and step.mode == "backward"}
@@ -329,7 +339,7 @@ class _Draft:
         def seconds(plan: Plan, steps: Sequence[Step]) -> float:
             return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
 
-        found = beside_training(plan, seconds, 0.0 if pricing.engine == "local" else own)
+        found = beside_training(plan, seconds, 0.0 if pricing.traits.in_process else own)
         if isinstance(found, Plan):
             return found
         self.stopped(reuse_evaluation, PRUNED_APART if apart else found)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from planner.edge_nodes import EdgeDropout, EdgeExpression, SegmentSoftmax
 from planner.expressions import OPERATIONS, Expression, leaves, operations
 from planner.nodes import (
     Apply,
@@ -19,6 +18,9 @@ from planner.nodes import (
 )
 from planner.patterns import RESHAPES
 from planner.spec import ValueType, operator_name
+from planner.steps.edge_dropout import EdgeDropout
+from planner.steps.edge_expression import EdgeExpression
+from planner.steps.segment_softmax import SegmentSoftmax
 
 EDGE_WIDTH = 16
 """Numbers that an edge column may hold for each edge, which is about what the edge takes in a CSR matrix both ways. Wider

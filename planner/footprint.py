@@ -15,27 +15,16 @@ from planner.chunks import CHUNK_ROWS
 from planner.estimate import column_bytes, columns_bytes, row_bytes
 from planner.keeping import multiplied_inputs, saved_row_bytes
 from planner.layout import Layout
-from planner.physical import (
-    CollectStep,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Stage,
-    Step,
-    columns_made,
-    makes,
-    reads,
-)
+from planner.physical import Plan, Stage
 from planner.scratch import scratch_bytes
 from planner.shares import DRIVER_BYTES, LEAST_HEAP, MIB, MOST_SHARED, fixed_bytes, heap_for, least_limit
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 from planner.topology import topology
+from planner.traits import EngineTraits
 
 SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
 PARTS_LOADED = 3  # times the rows of a partition while it is put together: as they came, in one piece, sorted
@@ -69,16 +58,17 @@ class Footprint:
         return replace(self, peak=models * self.peak, heap=models * self.heap)
 
 
-def footprint(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
-    """Of an engine, with a plan for it."""
-    if engine == "local":
+def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
+    """The memory that an engine needs for a plan of its own."""
+    engine = traits.name
+    if traits.memory == "process":
         total = local_bytes(plan, statistics, layout)
         return Footprint(engine, DRIVER_BYTES + int(GAPS * total), DRIVER_BYTES + int(MOST_GAPS * total))
     fixed = fixed_bytes(layout.crew)
     columns = held(plan, statistics)
     # Columns pass through the shared memory of tasks, a chunk at a time.
     outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
-    if engine == "rows":  # Spark's own operators go to the disk by themselves
+    if traits.spills:  # Spark's own operators go to the disk by themselves
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
@@ -106,7 +96,7 @@ def local_columns(plan: Plan, statistics: Statistics) -> int:
     for steps in plan.passes:
         alive: Counter[int] = Counter()
         sizes = columns_bytes(plan, steps, statistics)
-        for _, change in _changes(steps, {name: sizes[name] for name in sizes.keys() - stay.keys()}, reads):
+        for _, change in _changes(steps, {name: sizes[name] for name in sizes.keys() - stay.keys()}, _reads):
             size = abs(change)
             alive[size] += change
             lent[size] = max(lent.get(size, 0), alive[size])
@@ -170,7 +160,7 @@ class _WorkingSet:
 
     def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
         self._steps, self._sizes, self._layout = steps, sizes, layout
-        self._made_at = {name: place for place, step in enumerate(steps) for name in makes(step)}
+        self._made_at = {name: place for place, step in enumerate(steps) for name in step.makes}
         needed = [_needed(plan, step) for step in steps]
         rows = [*map(self._read_as_rows, needed)]
         self._whole = [*map(self._read_whole, steps, needed)]
@@ -204,7 +194,7 @@ class _WorkingSet:
         """The columns of which a task has the rows of its own partition alone."""
         if isinstance(step, PropagateStep):  # which is made as a pipe comes to it
             return []
-        made = [column.name for column in columns_made(step)]
+        made = [column.name for column in step.columns_made]
         return [name for name in dict.fromkeys([*rows, *made]) if name not in whole]
 
     def _read_as_rows(self, needed: Collection[str]) -> list[str]:
@@ -214,26 +204,21 @@ class _WorkingSet:
 
     def _read_whole(self, step: Step, needed: Collection[str]) -> frozenset[str]:
         """The columns of which every task reads all partitions: through sums that are made as a pipe comes to them, too."""
-        match step:
-            case PropagateStep():
-                return frozenset([step.input])
-            case EdgeExpressionStep() | EdgeDotStep() | ExtremeStep() | ExtremeGradientStep():
-                return frozenset(step.columns)
-            case ScaledPropagateStep():
-                return frozenset(step.columns if step.reverse else [step.input])
-            case EdgeSumStep(end="source"):
-                return frozenset([step.input])
-            case PipeStep():
-                made = [*map(self._maker, needed)]
-                sums = {source.input for source in made if isinstance(source, PropagateStep)}
-                return frozenset(sums.union(*(source.columns for source in made if isinstance(source, CollectStep))))
-        return frozenset()
+        if not isinstance(step, PipeStep):
+            return frozenset(step.read_whole)
+        made = [*map(self._maker, needed)]
+        sums = {source.input for source in made if isinstance(source, PropagateStep)}
+        return frozenset(sums.union(*(source.columns for source in made if isinstance(source, CollectStep))))
+
+
+def _reads(step: Step) -> Collection[str]:
+    return step.reads
 
 
 def _needed(plan: Plan, step: Step) -> Collection[str]:
     """What a step reads; a backward does without the inputs that it reads only where its forward run was not kept."""
     if not isinstance(step, PipeStep) or step.mode != "backward":
-        return reads(step)
+        return step.reads
     stage = plan.stage(step.stage)
     read = multiplied_inputs(stage)
     again = {i.column for i in stage.inputs if i.column in read or stage.edge_sets}
@@ -278,10 +263,10 @@ def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> li
     there = {column.name for column in plan.static_columns} if steps == plan.prepare else plan.lasting
     stay = {column.name for column in plan.hoisted}  # from where `prepare` makes them
     changes = Counter({0: sum(sizes[name] for name in there)})
-    for place, change in _changes(steps, {name: size for name, size in sizes.items() if name not in stay}, reads):
+    for place, change in _changes(steps, {name: size for name, size in sizes.items() if name not in stay}, _reads):
         changes[place] += change
     for place, step in enumerate(steps):
-        changes[place] += sum(sizes[name] for name in stay.intersection(makes(step)))
+        changes[place] += sum(sizes[name] for name in stay.intersection(step.makes))
     return list(accumulate(changes[place] for place in range(len(steps))))
 
 
@@ -298,7 +283,7 @@ def _changes(
         spends = isinstance(step, PipeStep | PropagateStep)  # what others read stays to the end
         for name in read(step):
             last[sums.get(name, name)] = place if spends else len(steps)
-    born = {name: place for place, step in enumerate(steps) for name in makes(step)}  # collections have no size
+    born = {name: place for place, step in enumerate(steps) for name in step.makes}  # collections have no size
     found: list[tuple[int, int]] = []
     for name, first in born.items():
         size, gone = sizes.get(name), last.get(name, first)

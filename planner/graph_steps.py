@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planner.edge_nodes import EdgeDropout, EdgeExpression, EdgeSum, Extreme, ScaledPropagate, SegmentSoftmax
-from planner.expressions import renamed
 from planner.nodes import GraphOperator, Node, Propagate
-from planner.physical import (
-    Column,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ExtremeStep,
-    PropagateStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxStep,
-    Step,
-)
-from planner.spec import EdgeSet
+from planner.physical import Column
+from planner.steps.edge_step import EdgeOperator
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 
 def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
@@ -32,24 +22,6 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
     match node:
         case Propagate():
             return PropagateStep(names[node.x], column, node.edges, node.weighted)
-        case EdgeExpression():
-            expression = renamed(node.expression, lambda operand: names[operand])
-            return EdgeExpressionStep(column, _edges(node), expression)
-        case SegmentSoftmax():
-            return SegmentSoftmaxStep(column, _edges(node), names[node.scores])
-        case EdgeDropout():
-            return EdgeDropoutStep(column, _edges(node), names[node.x], node.p, node.key)
-        case EdgeSum():
-            return EdgeSumStep(column, _edges(node.x), names[node.x])
-        case ScaledPropagate():
-            heads = node.scales.output.width
-            return ScaledPropagateStep(column, node.edges, names[node.x], names[node.scales], heads)
-        case Extreme():
-            return ExtremeStep(column, node.edges, names[node.x], node.kind)
+        case EdgeOperator():
+            return node.step(column, names)
     raise TypeError(f"{type(node).__name__} is no step of its own")  # every other one is listed above
-
-
-def _edges(node: Node) -> EdgeSet:
-    edges = node.output.edges
-    assert edges is not None  # the rows of an edge column are edges
-    return edges

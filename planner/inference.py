@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 
 from planner.lower import Forward
-from planner.physical import CollectStep, EdgeDropoutStep, PipeStep, Stage, Step, collection_name
+from planner.physical import Stage, collection_name
 from planner.records import changed
-from planner.renaming import rename_step
 from planner.spec import Call, Ref, instead
+from planner.steps.collect import CollectStep
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 DROPOUT = "lotan.dropout"
 
@@ -104,4 +107,4 @@ def _call(call: Call, refs: Mapping[str, Ref]) -> Call:
 def _step(step: Step, columns: Mapping[str, str]) -> Step:
     if columns.keys().isdisjoint((*step.reads, *step.makes)):
         return step
-    return rename_step(step, lambda name: columns.get(name, name))
+    return step.renamed(lambda name: columns.get(name, name))

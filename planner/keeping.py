@@ -20,7 +20,7 @@ from planner.records import remembered
 from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
 
-# Of one worker with one thread; only their ratios matter. `planner.cost.rates` prices the same work, so that whole epochs come
+# Of one worker with one thread; only their ratios matter. `planner.rates` prices the same work, so that whole epochs come
 # out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too
 # low. Sums do not mind, but a choice between two single rates would turn with each fit; and it has to hold for every engine
 # that has workers.

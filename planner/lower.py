@@ -28,19 +28,13 @@ from planner.nodes import (
     topological,
     transform,
 )
-from planner.physical import (
-    CollectStep,
-    Column,
-    PipeStep,
-    Stage,
-    StageInput,
-    StageOutput,
-    Step,
-    collection_name,
-)
+from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.rules.fuse_apply import fuse_apply
 from planner.schedule import in_turn
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 OUTPUT = "output"
 """The column of the model's output rows."""

@@ -263,7 +263,7 @@ class EdgeSoftmax(Node):
         return self.scores.output
 
 
-# --- operators of the Graph Engine; those on edges are in planner.edge_nodes ------------------------------------------
+# --- operators of the Graph Engine; those on edges are in planner.steps ------------------------------------------
 
 
 @operator

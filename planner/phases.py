@@ -13,13 +13,11 @@ from typing import Any, TypeVar
 
 from planner.build import build
 from planner.differentiate import Epoch, differentiate, mark_gradients
-from planner.edge_nodes import EdgeDropout
 from planner.errors import PlanError
 from planner.inference import rename_stages, without_draws
 from planner.lower import Forward, insert_collects, lower, lower_columns
 from planner.nodes import Dropout, Node, StaticColumn, topological, transform
 from planner.optimizer import Firing, Rewritten, optimize
-from planner.physical import PipeStep, Step, makes
 from planner.rules import FORWARD_RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.hoist_invariant import Hoisted, hoist_invariant, read_hoisted
@@ -28,6 +26,9 @@ from planner.rules.reuse_evaluation import reuse_evaluation
 from planner.rules.share_subplans import share_subplans
 from planner.spec import Ability, Argument, LossSpec, Ref, Spec, instead
 from planner.statistics import Statistics
+from planner.steps.edge_dropout import EdgeDropout
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 ON_NODES = frozenset({share_subplans.__name__, *(rule.name for rule in FORWARD_RULES)})
 TRAIN, EVALUATE = "train", "evaluate"  # in the names of stages
@@ -221,7 +222,7 @@ def pruning_spoils(statistics: Statistics) -> bool:
 
 
 def _columns_made(steps: Sequence[Step]) -> int:
-    return sum(len(makes(step)) for step in steps)
+    return sum(len(step.makes) for step in steps)
 
 
 def _lowered_columns(held: Held, fuse: bool) -> Forward:

@@ -1,8 +1,9 @@
-"""The physical plan: stages as data and the steps of an epoch over named columns. Engines run it, explain prints it.
+"""The physical plan: columns, stages as data, and the plan of an epoch's steps. Engines run it, explain prints it.
 
 A *column* is one vector per vertex, known by name; an *edge column* one per edge of an edge set. A *step* makes columns out
-of columns. Steps stand in execution order; every column is made once. A *stage* is a piece of the model between two graph
-operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian product of its forward.
+of columns; `planner.steps` has a file for each kind. Steps stand in execution order; every column is made once. A *stage* is
+a piece of the model between two graph operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian
+product of its forward.
 
 What is *within* a level is about the vertices so many hops or fewer, along edges, from a target (a training vertex, or one in
 any split), and the edges that end there. A gradient has the level of the column that it is of; where its step is within a
@@ -12,13 +13,15 @@ lower one, its last rows are zero.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, Literal
 
-from planner.expressions import Expression, columns, leaves
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
+
+if TYPE_CHECKING:
+    from planner.steps.step import Step  # which is made of columns
 
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 """forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
@@ -152,257 +155,6 @@ def of_model(model: int, parameter: str) -> str:
     return f"{model}/{parameter}"
 
 
-@dataclass(frozen=True)
-class Gradients:
-    """The gradient of one stage output: the columns whose sum it is, added in this order."""
-
-    value: str
-    columns: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class PipeStep:
-    """Run a stage over all vertices: Graph Engine -> DL Engine -> Graph Engine, joined by vertex.
-
-    outputs: forward and predict: the stage's outputs. turn and backward: for each input with needs_gradient, its gradient;
-    of a "vertex" input a column, of a "source" input *contributions* for a GatherStep (`contributions` names those).
-    turn and backward also commit the gradients of the stage's parameters; turn and evaluate commit loss and metrics.
-    """
-
-    stage: str
-    mode: Mode
-    inputs: tuple[str, ...]  # columns for the inputs with role "vertex" (plus "label", "split" for turn and evaluate)
-    collections: tuple[str, ...]  # made by CollectSteps, for the inputs with role "source"
-    gradients: tuple[Gradients, ...]  # backward only
-    outputs: tuple[Column, ...]
-    contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
-    within: int | None = None  # the level up to which it runs
-
-    @cached_property
-    def reads(self) -> tuple[str, ...]:
-        """See `reads`."""
-        gradients = [name for gradient in self.gradients for name in gradient.columns]
-        return tuple(dict.fromkeys([*self.inputs, *self.collections, *gradients]))
-
-    @cached_property
-    def makes(self) -> tuple[str, ...]:
-        """See `makes`."""
-        return tuple(column.name for column in self.outputs)
-
-    @property
-    def emits(self) -> bool:
-        """Whether it yields the stage's outputs, not gradients of its inputs."""
-        return self.mode in ("forward", "predict")
-
-
-@dataclass(frozen=True)
-class PropagateStep:
-    """output[v] = sum over in-edges (u, v) of [weight *] input[u]; with reverse, over out-edges (v, u) instead.
-
-    combine: whether messages for one destination are summed on their own side before they cross a partition boundary
-    (always in forward; in backward this is Reverse Graph Backpropagation, and False is the naive way).
-    """
-
-    input: str
-    output: Column
-    edges: EdgeSet
-    weighted: bool = False
-    reverse: bool = False
-    combine: bool = True
-    within: int | None = None  # the level up to which edges end that it sums over
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """See `reads`."""
-        return (self.input,)
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """See `makes`."""
-        return (self.output.name,)
-
-
-@dataclass(frozen=True)
-class CollectStep:
-    """Bring, for every vertex, its in-edges and the rows of `columns` at their sources to where the vertex is."""
-
-    columns: tuple[str, ...]
-    edges: EdgeSet
-    output: str  # name of the collection
-    within: int | None = None  # the level up to which vertices have theirs collected
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """See `reads`."""
-        return self.columns
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """See `makes`."""
-        return (self.output,)
-
-
-@dataclass(frozen=True)
-class GatherStep:
-    """The adjoint of Collect: sum per vertex what the stage returned for it as a source. combine=False: per edge (naive)."""
-
-    contributions: str
-    output: Column
-    combine: bool = True
-    within: int | None = None  # the level up to which edges end that contributed
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """See `reads`."""
-        return (self.contributions,)
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """See `makes`."""
-        return (self.output.name,)
-
-
-@dataclass(frozen=True)
-class EdgeStep:
-    """A step that reads or makes edge columns, or picks among in-edges; for engines with the ability."""
-
-    output: Column
-    edges: EdgeSet
-    within: int | None = field(default=None, kw_only=True)  # the level up to which edges end that it is about
-
-    READS: ClassVar[tuple[str, ...]] = ("input",)  # the fields that name columns
-    AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # of these, the fields of columns that are read where edges begin
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return tuple(getattr(self, name) for name in self.READS)
-
-    @property
-    def at_sources(self) -> tuple[str, ...]:
-        """Of the columns it reads, those that it reads where its edges begin."""
-        return tuple(getattr(self, name) for name in self.AT_SOURCES)
-
-    @cached_property
-    def reads(self) -> tuple[str, ...]:
-        """See `reads`."""
-        return tuple(dict.fromkeys(self.columns))
-
-    @property
-    def makes(self) -> tuple[str, ...]:
-        """See `makes`."""
-        return (self.output.name,)
-
-
-@dataclass(frozen=True)
-class EdgeExpressionStep(EdgeStep):
-    """output[e] = an expression over the rows at both ends of e, its weight and other edge columns: planner.expressions."""
-
-    expression: Expression
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns it reads."""
-        return columns(self.expression)
-
-    @property
-    def at_sources(self) -> tuple[str, ...]:
-        """Of these, those that it reads where its edges begin."""
-        return tuple(leaf[1] for leaf in leaves(self.expression) if leaf[0] == "source")
-
-
-@dataclass(frozen=True)
-class SegmentSoftmaxStep(EdgeStep):
-    """output[e] = exp(input[e] - max) / (sum + SOFTMAX_EPSILON), max and sum being over the in-edges of e's destination."""
-
-    input: str
-
-
-@dataclass(frozen=True)
-class SegmentSoftmaxGradientStep(EdgeStep):
-    """output[e] = softmax[e] * (gradient[e] - sum of softmax * gradient over the in-edges of e's destination)."""
-
-    softmax: str
-    gradient: str
-
-    READS = ("softmax", "gradient")
-
-
-@dataclass(frozen=True)
-class EdgeDropoutStep(EdgeStep):
-    """Dropout of an edge column, as `lotan.dropout` of a stage; its own adjoint."""
-
-    input: str
-    p: float
-    key: int
-    model: int = 0  # in the batch, whose random numbers are drawn
-
-
-@dataclass(frozen=True)
-class EdgeSumStep(EdgeStep):
-    """output[v] = sum of input[e] over the in-edges of v; with end="source", over its out-edges."""
-
-    input: str
-    end: Literal["source", "destination"] = "destination"
-
-
-@dataclass(frozen=True)
-class ScaledPropagateStep(EdgeStep):
-    """output[v] = sum over in-edges e = (u, v) of scales[e] * input[u]; with reverse, over out-edges (v, u) instead.
-
-    A row of `input` is `heads` runs of equally many numbers, each run scaled by its own one of the `heads` in scales[e].
-    """
-
-    input: str
-    scales: str
-    heads: int
-    reverse: bool = False
-
-    READS = ("input", "scales")
-
-    @property
-    def at_sources(self) -> tuple[str, ...]:
-        """Of these, those that it reads where its edges begin."""
-        return () if self.reverse else (self.input,)
-
-
-@dataclass(frozen=True)
-class EdgeDotStep(EdgeStep):
-    """output[e, h] = dot product of run h of source[u] and of destination[v], for e = (u, v); a run for each of output."""
-
-    source: str
-    destination: str
-
-    READS = ("source", "destination")
-    AT_SOURCES = ("source",)
-
-
-@dataclass(frozen=True)
-class ExtremeStep(EdgeStep):
-    """output[v] = greatest ("max") or least ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
-
-    input: str
-    kind: str
-
-    AT_SOURCES = ("input",)
-
-
-@dataclass(frozen=True)
-class ExtremeGradientStep(EdgeStep):
-    """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / how many in-edges of v have that."""
-
-    input: str
-    kind: str
-    extreme: str
-    gradient: str
-
-    READS = ("input", "extreme", "gradient")
-    AT_SOURCES = ("input",)
-
-
-Step = PipeStep | PropagateStep | CollectStep | GatherStep | EdgeStep
-
-
 def collection_name(edges: EdgeSet, stage: str) -> str:
     """The neighbourhoods along an edge set that are collected for a stage."""
     return f"neighbours@{edges}.{stage}"
@@ -411,26 +163,6 @@ def collection_name(edges: EdgeSet, stage: str) -> str:
 def gradient_name(value: str, stage: str) -> str:
     """The gradient of a stage's input, as far as that stage contributes to it."""
     return f"d_{value}.{stage}"
-
-
-def reads(step: Step) -> tuple[str, ...]:
-    """Names of the columns and collections a step reads, each once."""
-    return step.reads
-
-
-def columns_made(step: Step) -> tuple[Column, ...]:
-    """The columns a step makes; a collection is none."""
-    match step:
-        case CollectStep():
-            return ()
-        case PipeStep():
-            return step.outputs
-    return (step.output,)
-
-
-def makes(step: Step) -> tuple[str, ...]:
-    """Names of the columns or the collection a step makes."""
-    return step.makes
 
 
 @dataclass(frozen=True)
@@ -476,7 +208,7 @@ class Plan:
     @property
     def lasting(self) -> frozenset[str]:
         """The static columns that are read after `prepare`."""
-        read = {name for steps in self.passes[1:] for step in steps for name in reads(step)}
+        read = {name for steps in self.passes[1:] for step in steps for name in step.reads}
         return frozenset(read & {column.name for column in (*self.static_columns, *self.hoisted)})
 
     def stage(self, name: str) -> Stage:
@@ -491,5 +223,5 @@ class Plan:
     def columns(self) -> dict[str, Column]:
         """Every column by its name, static ones included; evaluation makes none that prediction does not."""
         walks = self.prepare, self.train, self.train_and_evaluate, self.predict
-        made = [column for steps in walks for step in steps for column in columns_made(step)]
+        made = [column for steps in walks for step in steps for column in step.columns_made]
         return {column.name: column for column in (*self.static_columns, *made)}

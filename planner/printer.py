@@ -10,8 +10,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-from planner.edge_nodes import EdgeDropout, EdgeExpression, EdgeSum, Extreme, ScaledPropagate, SegmentSoftmax
-from planner.expressions import renamed, text
 from planner.nodes import (
     Aggregate,
     Apply,
@@ -30,6 +28,7 @@ from planner.nodes import (
     topological,
 )
 from planner.spec import operator_name
+from planner.steps.edge_step import EdgeOperator
 
 WIDTH = 100  # of a line
 LEVELS = (
@@ -128,16 +127,8 @@ def _fields(node: Node) -> list[str]:
             return [f"kind={node.kind}", f"edges={node.edges}", *_layer(node.layer)]
         case Propagate():
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
-        case EdgeExpression():
-            return [text(renamed(node.expression, lambda _: "")), *_layer(node.layer)]
-        case EdgeDropout():
-            return [f"p={node.p:g}", f"key={node.key}", *_layer(node.layer)]
-        case SegmentSoftmax() | EdgeSum():
-            return _layer(node.layer)
-        case ScaledPropagate():
-            return ["sum", f"edges={node.edges}", *_layer(node.layer)]
-        case Extreme():
-            return [node.kind, f"edges={node.edges}", *_layer(node.layer)]
+        case EdgeOperator():
+            return [*node.shown, *_layer(getattr(node, "layer", ""))]
         case EdgeSoftmax() | Collect():
             return [f"edges={node.edges}", *_layer(node.layer)]
         case EdgeWeight():

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
-from planner.physical import Step, makes, reads
+from planner.steps.step import Step
 
 
 def in_turn(waiting: Sequence[Step], there: Collection[str]) -> tuple[Step, ...]:
     """The steps, each as soon as what it reads is made; of several that could be next, the one that stands first."""
-    missing = [set(reads(step)).difference(there) for step in waiting]
+    missing = [set(step.reads).difference(there) for step in waiting]
     readers: dict[str, list[int]] = {}
     for place, names in enumerate(missing):
         for name in names:
@@ -20,7 +20,7 @@ def in_turn(waiting: Sequence[Step], there: Collection[str]) -> tuple[Step, ...]
     while ready:
         step = waiting[heappop(ready)]
         steps.append(step)
-        for name in makes(step):
+        for name in step.makes:
             for place in readers.get(name, ()):
                 missing[place].discard(name)
                 if not missing[place]:

@@ -11,9 +11,11 @@ from collections.abc import Collection
 from planner.chunks import even_chunks, local_chunk_rows, sharing_threads
 from planner.keeping import multiplied, multiplied_inputs
 from planner.kernels import ACTIVATIONS, computing, head_dots, is_head_mean, is_product, numbers_taken
-from planner.physical import PipeStep, Plan, PropagateStep, Stage
+from planner.physical import Plan, Stage
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
 
 NUMBER_BYTES = 4
 LOSS_COPIES = 3  # of the model's output: rows that count, their probabilities, the gradient

@@ -1,6 +1,6 @@
 """A memory limit divided among the processes of a job on one host, in one place.
 
-The fixed parts are rounded up from small runs with the versions in constraints.txt, as `lotan.memory_watch` counts: torch's
+The fixed parts are rounded up from small runs with the versions in constraints.txt, as `lotan.memory.watch` counts: torch's
 libraries, 240 MB of pages that all of a job's Python processes map, are in the driver's part alone. The rest goes to Spark's
 heap, to what workers keep, and to shared memory.
 """

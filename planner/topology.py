@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 
-from planner.physical import EdgeDropoutStep, EdgeStep, PipeStep, Plan, PropagateStep, Step
+from planner.physical import Plan
 from planner.spec import EdgeSet
 from planner.statistics import Statistics
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 EDGE_BYTES = 24  # of an edge: both directions of both edge sets, and what tells its halo
 VERTEX_BYTES = 40  # of a vertex: id, row key, places

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from planner.errors import PlanError
-from planner.physical import Plan, Stage, Step, makes, reads
+from planner.physical import Plan, Stage
+from planner.steps.step import Step
 
 
 def validate(plan: Plan) -> None:
@@ -31,7 +32,7 @@ def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:
     """Returns the names of all there is after them."""
     made = set(static)
     for step in steps:
-        read, own = reads(step), makes(step)
+        read, own = step.reads, step.makes
         if not made.issuperset(read):
             raise PlanError(f"step {step} reads {sorted(set(read) - made)}, which nothing before it makes")
         if not made.isdisjoint(own):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from lotan.jar import JAR
-from lotan.session import Session, SessionSettings
+from lotan.hosts.jar import JAR
+from lotan.hosts.session import Session, SessionSettings
 from tests.leaks import Snapshot, is_watched_as_a_whole
 
 ROOT = Path(__file__).resolve().parents[1]

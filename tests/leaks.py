@@ -17,7 +17,7 @@ import psutil
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from lotan.spark_session import JavaFolder
+from lotan.hosts.spark_session import JavaFolder
 
 SHARED_MEMORY = Path("/dev/shm")
 
@@ -36,8 +36,10 @@ PURE_FILES = (
 def is_watched_as_a_whole(path: PurePath) -> bool:
     """True if leaks are looked for once after all tests of a file, whose path is relative to the checkout.
 
-    >>> is_watched_as_a_whole(PurePath("tests/planner/test_rules.py")), is_watched_as_a_whole(PurePath("tests/test_killed.py"))
-    (True, False)
+    >>> is_watched_as_a_whole(PurePath("tests/planner/test_rules.py"))
+    True
+    >>> is_watched_as_a_whole(PurePath("tests/training/test_killed.py"))
+    False
     """
     return path.name in PURE_FILES or any(path.is_relative_to(folder) for folder in PURE)
 

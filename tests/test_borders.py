@@ -14,12 +14,12 @@ from pyspark.errors import PySparkException
 import lotan
 import messenger.errors
 import planner
-from lotan import session
 from lotan.borders import spark_translated, translated
 from lotan.cli import main
 from lotan.engines import opening
 from lotan.engines.choice import idle_settings
 from lotan.errors import ConfigurationError, EngineError, GraphError, LotanError
+from lotan.hosts import session
 
 NOBODY = "tcp://127.0.0.1:1"
 
@@ -110,7 +110,7 @@ class TestSpark:
 @pytest.fixture
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "ROUTER_SECONDS", 0.3)
-    monkeypatch.setattr("lotan.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("lotan.hosts.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
 
 
 @pytest.mark.usefixtures("no_spark")

@@ -8,7 +8,7 @@ echo "Building $jar with Maven (the first time: some minutes; it downloads about
 tools/maven.sh package -DskipTests -Djar.folder=target/shaded
 built=jvm/target/shaded/${jar##*/}
 if [ ! -f "$built" ]; then
-    echo "Maven built $(cd jvm/target/shaded && ls), not ${jar##*/}: the versions in jvm/pom.xml and lotan/__init__.py differ" >&2
+    echo "Maven built $(cd jvm/target/shaded && ls), not ${jar##*/}: the versions in jvm/pom.xml and lotan/version.py differ" >&2
     exit 1
 fi
 # Put in place whole, because a running Spark may have the old one open; a wheel takes all jars there, so one is left.

@@ -1,19 +1,17 @@
-"""Writes the tables in docs/planner.md: of rules, from the docstrings of planner/rules; of work, from planner/cost.
+"""The tables that the documentation takes from the planner: rules from planner/rules, units of work from planner/cost.
 
-python tools/planner_tables.py            after a rule, its docstring or its place in RULES, or work and its rates have changed
+`tools/build_docs.py` puts them into the pages, so they are never out of date.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "planner.md"
-COUNTED = ("counting.py", "stages.py")  # where one counts as several
+COUNTED = ("steps/*.py", "cost/stages.py")  # where one counts as several
 TIMES = re.compile(r"^([A-Z_]+) = ([\d.]+)  # (.*)$", re.MULTILINE)
 UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
@@ -30,7 +28,7 @@ def _row(name: str, left_out: bool) -> str:
     module = import_module(f"planner.rules.{name}")
     does = _paragraph(module.__doc__).removeprefix("Rule: ").rstrip(".")
     because = _paragraph(getattr(module, name).__doc__).rstrip(".")
-    cells = [f"[`{name}`](../planner/rules/{name}.py)", does, because, "no" if left_out else "yes"]
+    cells = [f"`{name}`", does, because, "no" if left_out else "yes"]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
@@ -42,7 +40,7 @@ def units() -> str:
     """A row for each unit of work, with what one takes by default on each engine."""
     from planner.cost import DEFAULT_RATES, GROUPS
 
-    source = (ROOT / "planner" / "cost" / "work.py").read_text()
+    source = (ROOT / "planner" / "work.py").read_text()
     groups = {unit: group for group, units in GROUPS.items() for unit in units}
     head = f"| unit | of which part | counts | {' | '.join(DEFAULT_RATES)} |\n|{'---|' * (3 + len(DEFAULT_RATES))}"
     rows = [
@@ -56,21 +54,8 @@ def units() -> str:
 
 def times() -> str:
     """A row for each number that work is counted so many times by."""
-    found = [row for name in COUNTED for row in TIMES.findall((ROOT / "planner" / "cost" / name).read_text())]
+    files = [path for pattern in COUNTED for path in sorted((ROOT / "planner").glob(pattern))]
+    found = [row for path in files for row in TIMES.findall(path.read_text())]
     return "\n".join(
         ["| constant | | |", "|---|---|---|", *(f"| `{name}` | {value} | {words} |" for name, value, words in found)]
     )
-
-
-def updated(page: str) -> str:
-    """The page with its tables as they should be."""
-    for name, table in (("rules", rules), ("units", units), ("times", times)):
-        begin, end = f"<!-- {name}: written by tools/planner_tables.py -->", f"<!-- end of {name} -->"
-        before, rest = page.split(begin)
-        page = f"{before}{begin}\n{table()}\n{end}{rest.split(end)[1]}"
-    return page
-
-
-if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
-    PAGE.write_text(updated(PAGE.read_text()))

@@ -1,8 +1,8 @@
-"""The `lotan` command: one file a command, each with `add_options(parser)` and `run(options) -> exit status`.
+"""The `lotan` command. Each subcommand has a file of its own with `add_options(parser)` and `run(options) -> exit status`.
 
-Exit status: 0 done; 1 the run failed (`doctor`: training cannot run here); 2 what was given cannot be used; 130 Ctrl-C.
-Nothing here imports torch or pyspark before a command needs them, so that `lotan --help` answers at once; and little is
-imported before `main` runs, for nobody answers a Ctrl-C until then.
+The exit status is 0 for success, 1 if the run failed (`doctor`: training cannot run here), 2 if the input is unusable,
+and 130 after Ctrl-C. No module of this package imports torch or pyspark before a command needs them, so that `lotan
+--help` answers at once. Little is imported before `main` runs, because Ctrl-C is not handled until then.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "train": "train a model on a graph",
-    "rerun": "run again what a folder of `lotan train --log-dir` holds, and compare",
-    "tune": "train the models of a grid on one graph, over shared passes, and compare them",
-    "explain": "print the plan that train would run, without running it",
+    "rerun": "repeat the run in a folder of `lotan train --log-dir`, and compare the results",
+    "tune": "train the models of a grid on one graph over shared passes, and compare them",
+    "explain": "print the plan that `lotan train` would run, without running it",
     "predict": "predict the vertices of a graph with a saved model",
-    "router": "start a Router by hand, for workers on other hosts",
-    "worker": "start a DL worker by hand, connected to a Router",
-    "doctor": "say what is here, which versions, what is wrong and how to mend it",
-    "datasets": "list the graphs that go by a name, or generate one",
+    "router": "start a Router for workers on other hosts",
+    "worker": "start a DL worker that is connected to a Router",
+    "doctor": "check what training needs here, and say how to mend what is wrong",
+    "datasets": "list the graphs that have a name, or generate a graph",
 }
 INTERRUPTED = 130
 
@@ -40,15 +40,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command.
 
     Args:
-        arguments: the words after `lotan`; those of this process by default.
+        arguments: The words after `lotan`; None: those of this process.
 
     Returns:
-        The exit status, see above.
+        The exit status, as the module's docstring lists it.
     """
     try:
         _open_closed_streams()
         return _main(arguments)
-    except KeyboardInterrupt:  # so early that there is nothing to be ended
+    except KeyboardInterrupt:  # so early that nothing has been started
         _say("interrupted")
         return INTERRUPTED
 
@@ -60,16 +60,16 @@ def _main(arguments: Sequence[str] | None) -> int:
     try:
         with exit_soon_after_interrupt(INTERRUPTED) as received:
             return _run_unless_interrupted(given, received, own_process=arguments is None)
-    except BrokenPipeError:  # `lotan explain ... | head`
+    except BrokenPipeError:  # the reader has gone: `lotan explain ... | head`
         _discard_output()
         return 1
-    except (LotanError, MessengerError) as error:  # the messenger's own, from `lotan router` and `lotan worker`
+    except (LotanError, MessengerError) as error:  # `lotan router` and `lotan worker` raise the messenger's own errors
         _say(str(error))
         return 1 if isinstance(error, EngineError | MessengerError) else 2
     except MemoryError as error:
         _say(f"out of memory: {error or 'Python had none left'}; take a smaller model or graph, or a machine with more")
         return 1
-    except OSError as error:  # a disk that is full, a file that went away
+    except OSError as error:  # for example, a full disk or a file that has gone
         _say(_of_a_file(error))
         _discard_output()
         return 1
@@ -102,18 +102,18 @@ def _run_unless_interrupted(given: Sequence[str], received: Event, own_process: 
 def _run(given: Sequence[str]) -> int:
     options = _parser(given).parse_args(given)
     status = int(import_module(f"lotan.cli.{options.command}").run(options))
-    sys.stdout.flush()  # here, where it can still be said that there is no room for it, or no reader
+    sys.stdout.flush()  # flushed here, where a full disk or a missing reader can still be reported
     return status
 
 
 def _say(text: str) -> None:
-    """One line on standard error, where somebody may have closed it."""
+    """Print one line on standard error, which may be closed."""
     with suppress(OSError):
         print(f"lotan: {text}", file=sys.stderr)
 
 
 def _open_closed_streams() -> None:
-    """Have streams that the shell closed (`2>&-`) lead nowhere: the next socket would get their numbers otherwise."""
+    """Open streams that the shell has closed (`2>&-`) on the null device, or the next socket would get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             opened = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the stream's
@@ -122,7 +122,7 @@ def _open_closed_streams() -> None:
 
 
 def _discard_output() -> None:
-    """Send what Python has yet to write to standard output, and would complain about at its exit, nowhere."""
+    """Discard the buffered standard output, which Python would fail to write at its exit."""
     with suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -130,13 +130,13 @@ def _discard_output() -> None:
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     import argparse
 
-    from lotan import __version__
     from lotan.cli.help import Help
+    from lotan.version import __version__
 
     parser = argparse.ArgumentParser(
         prog="lotan",
         description="Exact full-batch GNN training on graphs that live in Spark tables, treated as a query plan.",
-        epilog="lotan COMMAND --help says more. Start with: lotan doctor; lotan train --graph digits --model gcn",
+        epilog="lotan COMMAND --help describes a command. Begin with: lotan doctor; lotan train --graph digits --model gcn",
     )
     parser.add_argument("--version", action="version", version=f"lotan {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -1,4 +1,4 @@
-"""A run's command, kept in its folder as the options of `lotan train`."""
+"""The command of a run, recorded in its folder as the options of `lotan train`."""
 
 from __future__ import annotations
 
@@ -9,21 +9,20 @@ from typing import Any
 
 from lotan.cli.outputs import RESULTS
 from lotan.errors import ConfigurationError
+from lotan.files import write_atomically
 
 COMMAND = "command.json"
 PLACES = ("graph", "keys")
-"""Options that may be paths, of which the next run needs all."""
+"""Options that may be paths. They are written as absolute paths."""
 
 
 def write_command(options: argparse.Namespace, folder: str | Path) -> None:
-    """Write the options that settle what is run.
+    """Write the options that determine a run into its folder.
 
     Args:
-        options: of `lotan train`.
-        folder: of the run.
+        options: The options of `lotan train`.
+        folder: The folder of the run.
     """
-    from lotan.checkpoint import write_atomically
-
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:
         if kept[name] is not None and Path(kept[name]).exists():
@@ -34,14 +33,15 @@ def write_command(options: argparse.Namespace, folder: str | Path) -> None:
 
 
 def read_command(folder: str, known: argparse.Namespace) -> dict[str, Any]:
-    """The options in a run's folder.
+    """Return the options in a run's folder.
 
     Args:
-        folder: of the run.
-        known: the options of `lotan train` with their defaults, for those that a folder of an older version lacks.
+        folder: The folder of the run.
+        known: The options of `lotan train` with their defaults. They stand in for options that an older version did not
+            write.
 
     Raises:
-        ConfigurationError: there are none, or none that this version can use.
+        ConfigurationError: If there are no options, or if this version cannot use them.
     """
     path = Path(folder) / COMMAND
     try:
@@ -59,7 +59,5 @@ def read_command(folder: str, known: argparse.Namespace) -> dict[str, Any]:
         raise ConfigurationError(f"{path} holds no options; name a folder that `lotan train --log-dir` wrote")
     strange = sorted(set(found) - set(vars(known)))
     if strange:
-        raise ConfigurationError(
-            f"{path} has {', '.join(strange)}, of which this version of `lotan train` knows nothing"
-        )
+        raise ConfigurationError(f"{path} has {', '.join(strange)}, of which this version of `lotan train` knows none")
     return {**vars(known), **found}

@@ -1,4 +1,4 @@
-"""`lotan datasets`."""
+"""The command `lotan datasets`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING
 from lotan.cli.options import number
 
 if TYPE_CHECKING:
-    from lotan.planted import PlantedGraph
+    from lotan.datasets.planted import PlantedGraph
 
-MOST = 1 << 40  # vertices, edges, features: what goes beyond is a slip of the keyboard
+MOST = 1 << 40  # larger numbers of vertices, edges or features are a slip of the keyboard
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """None to list; what to draw and where it goes to generate."""
+    """Add the action `generate` with its options. Listing graphs needs no options."""
     actions = parser.add_subparsers(dest="action", metavar="generate")
-    parser.usage = "%(prog)s [-h] [generate ...]"  # after the line above, which would make it part of generate's
-    summary = "write a random graph: degrees by a power law, classes that features and edges follow, splits"
+    # set after the line above, which would make it part of generate's usage
+    parser.usage = "%(prog)s [-h] [generate ...]"
+    summary = "write a random graph with power-law degrees, splits, and classes that features and edges follow"
     generate = actions.add_parser(
         "generate",
         help=summary,
@@ -28,7 +29,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     generate.add_argument(
         "place",
         metavar="NAME|PATH",
-        help="where it is written, and what --graph takes; a NAME without a slash goes to $LOTAN_DATA, where that is set",
+        help="place of the graph, and value for --graph;\na NAME without a slash goes to $LOTAN_DATA, if that is set",
     )
     for name, of, default, least in (
         ("vertices", "vertices", 169_343, 1),
@@ -38,17 +39,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     ):
         text = f"number of {of} (default: {default:,})"
         generate.add_argument(f"--{name}", type=number(int, least, MOST), default=default, metavar="N", help=text)
-    generate.add_argument("--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of it all (default: 0)")
+    generate.add_argument("--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="random seed (default: 0)")
     generate.add_argument(
         "--format",
         choices=("parquet", "npz"),
-        help="parquet: a directory, written in bounded memory; npz: a file, held in memory (default: npz for a PATH "
-        "that ends so, else parquet)",
+        help="parquet: a directory, written in bounded memory; npz: a file, held in memory\n"
+        "(default: npz if the PATH ends in .npz, else parquet)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """List what --graph takes by name, or add to it."""
+    """List the graphs that --graph takes by name, or generate one."""
     if options.action == "generate":
         return _generate(options)
     from lotan.datasets import available
@@ -60,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _generate(options: argparse.Namespace) -> int:
     from lotan.datasets import write_npz, write_parquet
-    from lotan.planted import PlantedGraph
+    from lotan.datasets.planted import PlantedGraph
 
     graph = PlantedGraph(options.vertices, options.edges, options.features, options.classes, options.seed)
     form = options.format or ("npz" if options.place.endswith(".npz") else "parquet")

@@ -1,4 +1,4 @@
-"""`lotan doctor`."""
+"""The command `lotan doctor`."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from typing import TYPE_CHECKING
 from planner.cost import UNITS
 
 if TYPE_CHECKING:
-    from lotan.doctor import Finding
+    from lotan.cli.checks import Finding
     from planner.cost import Rates
 
 MARKS = {"ok": "ok", "warning": "WARNING", "error": "ERROR"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The form of the answer."""
+    """Add the options for the form of the answer, and for calibration."""
     parser.add_argument("--json", action="store_true", help="print a list of findings as JSON instead of a table")
     parser.add_argument(
         "--calibrate",
         nargs="*",
         choices=("local", "blocks", "rows"),
         metavar="ENGINE",
-        help="instead, measure what training takes on this machine, for the Planner's estimates: on local (some seconds),\n"
-        "blocks, rows (a minute each); without a name, on local, and on blocks where the jar is",
+        help="instead of the checks, measure the speed of training on this machine, for the Planner's estimates: on\n"
+        "local (some seconds), blocks or rows (a minute each); without a name on local, and on blocks if its jar is there",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print what was found; 1 where training cannot run."""
+    """Print the findings. The exit status is 1 if training cannot run."""
     if options.calibrate is not None:
         return calibrate(options.calibrate)
-    from lotan.doctor import can_train, examine
+    from lotan.cli.checks import can_train, examine
 
     findings = examine()
     print(json.dumps([asdict(one) for one in findings], indent=2) if options.json else table(findings))
@@ -41,29 +41,34 @@ def run(options: argparse.Namespace) -> int:
 
 
 def calibrate(engines: list[str]) -> int:
-    """Measure rates, remember them, and say which; 1, without measuring, where they cannot be remembered."""
-    from lotan import calibration, cost_cache
-    from lotan.jar import JAR
+    """Measure the rates of engines, store them and print them.
+
+    Returns:
+        The exit status: 1 if the rates cannot be stored. Without a place to store them, nothing is measured.
+    """
+    from lotan.exploring import calibration
+    from lotan.hosts.jar import JAR
+    from lotan.planning import cost_cache
 
     if obstacle := cost_cache.obstacle():
-        print(f"nothing is measured, for it could not be remembered: {obstacle}. Name another folder in $LOTAN_COSTS.")
+        print(f"nothing is measured, because it could not be stored: {obstacle}. Name another folder in $LOTAN_COSTS.")
         return 1
     rates = {name: calibration.calibrate(name) for name in engines or ("local", *["blocks"] * JAR.is_file())}
     print("\n".join(rate_lines(rates)))
     place = cost_cache.remember_rates(rates)
-    print(f"in {place}" if place else f"not remembered: {cost_cache.obstacle() or 'it could not be written'}")
+    print(f"stored in {place}" if place else f"not stored: {cost_cache.obstacle() or 'the file could not be written'}")
     return 0 if place else 1
 
 
 def rate_lines(rates: dict[str, Rates]) -> list[str]:
-    """Seconds a unit, by engine."""
+    """Return a table of the seconds per unit of work, by engine."""
     units = [unit for unit in UNITS if any(getattr(of, unit) for of in rates.values())]
     heads = f"{'seconds a unit of':<20}" + "".join(f"{name:>12}" for name in rates)
     return [heads, *(f"{unit:<20}" + "".join(f"{getattr(of, unit):>12.3g}" for of in rates.values()) for unit in units)]
 
 
 def table(findings: list[Finding]) -> str:
-    """One finding a line, what to do below it, a verdict at the end."""
+    """Return a table of the findings: one per line, the advice below it, and a verdict at the end."""
     lines = []
     for one in findings:
         expected = f"  (expected: {one.expected})" if one.expected and one.status != "ok" else ""
@@ -72,7 +77,7 @@ def table(findings: list[Finding]) -> str:
             lines.append(f"{'':<27}-> {one.mend}")
     errors = sum(one.status == "error" for one in findings)
     warnings = sum(one.status == "warning" for one in findings)
-    verdict = "Training cannot run here until what is marked ERROR is mended." if errors else "Training can run."
+    verdict = "Training cannot run here until the lines marked ERROR are mended." if errors else "Training can run."
     return "\n".join([*lines, "", f"{_count(errors, 'error')}, {_count(warnings, 'warning')}. {verdict}"])
 
 

@@ -1,4 +1,4 @@
-"""`lotan explain`."""
+"""The command `lotan explain`."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from lotan.cli.options import (
 )
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
+from lotan.files import write_atomically
 from planner.explain import FORMATS, STAGES
 
 if TYPE_CHECKING:
-    from lotan.trainer import Trainer
+    from lotan.training.trainer import Trainer
 
-PAGE = "plan.html"  # where a page goes
+PAGE = "plan.html"  # the default file of an HTML page
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """A training run's graph, model and plan, and how to show it."""
+    """Add the options of a training run that its plan depends on, and those for the output."""
     add_graph_options(parser)
     _add_run_options(parser)
     group = parser.add_argument_group("output")
@@ -38,19 +39,30 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=FORMATS,
         default="text",
-        help="text; json: the same as data; mermaid: a flowchart, which GitHub and wikis draw;\n"
-        "html: a page with pictures, that needs nothing else (default: text)",
+        help="text; json: the same as data; mermaid: a flowchart that GitHub and wikis draw;\n"
+        "html: a page with pictures in one file (default: text)",
+    )
+    stages = group.add_mutually_exclusive_group()
+    stages.add_argument(
+        "--stage",
+        choices=STAGES,
+        help="show one stage of the plan (default: text shows the rules that fired and an epoch in brief, other formats\n"
+        "all stages; with --alternatives text shows none)",
+    )
+    stages.add_argument(
+        "--verbose",
+        dest="stage",
+        action="store_const",
+        const="all",
+        help="show the whole plan: operator graphs, every rule with its reason, every pass with its operators",
     )
     group.add_argument(
-        "--stage", choices=STAGES, help="of the plan, to show alone (default: all; with --alternatives as text: none)"
-    )
-    group.add_argument(
-        "--out", metavar="FILE", help=f"to write it to (default: standard output; for html, {PAGE} here)"
+        "--out", metavar="FILE", help=f"write the plan to FILE (default: standard output; for html {PAGE})"
     )
     group.add_argument(
         "--diff",
         metavar="OPTIONS",
-        help="set the plan with these options added, of model, training, plan and engine, beside it:\n"
+        help="show the plan beside the one with these further options of model, training, plan and engine:\n"
         '--diff="--disable push_down", --diff="--model gat --heads 4" (default: none)',
     )
     group.add_argument(
@@ -59,20 +71,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         type=number(int, 1),
         nargs="?",
         const=True,
-        help="run some epochs, and set what passes and steps cost beside the estimates, in text, json or html\n"
-        "(default: none; without a number: 3)",
+        help="run N epochs, and show the measured cost of passes and steps beside the estimates, in text, json or html\n"
+        "(default: do not run; without a number: 3)",
     )
     group.add_argument(
         "--alternatives",
         action="store_true",
-        help="list other engines' plans, and those with a rule less, by their estimated seconds, each with its name for --plan",
+        help="list the plans of all engines, and those without one rule, by estimated seconds and with their names for --plan",
     )
 
 
 def _add_run_options(parser: argparse.ArgumentParser) -> None:
-    """What a plan depends on, but for the graph."""
+    """Add the options that a plan depends on, except for the graph."""
     add_model_options(parser)
-    group = parser.add_argument_group("training", "what of it the plan and its engine are chosen by")
+    group = parser.add_argument_group("training", "the options on which the plan and its engine depend")
     add_epochs(group, 200)
     add_eval_every(group)
     add_plan_options(parser)
@@ -83,7 +95,7 @@ def run(options: argparse.Namespace) -> int:
     out = PAGE if options.out is None and options.format == "html" else options.out
     check_file("--out", out)
     if options.diff is not None and (options.analyze or options.alternatives):
-        raise ConfigurationError("--analyze and --alternatives are of one plan, and --diff shows two")
+        raise ConfigurationError("--analyze and --alternatives describe one plan, and --diff shows two: leave it out")
     other = _with_options(options, options.diff) if options.diff is not None else None
     with ExitStack() as stack:
         trainer = _trainer(options, stack)
@@ -101,28 +113,26 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(place: Path, shown: str) -> None:
-    from lotan.checkpoint import write_atomically
-
     place.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(place, lambda stream: stream.write(shown.encode()))
 
 
 def _with_options(given: argparse.Namespace, words: str) -> argparse.Namespace:
-    """The options as given and, after them, more."""
-    usage = '%(prog)s="OPTIONS", those of model, training, plan and engine'
+    """Return the given options with further options after them."""
+    usage = '%(prog)s="OPTIONS", with options of model, training, plan and engine'
     parser = argparse.ArgumentParser(prog="lotan explain --diff", usage=usage, add_help=False)
     _add_run_options(parser)
     try:
         return parser.parse_args(shlex.split(words), namespace=copy(given))
     except ValueError as error:
-        raise ConfigurationError(f"--diff {words}: {error}; write it as words of a shell") from error
+        raise ConfigurationError(f"--diff {words}: {error}; write the options as in a shell") from error
 
 
 def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     from lotan.cli.models import model_for, needs_of
     from lotan.engines.opening import check_engine, placed
-    from lotan.settings import make_config
-    from lotan.trainer import Trainer
+    from lotan.settings.config import make_config
+    from lotan.training.trainer import Trainer
 
     settings = plan_settings(options) | {"epochs": options.epochs, "eval_every": options.eval_every}
     config = make_config(settings)

@@ -1,4 +1,4 @@
-"""How the help of a command is laid out."""
+"""The layout of a command's help text."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import argparse
 from itertools import groupby
 from shutil import get_terminal_size
 
-WIDTH = 100  # columns, on terminals that have as many
+WIDTH = 100  # columns, on terminals that are at least as wide
 
 
 class Help(argparse.HelpFormatter):
-    """Folds what is said of an option to lines that fit; those that begin with a space, such as an example's, stay."""
+    """Folds the description of an option to lines that fit. Lines that begin with a space, as in an example, stay as they are."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=min(WIDTH, get_terminal_size((WIDTH, 24)).columns))

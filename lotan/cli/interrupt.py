@@ -1,4 +1,4 @@
-"""Ctrl-C ends the command within a bounded time, whatever the process is doing."""
+"""The handling of Ctrl-C: it ends the command within a bounded time, whatever the process is doing."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import NoReturn
 
-# Seconds, so that two after Ctrl-C the prompt is back.
-GRACE = 1.2  # for an orderly end; the rest is for ending it on a machine that is busy
-TORN = ("", "py4j.clientserver", "py4j.java_gateway")  # loggers: a filter sees only what is logged by its own
-EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is ended
-SEEN = 0.1  # within this the thread that watches has seen a signal
+# Seconds, chosen so that the prompt is back two seconds after Ctrl-C.
+GRACE = 1.2  # for an orderly end; the rest is for the forced end on a busy machine
+TORN = ("", "py4j.clientserver", "py4j.java_gateway")  # loggers: a filter applies only to messages of its own logger
+EXIT_HANDLERS = 0.3  # for the exit handlers of a process that is forced to end
+SEEN = 0.1  # within this time the watching thread has noticed a signal
 
 
 @contextmanager
 def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[threading.Event]:
-    """Within the block: SIGINT and SIGTERM raise KeyboardInterrupt, and `grace` seconds later the process is gone.
+    """Make SIGINT and SIGTERM raise KeyboardInterrupt within the block, and end the process `grace` seconds later.
 
-    Yields an event that is set within `SEEN` seconds of a signal: PySpark's handler calls into the JVM before it raises,
-    and where the signal cut off another call, what comes out is an error of Py4J.
+    The context yields an event that is set within `SEEN` seconds of a signal. It is needed because PySpark's handler
+    calls into the JVM before it raises. If the signal cut off another call, an error of Py4J is raised instead of
+    KeyboardInterrupt.
 
-    Most commands end in time by themselves and close all they opened. The deadline is for the rest: a call into the
-    JVM that does not come back, a long tensor operation. Signals are seen through a wake-up socket, because PySpark
-    replaces Python's own SIGINT handler. Where the block is not in the main thread, nothing is changed.
+    Most commands end in time by themselves and close all that they have opened. The deadline is for the others, such as
+    a call into the JVM that does not return, or a long tensor operation. Signals are noticed through a wake-up socket,
+    because PySpark replaces Python's own SIGINT handler. Outside the main thread, the context changes nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield threading.Event()
@@ -49,7 +50,7 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[thr
         yield received
     finally:
         finished.set()
-        if ending.is_set():  # what came back may be the loss of a child just killed, with another exit status
+        if ending.is_set():  # the error may be the loss of a child that was just killed, with another exit status
             threading.Event().wait()
         for name in TORN:
             logging.getLogger(name).removeFilter(_is_no_torn_call)
@@ -59,9 +60,9 @@ def exit_soon_after_interrupt(status: int, grace: float = GRACE) -> Iterator[thr
 
 
 def leave_at_once(status: int) -> NoReturn:
-    """End the process, its exit handlers run but its modules not torn down: with torch that alone takes half a second."""
+    """End the process after its exit handlers, without tearing down its modules: with torch that alone takes half a second."""
     atexit._run_exitfuncs()
-    with suppress(OSError):  # nobody reads them any more
+    with suppress(OSError):  # the streams may have no reader any more
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(status)
@@ -90,27 +91,28 @@ def _watch(
 
 
 def _is_no_torn_call(record: logging.LogRecord) -> bool:
-    """False for what Py4J logs, with a traceback, of a call into the JVM that is cut off; it raises an error as well."""
+    """Return False for messages that Py4J logs about a call into the JVM that was cut off; it also raises an error for it."""
     said = record.getMessage()
     return "while sending command" not in said and "while shutting down connection" not in said
 
 
 def _end_now(status: int) -> None:
-    """Kill what this process started, give its exit handlers a moment, and end it. Folders may be removed later."""
+    """Kill the child processes, give the exit handlers a moment, and end the process. Folders may be removed later."""
     import psutil
 
-    from lotan.local_folder import leave_removal
+    from lotan.hosts.local_folder import leave_removal
 
-    with suppress(OSError):  # a reader that is gone, or does not read on, must not keep the process
+    with suppress(OSError):  # a reader that has gone or has stopped reading must not delay the end
         if select.select([], [2], [], 0)[1]:
             os.write(2, b"lotan: interrupted\n")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what other threads have to say of the processes they lose
+    # silences the messages of other threads about the processes that they lose
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     for child in psutil.Process().children(recursive=True):
         with suppress(psutil.NoSuchProcess):
             child.kill()
     handlers = threading.Thread(target=atexit._run_exitfuncs, daemon=True)
     handlers.start()
     handlers.join(EXIT_HANDLERS)
-    with suppress(OSError):  # the next start removes what stays
+    with suppress(OSError):  # the next start removes folders that remain
         leave_removal()
     os._exit(status)

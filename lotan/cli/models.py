@@ -1,4 +1,4 @@
-"""From --model to a module."""
+"""The model that --model names, as a module."""
 
 from __future__ import annotations
 
@@ -9,21 +9,26 @@ import torch
 
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
-from lotan.job import GUESSED_OUTPUTS, foreseen_of
-from lotan.named_models import OWN, STOCK, factory_of, made
-from lotan.settings import TrainerConfig
+from lotan.nn.named_models import OWN, STOCK, factory_of, made
+from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.settings.config import TrainerConfig
 from planner.footprint import Footprint
 
 MOST_CLASSES = 10_000
-"""On a graph with fewer vertices, more are a mistake, and one that takes a model all memory to find."""
+"""More classes than this and than vertices are a mistake. A model would run out of memory before anybody noticed."""
 
 
 def make_model(options: argparse.Namespace, in_channels: int, out_channels: int) -> torch.nn.Module:
-    """The model that the command line asks for, for a graph of these widths, its weights drawn with --seed.
+    """Return the model that the command line asks for, with weights drawn by --seed.
+
+    Args:
+        options: The options of the command.
+        in_channels: The number of features of a vertex.
+        out_channels: The number of outputs.
 
     Raises:
-        ConfigurationError: for an unknown model, module or factory, and for an option the model has not.
-        ModelError: if the factory fails, or returns something other than a module.
+        ConfigurationError: If the model, module or factory is unknown, or if the model does not have an option.
+        ModelError: If the factory fails, or returns something other than a module.
     """
     factory = factory_of(options.model, "--model")
     arguments = _arguments(options, in_channels, out_channels)
@@ -31,11 +36,11 @@ def make_model(options: argparse.Namespace, in_channels: int, out_channels: int)
 
 
 def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
-    """The model that the command line asks for, as wide as the graph's features and labels are.
+    """Return the model that the command line asks for, with the widths of the graph's features and labels.
 
     Raises:
-        GraphError: for a graph without features or labels, and for classes numbered far beyond its vertices.
-        ConfigurationError, ModelError: as `make_model`.
+        GraphError: If the graph has no features or labels, or if class numbers go far beyond the number of vertices.
+        ConfigurationError, ModelError: As in `make_model`.
     """
     width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
     if not width:
@@ -51,11 +56,11 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
 
 
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:
-    """What the model on files is estimated to need, before their labels are read: its outputs are guessed.
+    """Return the estimated footprint of the model on a graph in files, before labels are read: its outputs are guessed.
 
     Raises:
-        ConfigurationError: as `make_model`, and for more than the memory limit.
-        ModelError: as `make_model`, and for a model that cannot be traced.
+        ConfigurationError: As in `make_model`, and if the estimate exceeds the memory limit.
+        ModelError: As in `make_model`, and if the model cannot be traced.
     """
     width = graph.estimate().width if graph.origin == "files" else 0
     return foreseen_of(make_model(options, width, GUESSED_OUTPUTS), graph, config) if width else None

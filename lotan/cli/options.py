@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they make."""
+"""Options that several commands share, and the settings made from them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AGGREGATES = ("mean", "max", "sum")
 
 
 def number(kind: type[int] | type[float], least: float, below: float | None = None) -> Callable[[str], float]:
-    """An argparse type: a number from `least` on, under `below` (None: whole numbers stay under 2**63)."""
+    """Return an argparse type: a number of at least `least` and less than `below` (None: whole numbers are below 2**63)."""
     end = below if below is not None else 2**63 if kind is int else float("inf")
 
     def parse(text: str) -> float:
@@ -29,12 +29,13 @@ def number(kind: type[int] | type[float], least: float, below: float | None = No
             raise argparse.ArgumentTypeError(f"{text[:40]} is not at least {least:g}{limit}")
         return value
 
-    parse.__name__ = "whole number" if kind is int else "number"  # argparse: "invalid whole number value: 'x'"
+    # argparse prints it: "invalid whole number value: 'x'"
+    parse.__name__ = "whole number" if kind is int else "number"
     return parse
 
 
 def add_graph_options(parser: argparse.ArgumentParser) -> None:
-    """--graph and what says how to read it."""
+    """Add --graph and the options for reading it."""
     group = parser.add_argument_group("graph")
     group.add_argument(
         "--graph",
@@ -46,14 +47,14 @@ def add_graph_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """What the model is."""
+    """Add the options that describe the model."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
         default="gcn",
         metavar="gcn|sage|gin|gat|mlp|MODULE:FACTORY",
-        help="a stock model, or your own: FACTORY in the Python module MODULE is called with those of in_channels,\n"
-        "out_channels, hidden_channels, num_layers, dropout, heads, aggr that it has parameters for (default: gcn)",
+        help="a stock model, or your own: FACTORY in the Python module MODULE is called with in_channels, out_channels,\n"
+        "hidden_channels, num_layers, dropout, heads and aggr, as far as it has such parameters (default: gcn)",
     )
     group.add_argument("--layers", type=number(int, 1), default=2, metavar="N", help="number of layers (default: 2)")
     group.add_argument("--hidden", type=number(int, 1), default=64, metavar="N", help="hidden channels (default: 64)")
@@ -65,139 +66,142 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Where and how it runs."""
+    """Add the options for the plan, the engine and its processes."""
     group = parser.add_argument_group("plan and engine")
     group.add_argument(
         "--engine",
         default="auto",
         metavar="auto|blocks|rows|local",
         help="blocks: Spark and DL workers, on dense blocks (needs our jar); rows: the same on Spark's rows, slower;\n"
-        "local: this process, no Spark; auto: a graph in Spark stays there: blocks, or rows where the session lacks the\n"
-        "jar; any other is local's, unless that does not fit in memory, or all epochs together are estimated to take over\n"
-        "15 s less on blocks (default: auto)",
+        "local: this process, without Spark; auto: a graph in Spark is trained on blocks, or on rows if the session lacks\n"
+        "the jar. Any other graph is trained on local, unless it does not fit in memory, or all epochs together are\n"
+        "estimated to take over 15 s less on blocks (default: auto)",
     )
     group.add_argument(
         "--plan",
         default="auto",
         metavar="auto|general|NAME",
-        help="general: collect neighbourhoods and run all of the model in the DL Engine;\n"
-        "auto: push what it can down into the Graph Engine; NAME: one of `lotan explain --alternatives`, such as\n"
-        "blocks-hoist_invariant, for blocks without that rule (default: auto)",
+        help="general: collect neighbourhoods and run the whole model in the DL Engine;\n"
+        "auto: the Planner rewrites the plan, and pushes work down into the Graph Engine; NAME: a plan that\n"
+        "`lotan explain --alternatives` lists, such as blocks-hoist_invariant (blocks without that rule) (default: auto)",
     )
     group.add_argument(
         "--disable",
         action="append",
         default=[],
         metavar="RULE",
-        help=f"switch a rewrite rule off by name; may be repeated: {', '.join(RULES[:4])},\n{', '.join(RULES[4:])}",
+        help=f"switch off a rewrite rule; may be repeated. Rules: {', '.join(RULES[:4])},\n{', '.join(RULES[4:])}",
     )
     group.add_argument(
         "--no-rgb",
         action="store_true",
-        help="do without Reverse Graph Backpropagation: one gradient per edge crosses partitions (an ablation,\n"
-        "on local and rows)",
+        help="switch off Reverse Graph Backpropagation, so that one gradient per edge crosses partitions (for\n"
+        "comparison, on local and rows)",
     )
     group.add_argument(
         "--propagate",
         choices=("join", "messages"),
         default="join",
-        help="on rows; messages: by GraphFrames' aggregateMessages, where its JVM core is on the classpath (default: join)",
+        help="form of propagation on rows; messages uses GraphFrames' aggregateMessages, whose JVM core must be on the\n"
+        "classpath (default: join)",
     )
     _add_cluster_options(group)
 
 
 def _add_cluster_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--workers", type=number(int, 1), metavar="N", help="DL worker processes, not on local (default: one per core)"
+        "--workers", type=number(int, 1), metavar="N", help="number of DL workers, not on local (default: one per core)"
     )
     group.add_argument(
         "--partitions",
         type=number(int, 1),
         metavar="N",
-        help="partitions of the graph, not on local (default: as many as Spark runs tasks at once)",
+        help="number of partitions of the graph, not on local (default: as many as Spark runs tasks at once)",
     )
     group.add_argument(
         "--memory-limit",
         metavar="SIZE",
-        help="of all processes of the job on this host together, such as 3g; what does not fit goes to the disk, and\n"
-        "a plan that cannot fit is refused before it starts (default: none)",
+        help="limit for all processes of the job on this host together, such as 3g. Data that does not fit goes to the\n"
+        "disk, and a plan that cannot fit is refused before it starts (default: none)",
     )
     group.add_argument(
         "--worker-memory",
         metavar="SIZE",
-        help="that a DL worker keeps between forward and backward, such as 512m, not on local\n"
+        help="memory that a DL worker may hold between forward and backward, such as 512m, not on local\n"
         "(default: 1g, or its share of the limit)",
     )
     group.add_argument(
-        "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="of weights and dropout (default: 0)"
+        "--seed", type=number(int, 0, 2**63), default=0, metavar="N", help="seed of weights and dropout (default: 0)"
     )
     group.add_argument(
         "--router",
         metavar="URL",
-        help="use the Router that `lotan router` started there, and its workers (default: start a Router and workers)",
+        help="use the Router that `lotan router` has started at URL, and its workers (default: start them)",
     )
-    group.add_argument("--keys", metavar="DIR", help="CurveZMQ keys for --router (default: none)")
+    group.add_argument("--keys", metavar="DIR", help="directory of CurveZMQ keys for --router (default: none)")
     group.add_argument(
         "--master",
         metavar="URL",
-        help="Spark master, such as local[4] or spark://host:7077 (default: spark-submit's, or local[*])",
+        help="Spark master, such as local[4] or spark://host:7077 (default: that of spark-submit, or local[*])",
     )
 
 
 def add_training_options(parser: argparse.ArgumentParser) -> None:
-    """How it is trained."""
+    """Add the options for the optimizer, the epochs and evaluation."""
     group = parser.add_argument_group("training")
     add_epochs(group, 200)
-    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="with torch's semantics (default: adam)")
+    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="as in torch (default: adam)")
     group.add_argument("--lr", type=number(float, 0), default=0.01, metavar="X", help="learning rate (default: 0.01)")
     group.add_argument(
-        "--weight-decay", type=number(float, 0), default=5e-4, metavar="X", help="on all parameters (default: 5e-4)"
+        "--weight-decay", type=number(float, 0), default=5e-4, metavar="X", help="weight decay (default: 5e-4)"
     )
     add_evaluation_options(group)
 
 
 def add_epochs(group: argparse._ArgumentGroup, default: int | None) -> None:
-    """--epochs; a default of None is said to be 200 as well, but can be told from 200."""
-    group.add_argument("--epochs", type=number(int, 1), default=default, metavar="N", help="at most (default: 200)")
+    """Add --epochs. A default of None stands for 200 too, but shows that no number was given."""
+    group.add_argument(
+        "--epochs", type=number(int, 1), default=default, metavar="N", help="epochs at most (default: 200)"
+    )
 
 
 def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
-    """When it is evaluated, and what comes of that."""
+    """Add the options for evaluation, and for early stopping by it."""
     group.add_argument(
         "--patience",
         type=number(int, 1),
         metavar="N",
-        help="stop after N evaluations without a better validation metric, and restore the best weights\n(default: do not)",
+        help="stop after N evaluations without a better validation metric, and restore the best weights\n(default: never)",
     )
     add_eval_every(group)
     group.add_argument(
         "--monitor",
         metavar="METRIC",
-        help="on the validation vertices: what picks the best epoch, and among several models the best one, such as loss\n"
-        "(default: the task's main one)",
+        help="metric of the validation vertices that picks the best epoch and the best of several models, such as loss\n"
+        "(default: the task's main metric)",
     )
 
 
 def add_eval_every(group: argparse._ArgumentGroup) -> None:
-    """--eval-every."""
+    """Add --eval-every, the number of epochs between evaluations."""
     group.add_argument(
         "--eval-every",
         type=number(int, 0),
         default=1,
         metavar="N",
-        help="evaluate every N epochs; 0: only at the end (default: 1)",
+        help="evaluate every N epochs; 0: only after the last epoch (default: 1)",
     )
 
 
 def read_graph(options: argparse.Namespace) -> Graph:
-    """The graph that --graph names."""
+    """Return the graph that --graph names."""
     from lotan.graph import Graph
 
     return Graph.read(options.graph, undirected=options.undirected)
 
 
 def plan_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """The plan options as settings of a Trainer."""
+    """Return the plan options as settings of a Trainer."""
     return {
         "engine": options.engine,
         "plan": options.plan,

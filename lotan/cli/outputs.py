@@ -1,4 +1,4 @@
-"""Options that say where results go, and whether these can be written there, found out before there are any."""
+"""Options for the places of results, and checks that the places can be written to before there are results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from lotan.errors import ConfigurationError
 
-LONGEST = 255 - len(".unfinished")  # bytes of a name: files have that behind theirs while they are written
+LONGEST = 255 - len(".unfinished")  # bytes of a file name: a suffix follows it while the file is written
 RESULTS: Mapping[str, str | None] = {
     "checkpoint_dir": "DIR",
     "resume": None,
@@ -23,11 +23,11 @@ RESULTS: Mapping[str, str | None] = {
     "save_best": "DIR",
     "quiet": None,
 }
-"""Options that say where results go, not what is run; and what each takes, None: nothing."""
+"""Options for the places of results, which do not change the run, each with its metavar (None: a flag)."""
 
 
 def option_name(name: str) -> str:
-    """As it is written.
+    """Return the name of an option as the command line has it.
 
     >>> option_name("log_dir")
     '--log-dir'
@@ -36,11 +36,11 @@ def option_name(name: str) -> str:
 
 
 def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None:
-    """Those of `RESULTS` that a command has.
+    """Add options of `RESULTS` to a command.
 
     Args:
-        parser: to add them to, or a group of one.
-        helps: what to say of each, in their order.
+        parser: The parser, or a group of one, to which they are added.
+        helps: The help text of each option, in order.
     """
     for name, said in helps.items():
         taken = RESULTS[name]
@@ -49,15 +49,15 @@ def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None
 
 
 def check_outputs(options: argparse.Namespace, *, files: Sequence[str], directories: Sequence[str]) -> None:
-    """All that a command that trains is to write: before anything is read.
+    """Check that all results of a training command can be written, before anything is read.
 
     Args:
-        options: of the command; it has --checkpoint-dir and --resume.
-        files: names of options, such as `report`.
-        directories: likewise.
+        options: The options of the command, which has --checkpoint-dir and --resume.
+        files: Names of options for files, such as `report`.
+        directories: Names of options for directories, such as `save`.
 
     Raises:
-        ConfigurationError: naming the option.
+        ConfigurationError: If a place cannot be written to; the message has the option.
     """
     if options.resume and options.checkpoint_dir is None:
         raise ConfigurationError("--resume was given without --checkpoint-dir; name the directory to resume from")
@@ -75,10 +75,10 @@ def check_outputs(options: argparse.Namespace, *, files: Sequence[str], director
 
 
 def check_file(option: str, given: str | None) -> None:
-    """A file that can be put in that place; a device or a pipe cannot, as files are replaced whole.
+    """Check that a file can be put in a place. Devices and pipes are refused, because files are replaced as a whole.
 
     Raises:
-        ConfigurationError: naming the option.
+        ConfigurationError: If the file cannot be written; the message has the option.
     """
     if given is None:
         return
@@ -86,7 +86,7 @@ def check_file(option: str, given: str | None) -> None:
     path = Path(given)
     if path.is_dir() or not path.name:
         raise ConfigurationError(f"{option} {given} is a directory; name a file in it")
-    # /dev/stdout leads to a file where it is redirected, and is none to be replaced
+    # /dev/stdout may lead to a file if it is redirected, but cannot be replaced
     place = path.absolute()
     of_system = place.parent == Path("/dev") or place.is_relative_to("/proc")
     if of_system or (path.exists() and not path.is_file()):
@@ -95,10 +95,10 @@ def check_file(option: str, given: str | None) -> None:
 
 
 def check_directory(option: str, given: str | None) -> None:
-    """A directory that is there, or can be made.
+    """Check that a directory exists or can be made.
 
     Raises:
-        ConfigurationError: naming the option.
+        ConfigurationError: If it cannot be made or written to; the message has the option.
     """
     if given is not None:
         _check_named(option, given)
@@ -115,7 +115,7 @@ def _check_named(option: str, given: str) -> None:
 
 
 def _check_parent(option: str, given: str, directory: Path) -> None:
-    """The nearest that exists of `directory` and those above it must take new entries. Leaves nothing there."""
+    """Check that the nearest existing directory at or above `directory` takes new entries. The check leaves nothing behind."""
     nearest = next(place for place in (directory, *directory.absolute().parents) if os.path.lexists(place))
     if not nearest.is_dir():
         raise ConfigurationError(
@@ -123,7 +123,7 @@ def _check_parent(option: str, given: str, directory: Path) -> None:
         )
     if not os.access(nearest, os.W_OK | os.X_OK):
         raise ConfigurationError(f"{option} {given} cannot be written: no permission in {nearest}; name another place")
-    try:  # the user root has every permission, and some file systems take no files all the same
+    try:  # the user root has every permission, but some file systems take no files at all
         with TemporaryFile(dir=nearest):
             pass
     except OSError as error:

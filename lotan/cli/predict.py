@@ -1,4 +1,4 @@
-"""`lotan predict`."""
+"""The command `lotan predict`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ OTHER_FORMATS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".npz", ".npy", ".xl
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """A graph, a saved model, and where the predictions go."""
+    """Add the options for the graph, the saved model and the place of the predictions."""
     add_graph_options(parser)
-    parser.add_argument("--model-dir", required=True, metavar="DIR", help="what `lotan train --save` wrote")
+    parser.add_argument("--model-dir", required=True, metavar="DIR", help="directory that `lotan train --save` wrote")
     parser.add_argument(
         "--out",
         default="predictions.parquet",
         metavar="PATH",
-        help="Parquet with the columns id, prediction and, but for regression, probability;\n"
+        help="Parquet file with the columns id, prediction and, except for regression, probability;\n"
         "a folder of part files from an engine on Spark (default: predictions.parquet)",
     )
     add_plan_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Predict every vertex."""
-    from lotan.trained_model import load
+    """Predict every vertex, and write the predictions."""
+    from lotan.results.trained_model import load
 
     check_out(options.out)
     load(options.model_dir).write_predictions(read_graph(options), options.out, **plan_settings(options))
@@ -37,10 +37,10 @@ def run(options: argparse.Namespace) -> int:
 
 
 def check_out(out: str) -> None:
-    """A directory may stand there only where it is one of part files, as an earlier run wrote it.
+    """Check the place of the predictions. A directory may exist there only if it has part files of an earlier run.
 
     Raises:
-        ConfigurationError: no such place can be written, or its name promises another format.
+        ConfigurationError: If the place cannot be written to, or if its name is that of another format.
     """
     if out.lower().endswith(OTHER_FORMATS):
         raise ConfigurationError(

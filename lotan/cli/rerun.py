@@ -1,4 +1,4 @@
-"""`lotan rerun`."""
+"""The command `lotan rerun`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from lotan.cli.outputs import RESULTS, add_result_options
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Which run, and where the new one's results go."""
+    """Add the folder of the earlier run, and the places of the new results."""
     parser.add_argument(
-        "run", metavar="DIR", help="the folder that `lotan train --log-dir` wrote, or that of a model of `lotan tune`"
+        "run", metavar="DIR", help="folder that `lotan train --log-dir` wrote, or that of a model of `lotan tune`"
     )
     add_result_options(
         parser,
-        log_dir="a folder for all of the new run (default: none)",
-        report="write what was run and measured as JSON",
-        save="write the model there, for `lotan predict --model-dir`",
+        log_dir="folder for all records of the new run (default: none)",
+        report="write settings and measurements as JSON to FILE",
+        save="write the model to DIR, for `lotan predict --model-dir`",
         mlflow="log the new run to MLflow (needs lotan[mlflow])",
-        quiet="print neither the plan nor progress nor metrics",
+        quiet="do not print the plan, progress and metrics",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Train as then, and say whether every loss and metric is the same to the last bit."""
+    """Repeat the training, and report whether every loss and metric is the same to the last bit."""
     from lotan.cli import train
     from lotan.cli.commands import read_command
-    from lotan.report import versions
+    from lotan.results.report import versions
     from lotan.tracking.folder import EPOCHS
 
     defaults = argparse.ArgumentParser()
@@ -49,9 +49,9 @@ def run(options: argparse.Namespace) -> int:
 
 
 def compared(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]) -> str:
-    """Two histories, in a sentence.
+    """Return the comparison of two histories as a sentence.
 
-    Of an epoch that has no metrics then, as the last one of a model that a search stopped, the loss is compared.
+    If an epoch of the earlier run has no metrics, for example because a search stopped its model, only the loss is compared.
 
     >>> compared([{"epoch": 1, "loss": 0.5}], [{"epoch": 1, "loss": 0.5}])
     'the same to the last bit: losses and metrics of 1 epochs'
@@ -69,7 +69,7 @@ def compared(then: Sequence[Mapping[str, Any]], now: Sequence[Mapping[str, Any]]
 
 
 def other_versions(then: Mapping[str, str | None], now: Mapping[str, str | None]) -> str:
-    """What is of another version than it was.
+    """Return the packages whose version has changed.
 
     >>> other_versions({"torch": "2.7", "numpy": "2.4"}, {"torch": "2.8", "numpy": "2.4"})
     'torch 2.7, now 2.8'

@@ -1,4 +1,4 @@
-"""`lotan router`."""
+"""The command `lotan router`."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ DEFAULT_BIND = "tcp://127.0.0.1:5570"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Where it listens."""
+    """Add the options for the Router's address and keys."""
     parser.add_argument(
         "--bind",
         default=DEFAULT_BIND,
         metavar="URL",
-        help="where to listen, such as tcp://0.0.0.0:5570; a port of * takes any free one; beyond loopback, --keys is\n"
-        f"needed (default: {DEFAULT_BIND})",
+        help="address to listen on, such as tcp://0.0.0.0:5570. A port of * takes any free port. Beyond loopback, --keys\n"
+        f"is needed (default: {DEFAULT_BIND})",
     )
     parser.add_argument(
         "--keys",
         type=Path,
         metavar="DIR",
-        help="directory of CurveZMQ keys. Without a Router's pair in it, one for the Router and one for its clients are\n"
-        "made: copy router.public and client.* to where workers and `lotan train` run (default: no keys)",
+        help="directory of CurveZMQ keys. If it has no keys of a Router, a pair for the Router and a pair for its clients\n"
+        "are made. Copy router.public and client.* to the hosts of workers and `lotan train` (default: no keys)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`lotan train`."""
+"""The command `lotan train`."""
 
 from __future__ import annotations
 
@@ -18,57 +18,58 @@ from lotan.cli.outputs import add_result_options, check_outputs
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
-    from lotan.run import Run
-    from lotan.trainer import Trainer
+    from lotan.results.run import Run
+    from lotan.training.trainer import Trainer
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """All of a training run."""
+    """Add all options of a training run."""
     add_graph_options(parser)
     add_model_options(parser)
     add_training_options(parser)
     add_plan_options(parser)
     add_result_options(
         parser.add_argument_group("results"),
-        checkpoint_dir="write a checkpoint there after every epoch (default: none)",
-        resume="go on from the checkpoint in --checkpoint-dir, if there is one",
-        log_dir="a folder for all of the run: epochs as JSON lines and TensorBoard events while it trains, plan, configuration,\n"
-        "environment, report and model; `lotan rerun DIR` runs it again (default: none)",
-        mlflow="log settings, figures, plan and model to MLflow, where MLFLOW_TRACKING_URI says (needs lotan[mlflow])",
-        report="write what was run and measured as JSON, such as report.json",
-        save="write the model there, for `lotan predict --model-dir`",
-        quiet="print neither the plan nor progress nor metrics",
+        checkpoint_dir="write a checkpoint to DIR after every epoch (default: none)",
+        resume="continue from the checkpoint in --checkpoint-dir, if there is one",
+        log_dir="folder for all records of the run: epochs as JSON lines and TensorBoard events during training, plan,\n"
+        "configuration, environment, report and model; `lotan rerun DIR` repeats the run (default: none)",
+        mlflow="log settings, figures, plan and model to MLflow at $MLFLOW_TRACKING_URI (needs lotan[mlflow])",
+        report="write settings and measurements as JSON to FILE, such as report.json",
+        save="write the model to DIR, for `lotan predict --model-dir`",
+        quiet="do not print what will run, progress and metrics",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the plan, train, print the metrics, write what was asked for."""
+    """Print what will run, train, print the metrics, and write the results to the given places."""
     train(options)
     return 0
 
 
 def train(options: argparse.Namespace) -> Run:
-    """See `run`."""
+    """Do the work of `run`, and return the finished run."""
     from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
     from lotan.engines.opening import check_engine, placed
-    from lotan.report import write_report
-    from lotan.settings import make_config
+    from lotan.results.report import write_report
+    from lotan.settings.config import make_config
     from lotan.tracking import open_tracker
 
     check_outputs(options, files=("report",), directories=("save", "log_dir"))
-    open_tracker(options.log_dir, options.mlflow, options.resume).close()  # finds out now what would be wrong later
+    # finds faults now that would otherwise show up later
+    open_tracker(options.log_dir, options.mlflow, options.resume).close()
     config = make_config(plan_settings(options))
     check_engine(config)
     given = read_graph(options)
     with placed(given, config, needs_of(options, given, config)) as graph:
         trainer = make_trainer(options, graph)
         if not options.quiet:
-            print(trainer.explain(), flush=True)
+            print_start(options, trainer)
         if options.log_dir:
             write_command(options, options.log_dir)
         finished = trainer.fit()
-    # what a full disk would cost most, first
+    # results are written in the order of what a full disk would cost most
     if not options.quiet:
         print_metrics(finished.best_epoch, finished.metrics)
     if options.save:
@@ -82,10 +83,10 @@ def train(options: argparse.Namespace) -> Run:
 
 
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
-    """The Trainer that the options describe."""
+    """Return the Trainer that the options describe."""
     from lotan.cli.models import model_for
-    from lotan.optimizers import optimizer_by_name
-    from lotan.trainer import Trainer
+    from lotan.settings.optimizers import optimizer_by_name
+    from lotan.training.trainer import Trainer
 
     return Trainer(
         model_for(options, graph),
@@ -104,8 +105,29 @@ def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
     )
 
 
+def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
+    """Print four lines: model and graph, engine, rules, and where results go. `fit` adds one with the estimates."""
+    from planner.explain import rules_line
+
+    planned, graph = trainer.job.planned, trainer.job.statistics
+    count = sum(parameter.numel() for parameter in trainer.model.parameters())
+    reason = planned.options.engine_reason
+    places = [str(place) for place in (options.save, options.report, options.checkpoint_dir, options.log_dir) if place]
+    places += ["MLflow"] * bool(options.mlflow)
+    lines = {
+        "model": f"{options.model} with {count:,} parameters, on {options.graph}: "
+        f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features",
+        "engine": planned.options.engine + (f" ({reason})" if reason else ""),
+        "rules": rules_line(planned),
+        "results": ", ".join(places)
+        or "printed here (--save keeps the model, --report the figures, --log-dir everything)",
+    }
+    for name, said in lines.items():
+        print(f"{name}: {said}", flush=True)
+
+
 def print_metrics(epoch: int, metrics: Mapping[str, Mapping[str, float]]) -> None:
-    """One line a split."""
+    """Print the metrics of the best epoch, one line per split."""
     print(f"best epoch {epoch}")
     for split, figures in metrics.items():
         print(f"  {split:<6}" + "  ".join(f"{name} {value:.4f}" for name, value in figures.items()), flush=True)

@@ -1,4 +1,4 @@
-"""`lotan tune`."""
+"""The command `lotan tune`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from lotan.cli.options import (
     read_graph,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
-from lotan.search_names import SEARCHES
+from lotan.tuning.search_names import SEARCHES
 
 if TYPE_CHECKING:
     from lotan.tuning import Tuned
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """A graph, a grid, how to search, and a training run's plan."""
+    """Add the options for the graph, the grid, the search, and the plan of a training run."""
     add_graph_options(parser)
     _add_search_options(parser)
     group = parser.add_argument_group("training")
@@ -32,14 +32,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_plan_options(parser)
     add_result_options(
         parser.add_argument_group("results"),
-        report="write every model's history as JSON, such as tune.json",
-        html="write a page with pictures, such as tune.html",
-        save_best="write the best model there, for `lotan predict --model-dir`",
-        checkpoint_dir="write each model's checkpoints in a folder there (default: none)",
-        resume="go on from the checkpoints in --checkpoint-dir, where there are some",
-        log_dir="keep each model's run in a folder there, such as DIR/model-0000, as `lotan train --log-dir` does; the plan is\n"
-        "left out, for models share it (default: none)",
-        mlflow="log each model as a run of MLflow's (needs lotan[mlflow])",
+        report="write every model's history as JSON to FILE, such as tune.json",
+        html="write a page with pictures to FILE, such as tune.html",
+        save_best="write the best model to DIR, for `lotan predict --model-dir`",
+        checkpoint_dir="write each model's checkpoints to a folder in DIR (default: none)",
+        resume="continue from the checkpoints in --checkpoint-dir, if there are any",
+        log_dir="record each model's run in a folder such as DIR/model-0000, as `lotan train --log-dir` does, but without the\n"
+        "plan, which models share (default: none)",
+        mlflow="log each model as a run in MLflow (needs lotan[mlflow])",
         quiet="print nothing",
     )
 
@@ -50,36 +50,36 @@ def _add_search_options(parser: argparse.ArgumentParser) -> None:
         "--grid",
         required=True,
         metavar="FILE",
-        help="a TOML file of what to try, such as:\n"
+        help="TOML file of the values to try, such as:\n"
         "  seed = [0, 1]\n"
         "  [model]\n"
         '  kind = ["gcn", "sage"]\n'
         "  hidden = [16, 64]\n"
         "  [optimizer]\n"
         "  lr = [0.01, 0.001]\n"
-        "docs/tune.md has all that it may say; what it does not say is as lotan train has it",
+        "docs/reference/grid-file.md describes the file; other options have the defaults of `lotan train`",
     )
     group.add_argument(
         "--search",
         choices=SEARCHES,
         default="grid",
-        help="grid: all combinations; random: --trials of them; halving: all, or --trials, of which the best third goes on,\n"
-        "again and again; optuna: chosen by Optuna, a batch at a time (needs lotan[optuna]) (default: grid)",
+        help="grid: all combinations; random: --trials of them; halving: all, or --trials of them, of which the best third\n"
+        "continues, repeatedly; optuna: chosen by Optuna, batch by batch (needs lotan[optuna]) (default: grid)",
     )
     group.add_argument(
         "--trials",
         type=number(int, 1),
         metavar="N",
-        help="to draw, not for a grid (default: 20; halving: all combinations, if the file has no ranges)",
+        help="combinations to draw, not for grid (default: 20; halving: all combinations, if the file has no ranges)",
     )
     group.add_argument(
-        "--eta", type=number(int, 2), default=3, metavar="N", help="halving: one in N goes on (default: 3)"
+        "--eta", type=number(int, 2), default=3, metavar="N", help="halving: one model in N continues (default: 3)"
     )
     group.add_argument(
         "--max-models-per-batch",
         type=_models,
         metavar="auto|N",
-        help="models that train at a time; auto: as many as memory takes (default: auto)",
+        help="models that train together; auto: as many as fit into memory (default: auto)",
     )
 
 
@@ -87,11 +87,11 @@ def _models(text: str) -> int | None:
     return None if text == "auto" else int(number(int, 1)(text))
 
 
-_models.__name__ = "auto or whole number"  # argparse: "invalid auto or whole number value: 'x'"
+_models.__name__ = "auto or whole number"  # argparse prints it: "invalid auto or whole number value: 'x'"
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, write what was asked for, print the models, best first."""
+    """Search, write the results to the given places, and print the models, best first."""
     from lotan.tuning import tune
 
     check_outputs(options, files=("report", "html"), directories=("save_best", "log_dir"))
@@ -118,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _write(tuned: Tuned, options: argparse.Namespace) -> None:
-    """What a full disk would cost most, first; what cannot be if all models diverged, last."""
+    """Write results in the order of what a full disk would cost most. The last steps fail if all models diverged."""
     if not options.quiet:
         print("\n".join(tuned.lines()))
     if options.report:
@@ -135,10 +135,10 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
 
 
 def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
-    """Into the folder of each model that `lotan train` has options for, for `lotan rerun`."""
+    """Write the command into the folder of each model that `lotan train` has options for, for `lotan rerun`."""
+    from lotan.batch.members import folder_of
     from lotan.cli import train
     from lotan.cli.commands import write_command
-    from lotan.members import folder_of
 
     parser = argparse.ArgumentParser()
     train.add_options(parser)

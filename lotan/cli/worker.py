@@ -1,43 +1,43 @@
-"""`lotan worker`."""
+"""The command `lotan worker`."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
 
-from lotan.byte_sizes import byte_count
 from lotan.cli.options import number
+from lotan.settings.byte_sizes import byte_count
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Whom it works for, and with what."""
+    """Add the options for the Router and the worker's resources."""
     parser.add_argument(
-        "--router", required=True, metavar="URL", help="the Router to work for, such as tcp://host:5570"
+        "--router", required=True, metavar="URL", help="address of the Router to work for, such as tcp://host:5570"
     )
     parser.add_argument(
-        "--keys", type=Path, metavar="DIR", help="CurveZMQ keys, for a Router that has some (default: none)"
+        "--keys", type=Path, metavar="DIR", help="directory of CurveZMQ keys, if the Router has keys (default: none)"
     )
-    parser.add_argument("--name", help="unique among the Router's workers (default: host and process id)")
-    parser.add_argument("--threads", type=number(int, 1), default=1, metavar="N", help="of torch (default: 1)")
+    parser.add_argument("--name", help="name, unique among the Router's workers (default: host and process id)")
+    parser.add_argument("--threads", type=number(int, 1), default=1, metavar="N", help="torch's threads (default: 1)")
     parser.add_argument(
         "--memory",
         default="1g",
         metavar="SIZE",
-        help="of activations to keep in memory between forward and backward, such as 512m; the rest goes to a file in\n"
-        "$TMPDIR, or is computed again where that is estimated to be cheaper (default: 1g)",
+        help="memory for activations between forward and backward, such as 512m. The rest goes to a file in $TMPDIR, or\n"
+        "is computed again if that is estimated to be cheaper (default: 1g)",
     )
 
 
 def run(options: argparse.Namespace) -> int:
-    """Work until the Router says stop, or Ctrl-C."""
+    """Run stages until the Router says stop, or until Ctrl-C."""
     import os
     from tempfile import gettempdir
 
-    from lotan.session import worker_environment
+    from lotan.hosts.session import worker_environment
 
     memory = byte_count("memory", options.memory, least=0)
     os.environ.update(worker_environment(options.threads) | os.environ)
-    from lotan.worker import WorkerSettings, serve
+    from lotan.worker.serving import WorkerSettings, serve
 
     name = options.name or f"{os.uname().nodename}-{os.getpid()}"
     print(f"worker {name} for {options.router}", flush=True)

@@ -1,1 +1,1 @@
-"""The engines that run plans; see `lotan.engines.base`."""
+"""The engines that run plans, with one interface: see `lotan.engines.base`."""

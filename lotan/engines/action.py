@@ -1,4 +1,4 @@
-"""The one Spark action of a pass: run, watched, repeated where that may help, its failure told in a sentence."""
+"""The one Spark action of a pass: it is run, watched, and repeated if that may help. A failure becomes one sentence."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ HOPELESS = frozenset(
         errors.RefusedError,
     )
 ) | {"OrderError"}
-"""Reasons of a `PipeFailed` that would be the same once more, or have been waited for already."""
+"""Reasons of a `PipeFailed` for which another attempt is in vain, or that have waited for their deadline already."""
 
 GROUP, DESCRIPTION, INTERRUPT = "spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"
 CALL_SITE = "callSite.short"
-"""Properties of a thread, of the jobs that it starts and the RDDs that it makes."""
+"""Spark's properties of a thread, which describe the jobs that it starts and the RDDs that it makes."""
 
 INTERRUPTED = "cancellation of all jobs"
-"""What Spark says of jobs that PySpark's handler of SIGINT has cancelled."""
+"""Spark's words for jobs that PySpark's handler of SIGINT has cancelled."""
 
 _CANCELLED = re.compile(r"Job \d+ cancelled[^\n]*")
-"""What Spark says of a job that somebody has cancelled, in its UI or by its group: they do not want it tried again."""
+"""Spark's words for a job that somebody has cancelled, in the UI or by its group. It is not tried again."""
 _PIPE_FAILED = re.compile(r"PipeFailed: ((\w+): .*)")
 _ERROR_LINE = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Interrupt|Exit)\b.*)$", re.MULTILINE)
 
@@ -48,20 +48,20 @@ def force(
 ) -> None:
     """Run an action that computes the lineage of a pass.
 
-    Running the same lineage again repeats no effect: what a partition committed is committed once, and what was kept is
-    not computed anew.
+    Running the same lineage again repeats no effect: a partition's commit counts once, and persisted rows are not
+    computed again.
 
     Args:
-        context: of the session that it runs in.
-        action: starts Spark jobs from this thread, and ends with them.
-        description: for Spark's user interface.
-        attempts: how often to try. On `local[N]` Spark itself never tries a task again.
-        stall_seconds: give up when for so long no task has started or ended.
+        context: The context of the session that the action runs in.
+        action: A function that starts Spark jobs from this thread, and returns when they have ended.
+        description: The description for Spark's user interface.
+        attempts: The number of attempts. On `local[N]`, Spark itself never tries a task again.
+        stall_seconds: Seconds without a task starting or ending after which the pass is given up.
 
     Raises:
-        PassLostError: with the reason as one sentence; rows that were kept are gone, or the same task fails every time.
-        EngineError: for a reason that would be the same from the beginning.
-        KeyboardInterrupt: also where Python has lost it, as it does in callbacks of its collector.
+        PassLostError: If persisted rows are gone, or if the same task fails every time. The message is one sentence.
+        EngineError: If another pass would fail for the same reason.
+        KeyboardInterrupt: After Ctrl-C, even if Python has lost it in a callback of its garbage collector.
     """
     for attempt in range(1, attempts + 1):
         try:
@@ -95,10 +95,10 @@ def _run(context: SparkContext, action: Callable[[], None], description: str, st
 
 @contextmanager
 def named_jobs(context: SparkContext, description: str) -> Iterator[str]:
-    """Name the jobs that this thread starts, and cancel them if they are left early: by Ctrl-C, for one.
+    """Name the jobs that this thread starts, and cancel them if the block is left early, for example by Ctrl-C.
 
-    They have a tag of their own, which it yields. Their group is the one that the thread has, by which a notebook cancels
-    what its cell has started; else one that begins as the description does.
+    The jobs have a tag of their own, which the context yields. Their group is that of the thread, so that a notebook
+    can cancel the jobs of a cell. If the thread has none, they get a group that begins with the description.
     """
     tag, title = f"lotan-{uuid4().hex}", description.partition(":")[0]
     before = {name: context.getLocalProperty(name) for name in (GROUP, DESCRIPTION, INTERRUPT, CALL_SITE)}
@@ -120,12 +120,12 @@ def named_jobs(context: SparkContext, description: str) -> Iterator[str]:
 
 
 def name_operator(context: SparkContext, name: str | None) -> None:
-    """Have Spark's UI call by that name what this thread makes of RDDs, stages and drawn boxes; None: by the line of code."""
+    """Set the name that Spark's UI shows for RDDs, stages and drawn boxes of this thread; None: the line of code."""
     context.setLocalProperty(CALL_SITE, name)  # type: ignore[arg-type]
 
 
 class _Watchdog:
-    """Cancels jobs in which nothing moves."""
+    """Cancels jobs in which no task starts or ends for some time."""
 
     def __init__(self, context: SparkContext, tag: str, stall_seconds: float) -> None:
         self.fired = False
@@ -154,14 +154,14 @@ class _Watchdog:
                 return
 
     def _tasks(self) -> tuple[tuple[int, int, int], ...]:
-        """Tasks running, done and failed, of each stage under way."""
+        """Return the number of running, completed and failed tasks of each active stage."""
         tracker = self._context.statusTracker()
         infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         return tuple((i.numActiveTasks, i.numCompletedTasks, i.numFailedTasks) for i in infos if i is not None)
 
 
 def _reason(text: str) -> tuple[str, bool]:
-    """The cause at the root of Spark's report, in one line, and whether trying again is in vain."""
+    """Return the root cause in Spark's report as one line, and True if another attempt is in vain."""
     found = _PIPE_FAILED.search(text)
     if found:
         return found[1].strip(), found[2] in HOPELESS
@@ -170,23 +170,24 @@ def _reason(text: str) -> tuple[str, bool]:
 
 
 def shuffle_bytes(context: SparkContext) -> int:
-    """Bytes that all executors, past and present, have written for shuffles since Spark started."""
+    """Return the bytes that all executors, past and present, have written for shuffles since Spark started."""
     executors = context._jsc.sc().statusStore().executorList(False)
     return sum(executors.apply(place).totalShuffleWrite() for place in range(executors.length()))
 
 
 def free_java_objects() -> None:
-    """Have Java let go of what nobody here names any more.
+    """Let Java free objects that Python does not refer to any more.
 
-    Py4J's objects refer to themselves, so only Python's garbage collector finds that they are dead. Until then, Java keeps what
-    they stand for: of a graph that was sent to Spark all of its rows, and it is Java's memory that fills up, not Python's.
+    Py4J's objects refer to themselves, so only Python's garbage collector finds that they are dead. Until then, Java
+    holds the objects that they stand for, such as all rows of a graph that was sent to Spark. It is Java's memory that
+    fills up, not Python's.
     """
     gc.collect()
 
 
 def spark_runs(session: SparkSession) -> bool:
-    """Whether neither the session was stopped nor its JVM has died."""
+    """Return True if the session has not been stopped and its JVM is alive."""
     try:
         return not session.sparkContext._jsc.sc().isStopped()
-    except Exception:  # no context, or nobody who answers
+    except Exception:  # there is no context, or the JVM does not answer
         return False

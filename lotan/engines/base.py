@@ -1,4 +1,4 @@
-"""The interface of a Graph Engine, and the loop that runs a plan's steps on any of them."""
+"""The interface of a Graph Engine, and the loop that runs a plan's steps on any engine."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 
 from lotan.errors import EngineError, PassLostError
-from lotan.randomness import Randomness
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from lotan.stages.randomness import Randomness
+from planner.physical import Plan
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,177 +30,188 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PASS_ATTEMPTS = 3  # of a walk over a plan's steps that the engine lost
+PASS_ATTEMPTS = 3  # attempts at a pass that the engine has lost
 
 Handle = Any
-"""An engine's own way to hold a column or a collection: a tensor, a DataFrame and a field name, a block RDD."""
+"""An engine's own form of a column or a collection: a tensor, a DataFrame and a field name, or an RDD of blocks."""
 
 
 @dataclass(frozen=True)
 class Pass:
-    """One walk over a plan's steps."""
+    """The numbers of one run over a plan's steps."""
 
     epoch: int
-    parameters: Mapping[str, torch.Tensor]  # every parameter and buffer, by name; the same throughout the pass
+    parameters: Mapping[str, torch.Tensor]  # all parameters and buffers by name, constant during the pass
     seed: int = 0
-    seeds: tuple[int, ...] = ()  # of a batch: each model's own
+    seeds: tuple[int, ...] = ()  # the seed of each model of a batch
 
     @property
     def randomness(self) -> Randomness:
-        """Where its random numbers come from."""
+        """The source of the pass's random numbers."""
         return Randomness(self.seed, self.epoch, self.seeds)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a pass leaves behind beside columns."""
+    """The results of a pass, apart from columns that later steps read."""
 
-    gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)  # by parameter name, summed in partition order
+    # by parameter name, summed in the order of partitions
+    gradients: Mapping[str, torch.Tensor] = field(default_factory=dict)
     statistics: np.ndarray | None = (
-        None  # of a turn. float64 [splits, k], of a batch [models, splits, k]; see lotan.metrics
+        None  # float64 [splits, k], or [models, splits, k] of a batch; see lotan.stages.metrics
     )
-    evaluation: np.ndarray | None = None  # of an evaluation, all splits; as `statistics`
-    columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
+    evaluation: np.ndarray | None = None  # the statistics of an evaluation over all splits, shaped as above
+    columns: Mapping[str, Handle] = field(default_factory=dict)  # the columns that `keep` names
 
 
 @dataclass(frozen=True)
 class Extent:
-    """What a step came to."""
+    """The size of a step's results."""
 
     rows: int
     bytes: int
 
 
 class Engine(ABC):
-    """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
+    """Runs plans over one loaded graph. Engines differ in the place of columns, but in no number that a user sees."""
 
-    name: str
+    traits: ClassVar[EngineTraits]
 
     def load(self, graph: Graph, plan: Plan) -> None:
-        """Make all static columns and edge sets that `plan` reads available: the graph's, and those computed once.
+        """Load the static columns and edge sets that a plan reads, and compute the columns that it computes once.
 
         Raises:
-            EngineError: a stage failed, or what is computed once was lost again and again.
+            EngineError: If a stage fails, or if columns computed once are lost in every attempt.
         """
         self.lay_out(graph, plan)
         self.prepare_with_retries(plan)
 
     def prepare_with_retries(self, plan: Plan) -> None:
-        """Compute what the plan computes once, also where it is lost meanwhile.
+        """Compute the columns that the plan computes once. If they are lost meanwhile, compute them again.
 
         Raises:
-            EngineError: a stage failed, or what is computed once was lost again and again.
+            EngineError: If a stage fails, or if the columns are lost in every attempt.
         """
         for _ in range(PASS_ATTEMPTS - 1):
             try:
                 self.prepare(plan)
                 return
             except PassLostError as error:
-                log.warning("what no epoch changes is computed again: %s", error)
+                log.warning("columns that no epoch changes are computed again: %s", error)
         self.prepare(plan)
 
     def prepare(self, plan: Plan) -> None:
-        """Compute what the plan computes once; again, where it was lost."""
+        """Compute the columns that the plan computes once. If they were lost, this computes them again."""
         if plan.prepare:
             names = [column.name for column in plan.hoisted]
             self.adopt(plan, run(self, plan, plan.prepare, Pass(epoch=0, parameters={}), keep=names).columns)
 
     @abstractmethod
     def adapt(self, plan: Plan) -> None:
-        """Run other stages over the graph as it is loaded: `plan` reads no static or hoisted column that was not there."""
+        """Switch to another plan's stages over the loaded graph. `plan` reads no static or hoisted column that is not loaded."""
 
     @property
     def stands(self) -> bool:
-        """Whether what it was started on is still there."""
+        """True if the processes that the engine was started on are still there."""
         return True
 
     def has_room(self, plan: Plan, statistics: Statistics) -> bool:
-        """Whether the graph as it is laid out has room for the plan's columns."""
+        """Return True if the graph as loaded has room for the plan's columns."""
         return True
 
     @abstractmethod
     def lay_out(self, graph: Graph, plan: Plan) -> None:
-        """Take the graph's own columns and edge sets that `plan` reads."""
+        """Load the graph's own columns and edge sets that `plan` reads."""
 
     @abstractmethod
     def adopt(self, plan: Plan, columns: Mapping[str, Handle]) -> None:
-        """Hold kept columns as static ones from now on, in place of any of the same names.
+        """Make computed columns static, in place of any static columns with the same names.
 
-        What `plan` does not read once it is prepared may be let go.
+        Columns that `plan` reads only for this computation may be freed.
         """
 
     @abstractmethod
     def static(self, name: str) -> Handle:
-        """A static column: the loaded graph's, or one adopted."""
+        """Return a static column: one of the loaded graph, or one that was adopted."""
 
     @abstractmethod
     def propagate(self, step: PropagateStep, column: Handle) -> Handle:
-        """Sum along edges."""
+        """Sum a column along edges."""
 
     @abstractmethod
     def collect(self, step: CollectStep, columns: Sequence[Handle]) -> Handle:
-        """Neighbourhoods, for a pipe."""
+        """Collect neighbourhoods for a pipe."""
 
     @abstractmethod
     def gather(self, step: GatherStep, contributions: Handle) -> Handle:
-        """The adjoint of collect."""
+        """Sum contributions at their source vertices: the adjoint of collect."""
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Handle]) -> Handle:
-        """Run a step on edges; `columns` holds all that it reads. Only for engines with the ability, see engines.choice."""
-        raise EngineError(f"the {self.name} engine runs no {type(step).__name__}: plan with its own abilities")
+        """Run a step on edges; `columns` has all columns that it reads.
+
+        The engine needs the ability that the step's kind names in `NEEDS`.
+        """
+        raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """Run a stage; `values` holds all columns and collections the step names, the result its outputs by name."""
+        """Run a stage, and return its outputs by name; `values` has all columns and collections that the step names."""
 
     @abstractmethod
     def read(self, handle: Handle) -> pd.DataFrame | SparkDataFrame:
-        """A column with the vertices' ids: `id` as in the graph, `values`, an array of float.
+        """Return a column as a DataFrame of `id`, as in the graph, and `values`, an array of float.
 
-        A Spark DataFrame is lazy, and good until the engine is closed.
+        A Spark DataFrame is lazy, and valid until the engine is closed.
         """
 
     @abstractmethod
     def release(self, handle: Handle) -> None:
-        """Called once for every column and collection that is not static, when no later step reads it.
+        """Free a column or collection. It is called once for each that is not static, when no later step reads it.
 
-        An engine that only plans the steps, and runs them in `finish`, puts the release off until then.
+        An engine that computes all steps in `finish` frees it after that.
         """
 
     @abstractmethod
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
-        """Called before the first step of a pass over `steps`."""
+        """Begin a pass. It is called before the first of `steps`."""
 
     @abstractmethod
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
-        """Called after the last step: force whatever is still lazy, and return what the stages committed."""
+        """End a pass after its last step: compute everything that is still lazy, and return the results that stages committed."""
 
     @abstractmethod
     def abort(self) -> None:
-        """Called instead of `finish` after a step failed: drop what the pass holds beside columns. Raises nothing."""
+        """End a pass after a failed step: free all that it holds besides columns. This raises nothing."""
 
     @abstractmethod
     def close(self) -> None:
-        """Free everything the engine holds. May be called twice."""
+        """Free everything that the engine holds. This may be called twice."""
 
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes since `load`, zero for what does not apply.
+        """Return the bytes moved since `load`; zero where a way does not apply.
 
-        Keys "messenger_sent", "messenger_received", "messenger_shared" (of both, what went through shared memory) and
-        "shuffle_written".
+        The keys are "messenger_sent", "messenger_received", "messenger_shared" (the part of both that went through
+        shared memory) and "shuffle_written".
         """
         return {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0, "shuffle_written": 0}
 
     def do_one_by_one(self) -> bool:
-        """From now on, do all of a step before its method returns, for its time is taken; False: passes are done as a whole."""
+        """Switch to running each step completely before its method returns, so that it can be timed.
+
+        Returns:
+            False if the engine runs passes only as a whole.
+        """
         return False
 
     def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
-        """Rows and bytes of what a step has `made`, which is done; a pipe's rows are those that it ran on. None: unknown."""
+        """Return the rows and bytes of a finished step's results, or None if unknown. A pipe's rows are those that it ran on."""
         return None
 
     def piped(self) -> Sequence[Extent]:
-        """Of each pipe of the last pass, in order: rows that it ran on, and bytes sent and received. None where none are sent."""
+        """Return for each pipe of the last pass the rows that it ran on and the bytes sent and received.
+
+        Empty if none are sent.
+        """
         return ()
 
 
@@ -206,21 +223,21 @@ def run(
     keep: Sequence[str] = (),
     watch: Callable[[Step | None, Mapping[str, Handle]], None] | None = None,
 ) -> Outcome:
-    """Walk `steps` once.
+    """Run the steps of a pass in order.
 
-    Every column and collection is released after the last step that reads it, unless it is static or in `keep`;
-    what `keep` names is the caller's to release.
+    Each column and collection is released after the last step that reads it, unless it is static or named in `keep`.
+    The caller releases the columns in `keep`.
 
     Args:
-        engine: with a graph loaded.
-        plan: the plan the steps are from.
-        steps: one of plan.passes.
-        a_pass: epoch, parameters and seed.
-        keep: columns to return in the outcome.
-        watch: told when the pass has begun, of no step, and of each step with all that is held after it.
+        engine: The engine, with a graph loaded.
+        plan: The plan that the steps belong to.
+        steps: One of the plan's passes.
+        a_pass: The epoch, the parameters and the seed.
+        keep: The names of columns to return in the outcome.
+        watch: A function that is called with None at the beginning, and after each step with the step and all columns held.
 
     Raises:
-        EngineError: a stage failed. Nothing of the pass is left held.
+        EngineError: If a stage fails. Then nothing of the pass stays in memory.
     """
     walk = _Walk(engine, plan)
     engine.begin(plan, steps, a_pass)
@@ -251,7 +268,7 @@ class _Walk:
         self.held: dict[str, Handle] = {}
 
     def take(self, step: Step) -> None:
-        """Run one step on the handles it names, and hold what it makes."""
+        """Run one step on the handles that it names, and store its results."""
         engine = self.engine
         match step:
             case PropagateStep():
@@ -261,27 +278,27 @@ class _Walk:
             case GatherStep():
                 self.held[step.output.name] = engine.gather(step, self.get(step.contributions))
             case EdgeStep():
-                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in reads(step)})
+                self.held[step.output.name] = engine.on_edges(step, {name: self.get(name) for name in step.reads})
             case PipeStep():
-                self.held.update(engine.pipe(step, {name: self.get(name) for name in reads(step)}))
+                self.held.update(engine.pipe(step, {name: self.get(name) for name in step.reads}))
 
     def get(self, name: str) -> Handle:
-        """The handle of a column or collection."""
+        """Return the handle of a column or collection."""
         return self.held[name] if name in self.held or name not in self.static else self.engine.static(name)
 
     def drop(self, names: Sequence[str]) -> None:
-        """Release handles."""
+        """Release handles that the pass holds."""
         for name in names:
             if name in self.held:
                 self.engine.release(self.held.pop(name))
 
 
 def last_uses(steps: Sequence[Step], keep: Sequence[str]) -> list[tuple[str, ...]]:
-    """For each step, the names that no later step reads, among those it reads or makes."""
+    """Return, for each step, the names among its inputs and outputs that no later step reads."""
     later = set(keep)
     done: list[tuple[str, ...]] = []
     for step in reversed(steps):
-        now = [name for name in dict.fromkeys([*reads(step), *makes(step)]) if name not in later]
+        now = [name for name in dict.fromkeys([*step.reads, *step.makes]) if name not in later]
         done.append(tuple(now))
         later.update(now)
     return done[::-1]

@@ -1,37 +1,34 @@
-"""Which engine to use, and why."""
+"""The choice of an engine, with its reason."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from lotan.free_memory import free_memory
-from lotan.memory_limit import MemoryLimit, heap_notes
+from lotan.engines.blocks import traits as blocks
+from lotan.engines.local import traits as local
+from lotan.engines.rows import traits as rows
+from lotan.memory.free import free_memory
+from lotan.memory.limit import MemoryLimit, heap_notes
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import DRIVER_BYTES
-from planner.spec import Ability
 from planner.statistics import Statistics
+from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.graph import Graph
-    from lotan.settings import TrainerConfig
+    from lotan.settings.config import TrainerConfig
 
-MEMORY_SHARE = 0.7  # of the memory now free; the rest is for what the estimate leaves out
-SPARK_SECONDS = (
-    15.0  # that Spark and workers take to start, and a graph to be laid out there: epochs have to make up for it
-)
+MEMORY_SHARE = 0.7  # share of the free memory; the rest is for what the estimate leaves out
+SPARK_SECONDS = 15.0  # seconds to start Spark and workers and to load a graph there, which epochs must make up for
 
-ABILITIES: Mapping[str, tuple[Ability, ...]] = {
-    "local": ("edge_columns", "extremes", "sparse_rows"),
-    "rows": (),
-    "blocks": ("edge_columns", "extremes"),
-}
-"""What each engine can beyond sums of rows and collecting; the Planner makes a plan for what there is."""
+ENGINES: Mapping[str, EngineTraits] = {one.name: one for one in (local.TRAITS, rows.TRAITS, blocks.TRAITS)}
+"""Every engine by its name. The Planner makes plans that suit the engine's traits."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +37,13 @@ class EngineChoice:
 
     name: str
     reason: str
-    for_speed: bool = False  # whether estimated seconds decided
+    for_speed: bool = False  # True if estimated seconds decided
+    free_bytes: int | None = None  # free memory in bytes, if it decided
 
 
 def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
-    """A line for each setting that was given and changes nothing: not on this engine, or not for this graph."""
-    if engine == "local":
+    """Return a line for each given setting that changes nothing on this engine or for this graph."""
+    if ENGINES[engine].in_process:
         nothing = ("workers", "partitions", "router", "keys", "master", "worker_memory")
         unset = dict.fromkeys(nothing) | {"propagate": "join"}
         given = [name for name, value in unset.items() if getattr(config, name) != value]
@@ -62,18 +60,18 @@ def idle_settings(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str
 
 
 def slow_choice(engine: EngineChoice, config: TrainerConfig) -> tuple[str, ...]:
-    """A line where nobody asked for rows, nor for what only rows can, and blocks cannot run: an epoch takes longer there."""
+    """Return a warning if blocks cannot run and rows, which are slower, were not asked for."""
     if (config.engine, engine.name, config.rgb, config.propagate) != ("auto", "rows", True, "join"):
         return ()
-    return (f"engine: rows, which take longer than blocks: {engine.reason}",)
+    return (f"engine: rows, which is slower than blocks: {engine.reason}",)
 
 
 def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
-    """Whether a graph in files can be read into this process at all; decided from the files' footers, before a row is.
+    """Return True if a graph in files can be read into this process. Only the files' footers are read for it.
 
     Args:
-        statistics: of the graph.
-        limit: bytes of the whole job; None: what is free.
+        statistics: The sizes of the graph.
+        limit: The byte limit of the whole job; None: the free memory.
     """
     free = MEMORY_SHARE * free_memory()
     return reading_bytes(statistics) <= (free if limit is None else min(free, limit - DRIVER_BYTES))
@@ -82,38 +80,41 @@ def fits_in_memory(statistics: Statistics, limit: int | None = None) -> bool:
 def choose_engine(
     config: TrainerConfig, graph: Graph, needs: Mapping[str, Footprint], seconds: Mapping[str, float]
 ) -> EngineChoice:
-    """What "auto" means for this graph.
+    """Return the engine for a graph, which "auto" leaves to this function.
 
-    One that is in Spark stays there: blocks, or rows where the session lacks the jar. Any other is local's, unless that does
-    not fit in memory, or all epochs together are estimated to take over 15 s less on blocks.
+    A graph in Spark stays there: on blocks, or on rows if the session lacks the jar. Any other graph is trained on
+    local, unless it does not fit in memory, or all epochs together are estimated to take over 15 s less on blocks.
 
     Args:
-        config: asks for an engine, and for what not every engine has.
-        graph: to train on.
-        needs: estimated memory of each engine.
-        seconds: estimated for an epoch on each.
+        config: The settings, which may name an engine or need an ability of one.
+        graph: The graph to train on.
+        needs: The estimated memory on each engine.
+        seconds: The estimated seconds of an epoch on each engine.
     """
     if config.engine != "auto":
         return EngineChoice(config.engine, "asked for")
     limit = MemoryLimit.of(config).bytes
     if graph.origin == "spark":
         return _on_spark("the graph is in Spark", config, graph.tables()[0].sparkSession, needs, seconds)
-    local, free = needs["local"], free_memory()
-    if limit is not None and local.least > limit:
-        reason = f"the memory limit is {size(limit)}, and local needs about {size(local.least)}"
+    here, free = needs["local"], free_memory()
+    if limit is not None and here.least > limit:
+        reason = f"the memory limit is {size(limit)}, and local needs about {size(here.least)}"
         return _on_spark(reason, config, None, needs, seconds)
-    needed = local.peak - DRIVER_BYTES  # this process runs already
-    comparison = f"about {size(needed)} needed on top of this process, {size(free)} free"
+    needed = here.peak - DRIVER_BYTES  # this process is running already
+    # Free memory changes from one second to the next: printed, it would make two plans of one model look different.
+    comparison = f"about {size(needed)} needed on top of this process"
     if needed > MEMORY_SHARE * free:
-        return _on_spark(f"training does not fit in memory: {comparison}", config, None, needs, seconds)
+        reason = f"training does not fit in memory: {comparison}"
+        return replace(_on_spark(reason, config, None, needs, seconds), free_bytes=free)
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
     faster = (
         choose_physical.__name__ not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
     )
     if faster and _obstacle(config, None, needs) is None:
-        return EngineChoice("blocks", f"on local, {estimates}", for_speed=True)
-    return EngineChoice("local", f"the graph is in memory and training fits there: {comparison}; {estimates}")
+        return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
+    reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"
+    return EngineChoice("local", reason, free_bytes=free)
 
 
 def _on_spark(
@@ -123,10 +124,10 @@ def _on_spark(
     needs: Mapping[str, Footprint],
     seconds: Mapping[str, float],
 ) -> EngineChoice:
-    """Blocks, else rows and what keeps blocks from it; without a session, as one of our own would have it."""
+    """Choose blocks, or else rows with the reason against blocks. Without a session, one of our own is assumed."""
     found = _obstacle(config, spark, needs)
     name = "blocks" if found is None else "rows"
-    because = reason if found is None else f"{reason}; not blocks, for {found}"
+    because = reason if found is None else f"{reason}; not blocks, because {found}"
     return EngineChoice(name, f"{because}; {duration(seconds[name])} estimated for an epoch")
 
 
@@ -140,14 +141,14 @@ def _obstacle(config: TrainerConfig, spark: SparkSession | None, needs: Mapping[
 
 
 def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:
-    """What a memory limit cannot do here, where a Spark session is there before.
+    """Return warnings about what a memory limit cannot change in a Spark session that was started before.
 
     Raises:
-        ConfigurationError: the heap of the Spark session that is there leaves too little of the limit.
+        ConfigurationError: If the heap of that session leaves too little of the limit.
     """
-    if engine == "local" or config.memory_limit is None:
+    if ENGINES[engine].in_process or config.memory_limit is None:
         return ()
-    from lotan.spark_session import active_session
+    from lotan.hosts.spark_session import active_session
 
     spark = graph.tables()[0].sparkSession if graph.origin == "spark" else active_session()
     return () if spark is None else heap_notes(MemoryLimit.of(config), spark)

@@ -1,4 +1,4 @@
-"""What engines on Spark have in common: stages published to workers, passes begun, and what their partitions commit."""
+"""The common part of engines on Spark: publish stages to workers, begin passes, and take what partitions commit."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import torch
 from lotan.borders import translated
 from lotan.engines.base import Extent, Outcome, Pass
 from lotan.errors import EngineError
-from lotan.worker import encode_program
+from lotan.stages.codec import encode_program
 from messenger.coordinator import CoordinatorLink
 from messenger.errors import MessengerError
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, PipeJob
-from planner.physical import PipeStep, Plan, Step
+from planner.physical import Plan
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 PURPOSES = {"turn": "training", "evaluate": "evaluation", "predict": "prediction"}
-"""What a pass is for, by the first of these modes that one of its pipes has."""
+"""The purpose of a pass, by the first of these modes that one of its pipes has."""
 LONGEST = 24  # operators in the description of a pass
 
 
@@ -26,21 +28,21 @@ class Commits:
     """One run of a plan, as its coordinator sees it.
 
     Args:
-        link: to the Router and its workers.
-        plan: whose stages workers will be asked to run.
-        chunk_rows: of what is sent together, that a worker runs a stage on at a time; None: all.
+        link: The link to the Router and its workers.
+        plan: The plan whose stages workers will run.
+        chunk_rows: The rows, of those sent together, that a worker runs a stage on at a time; None: all.
     """
 
     def __init__(self, link: CoordinatorLink, plan: Plan, chunk_rows: int | None = None) -> None:
-        self.sent = self.received = 0  # bytes, of all passes
-        self.shared = 0  # of both, those that went through shared memory
+        self.sent = self.received = 0  # bytes of all passes
+        self.shared = 0  # the part of both that went through shared memory
         self._link, self._chunk_rows = link, chunk_rows
         self._publish(plan)
 
     @translated()
     def _publish(self, plan: Plan) -> None:
         self.run = uuid4().hex
-        self.number = 0  # of the pass under way: the messenger's epoch
+        self.number = 0  # number of the running pass: the messenger's epoch
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
         self._said = ""
         for stage in plan.stages:
@@ -48,13 +50,13 @@ class Commits:
             self._link.publish(self.run, stage.name, program)
 
     def renew(self, plan: Plan) -> None:
-        """Go on with another plan: another run to workers and coordinator, which forget this one."""
+        """Switch to another plan. It becomes a new run; workers and coordinator forget the old one."""
         self.close()
         self._publish(plan)
 
     @translated()
     def begin(self, steps: Sequence[Step], a_pass: Pass) -> None:
-        """Open a pass: hand its parameters to whoever asks for them."""
+        """Begin a pass: offer its parameters to the workers."""
         self.number += 1
         self._jobs = []
         self._said = described_pass(steps, a_pass.epoch)
@@ -71,10 +73,10 @@ class Commits:
         return self._said
 
     def take(self) -> Outcome:
-        """What all pipes have come to, each partition once, in their order.
+        """Return the results of all pipes. Each partition counts once, in the order of partitions.
 
         Raises:
-            EngineError: one did not commit, or two attempts of it differ.
+            EngineError: If a partition did not commit, or if two attempts at it differ.
         """
         try:
             totals = self._link.wait([job for jobs in self._pipes() for job in jobs])
@@ -87,29 +89,29 @@ class Commits:
         return Outcome(_gradients(sums), sums.get(STATISTICS), sums.get(EVALUATION))
 
     def piped(self) -> list[Extent]:
-        """Of each pipe that has been taken: its rows, and bytes both ways."""
+        """Return, for each pipe that has been taken, its rows and its bytes in both directions."""
         found = [self._link.wait(jobs) for jobs in self._pipes()]
         return [Extent(one.rows, one.bytes_sent + one.bytes_received) for one in found]
 
     def _pipes(self) -> list[list[PipeJob]]:
-        """Of each pipe, what its partitions commit."""
+        """Return the jobs of each pipe's partitions."""
         return [[PipeJob(self.run, self.number, *job, part) for part in parts] for *job, parts in self._jobs]
 
     def bytes_moved(self) -> dict[str, int]:
-        """What the messenger has moved in all passes, by the report's keys."""
+        """Return the bytes that the messenger has moved in all passes, by the report's keys."""
         return {"messenger_sent": self.sent, "messenger_received": self.received, "messenger_shared": self.shared}
 
     def close(self) -> None:
-        """Have workers and coordinator forget the run."""
+        """Let workers and coordinator forget the run."""
         self._link.forget(self.run)
 
 
 def occupied(nearest: Mapping[int, int], level: int | None = None) -> tuple[int, ...]:
-    """The partitions that have any vertices within a level, None for all; ascending.
+    """Return the partitions with vertices within a level, in ascending order.
 
     Args:
-        nearest: by partition that has vertices, the lowest level of theirs.
-        level: see there.
+        nearest: The lowest level of vertices, for each partition that has vertices.
+        level: The level; None: all vertices.
 
     >>> occupied({3: 0, 1: 2}), occupied({3: 0, 1: 2}, 1)
     ((1, 3), (3,))
@@ -118,7 +120,7 @@ def occupied(nearest: Mapping[int, int], level: int | None = None) -> tuple[int,
 
 
 def described_pass(steps: Sequence[Step], epoch: int) -> str:
-    """A pass in a line: its epoch, what for, and its operators in order; of many the first ones."""
+    """Return the description of a pass: its epoch, its purpose, and its first operators in order."""
     modes = {step.mode for step in steps if isinstance(step, PipeStep)}
     purpose = next((words for mode, words in PURPOSES.items() if mode in modes), "computed once")
     operators = [_described(step) for step in steps]

@@ -1,4 +1,4 @@
-"""How an engine is started from settings, with what it stands on, and where it finds the graph."""
+"""Starts an engine with the processes that it needs, and brings the graph to the place where the engine reads it."""
 
 from __future__ import annotations
 
@@ -9,80 +9,80 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lotan.engines.base import Engine
-from lotan.engines.choice import fits_in_memory
+from lotan.engines.choice import ENGINES, fits_in_memory
 from planner.chunks import CHUNK_ROWS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lotan.graph import Graph
-    from lotan.session import Session
-    from lotan.settings import TrainerConfig
+    from lotan.hosts.session import Session
+    from lotan.settings.config import TrainerConfig
     from planner.footprint import Footprint
 
 SPARK_ARGUMENTS = frozenset(("PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS"))
-"""Variables of the environment under which a session may have jars that we do not know of."""
+"""Environment variables with which a session may have jars that we do not know of."""
 
 
 def open_engine(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
-    """Start an engine; closing it stops all that was started. Each is imported when wanted: local needs no Spark.
+    """Start an engine. Closing it stops all that was started. Engines are imported here, since local needs no Spark.
 
     Args:
-        needs: of which engine, and its memory.
-        graph: to be loaded.
-        config: as asked for.
+        needs: The footprint, which names the engine.
+        graph: The graph to be loaded.
+        config: The settings of the run.
     """
-    if needs.engine in ("rows", "blocks"):
+    if not ENGINES[needs.engine].in_process:
         return _open_on_spark(needs, graph, config)
     from lotan.engines.local import LocalEngine
-    from lotan.memory_limit import MemoryLimit
+    from lotan.memory.limit import MemoryLimit
 
     limit = MemoryLimit.of(config).bytes
     return LocalEngine(config.chunk_rows, spare=None if limit is None else max(0, limit - needs.least))
 
 
 def check_engine(config: TrainerConfig, graph: Graph | None = None) -> None:
-    """Find out whether a Router and a jar that are sure to be used are there: before Spark is started or the graph is read.
+    """Check that a Router and a jar that are sure to be used are there, before Spark is started or the graph is read.
 
     Args:
-        config: as asked for.
-        graph: see `check_jar`.
+        config: The settings of the run.
+        graph: The graph; None: not known yet.
 
     Raises:
-        MessengerError: see `check_named_router`.
-        EngineError: see `check_jar`.
+        MessengerError: If the Router does not answer, or refuses.
+        EngineError: If blocks were asked for, and the jar is missing or of another version.
     """
     check_named_router(config.engine, config.router, config.keys)
     check_jar(config.engine, graph)
 
 
 def check_named_router(engine: str, router: str | None, keys: str | Path | None) -> None:
-    """Have a Router that was named, and may be used, say that it is there: before all that takes longer.
+    """Check that a Router that was named and may be used answers, before anything that takes longer.
 
     Raises:
-        MessengerError: it does not answer, or refuses.
+        MessengerError: If it does not answer, or refuses.
     """
     if router is not None and engine != "local":
-        from lotan.session import check_router
+        from lotan.hosts.session import check_router
 
         check_router(router, keys)
 
 
 def check_jar(engine: str, graph: Graph | None = None) -> None:
-    """Find out whether blocks, if they were asked for, have their jar: before Spark is started or the graph is read.
+    """Check that blocks, if they were asked for, have their jar, before Spark is started or the graph is read.
 
     Args:
-        engine: as asked for.
-        graph: whose session it is, if it is in Spark; otherwise the active one, or one to be started.
+        engine: The engine of the settings.
+        graph: The graph, whose Spark session counts if it is in Spark; otherwise the active session, or one to be started.
 
     Raises:
-        EngineError: the session has no jar of ours, or that of another version; or there is none to start one with.
+        EngineError: If the session has no jar of ours or the jar of another version, or if no jar is there to start one with.
     """
     if engine != "blocks":
         return
     from lotan.engines.blocks.facade import facade
-    from lotan.jar import require_jar, spark_defaults
-    from lotan.spark_session import active_session
+    from lotan.hosts.jar import require_jar, spark_defaults
+    from lotan.hosts.spark_session import active_session
 
     spark = graph.tables()[0].sparkSession if graph is not None and graph.origin == "spark" else active_session()
     if spark is not None:
@@ -92,10 +92,10 @@ def check_jar(engine: str, graph: Graph | None = None) -> None:
 
 
 def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Engine:
-    """Spark, then a Router with workers, then the engine; if one fails, those before it are stopped."""
-    from lotan.memory_limit import MemoryLimit, heap_notes
-    from lotan.session import Session
-    from lotan.spark_session import SparkSettings, open_spark
+    """Start Spark, then a Router with workers, then the engine. If one of them fails, those before it are stopped."""
+    from lotan.hosts.session import Session
+    from lotan.hosts.spark_session import SparkSettings, open_spark
+    from lotan.memory.limit import MemoryLimit, heap_notes
 
     opened, limit = ExitStack(), MemoryLimit.of(config)
     try:
@@ -103,11 +103,11 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
             spark = graph.tables()[0].sparkSession
         else:
             spark = opened.enter_context(closing(open_spark(SparkSettings(config.master, limit.heap(needs))))).session
-            heap_notes(limit, spark)  # under spark-submit, the JVM was there before
+            heap_notes(limit, spark)  # under spark-submit, the JVM has been started before
         if needs.engine == "blocks":
             from lotan.engines.blocks.facade import facade
 
-            facade(spark)  # find out whether the jar is there before workers are started
+            facade(spark)  # raises an error if the jar is missing, before workers are started
         session = opened.enter_context(Session(limit.session(config)))
         if needs.engine == "rows":
             return _rows(spark, session, config, opened)
@@ -120,7 +120,7 @@ def _open_on_spark(needs: Footprint, graph: Graph, config: TrainerConfig) -> Eng
 def _rows(spark: SparkSession, session: Session, config: TrainerConfig, opened: ExitStack) -> Engine:
     from lotan.engines.rows.engine import RowsEngine, RowsSettings
 
-    assert session.link is not None  # from its start to its end
+    assert session.link is not None  # a session has a link from its start to its end
     settings = RowsSettings(
         config.partitions,
         config.chunk_rows or CHUNK_ROWS,
@@ -135,7 +135,7 @@ def _blocks(
 ) -> Engine:
     from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 
-    assert session.link is not None  # from its start to its end
+    assert session.link is not None  # a session has a link from its start to its end
     settings = BlocksSettings(
         config.partitions,
         config.chunk_rows or CHUNK_ROWS,
@@ -147,22 +147,22 @@ def _blocks(
 
 @contextmanager
 def placed(graph: Graph, config: TrainerConfig, needs: Footprint | None) -> Iterator[Graph]:
-    """The graph where the engine asked for wants it: for rows, Spark opens files itself, and they may exceed this process.
+    """Yield the graph at the place where the engine reads it: on Spark, files are opened by Spark, and may exceed this process.
 
     Args:
-        graph: any graph; only one in files changes its place.
-        config: with engine "auto", files are left to Spark only if they do not fit in this process's memory, or the limit;
-            of the Spark session to open, if none is active, the master.
-        needs: what will be run there, for the heap of that session; None where nobody knows.
+        graph: Any graph; only a graph in files changes its place.
+        config: The settings. With engine "auto", Spark opens files only if they do not fit in this process's memory or
+            the limit. If no Spark session is active, its master is used.
+        needs: The footprint of what will be run, which sizes the heap of a new session; None: not known.
     """
-    from lotan.memory_limit import MemoryLimit
+    from lotan.memory.limit import MemoryLimit
 
     limit, engine = MemoryLimit.of(config), config.engine
     fits = graph.origin != "files" or engine == "local"
     if fits or (engine == "auto" and fits_in_memory(graph.estimate(), limit.bytes)):
         yield graph
         return
-    from lotan.spark_session import SparkSettings, open_spark
+    from lotan.hosts.spark_session import SparkSettings, open_spark
 
     with closing(open_spark(SparkSettings(config.master, limit.heap(needs)))) as opened:
         yield graph.on_spark(opened.session)

@@ -1,12 +1,13 @@
-"""What a worker returns for a chunk of a pipe step: the same tensors, by the same names, on every engine that pipes."""
+"""The tensors that a worker returns for a chunk of a pipe step, with the same names on every engine that pipes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from lotan.errors import EngineError
-from planner.physical import PipeStep, Stage, StageInput
+from planner.physical import Stage, StageInput
 from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
 
 
 @dataclass(frozen=True)
@@ -14,14 +15,15 @@ class ResultTensor:
     """A tensor of a result."""
 
     name: str
-    edges: EdgeSet | None = None  # to whose sources in the chunk its rows belong; None: to the chunk's vertices
+    # the edges to whose sources in the chunk its rows belong; None: they belong to the chunk's vertices
+    edges: EdgeSet | None = None
 
 
 def result_tensors(step: PipeStep, stage: Stage) -> list[ResultTensor]:
-    """What comes back, in the order of the step's outputs.
+    """Return the tensors that come back, in the order of the step's outputs.
 
     Raises:
-        EngineError: the plan's step and its stage do not agree on what that is.
+        EngineError: If the plan's step and its stage do not agree on the outputs.
     """
     if step.emits:
         tensors = [ResultTensor(f"output/{output.value}") for output in stage.outputs]

@@ -1,4 +1,4 @@
-"""A graph as two tables: in memory, in files or in Spark; see `Graph`."""
+"""Graphs as two tables, in memory, in files or in Spark. `Graph` is the class that users make."""
 
 from lotan.graph.arrays import GraphArrays
 from lotan.graph.fingerprint import fingerprint

@@ -1,4 +1,4 @@
-"""A graph as numpy arrays, sorted, with edges by position: what the local engine reads."""
+"""A graph as sorted numpy arrays, whose edges name vertices by position. The local engine reads this form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
-from lotan.row_keys import vertex_keys
+from lotan.graph.row_keys import vertex_keys
 from planner.degrees import Degrees
 from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
@@ -25,7 +25,7 @@ Weights = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class VertexColumns:
-    """Vertices as they came: in any order, not yet checked against each other."""
+    """Vertices as they were given: in any order, and not yet checked against each other."""
 
     ids: Ids  # [vertices], an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
@@ -35,7 +35,7 @@ class VertexColumns:
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Edges as they came, by id."""
+    """Edges as they were given, with the ids of their ends."""
 
     src: Ids  # [edges]
     dst: Ids  # [edges]
@@ -44,7 +44,7 @@ class EdgeColumns:
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph in memory. Vertices are sorted by id; edges by destination, then source, then weight."""
+    """A graph in memory. Vertices are sorted by id, and edges by destination, then source, then weight."""
 
     ids: Ids  # [vertices], as given: an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
@@ -56,12 +56,12 @@ class GraphArrays:
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
-        """Row keys of the vertices, see `lotan.row_keys`: int64 [vertices]."""
+        """The row keys of the vertices (`lotan.graph.row_keys`), int64 [vertices]."""
         return vertex_keys(self.ids)
 
     @cached_property
     def statistics(self) -> Statistics:
-        """What the Planner wants to know."""
+        """The sizes and degrees that the Planner needs."""
         return Statistics(
             vertices=len(self.ids),
             edges=len(self.src),
@@ -84,18 +84,23 @@ class GraphArrays:
         )
 
     def rows_of(self, split: str) -> Positions:
-        """Rows of the vertices of a split, by its name."""
+        """Return the positions of the vertices of a split, which is "train", "val" or "test"."""
         return np.flatnonzero(self.split == SPLITS.index(split))
 
 
 def degrees(ends: Positions, vertices: int) -> Degrees:
-    """Counts of the edges' ends. `ends`: rows of vertices, [edges]."""
+    """Return the degrees of all vertices, in classes.
+
+    Args:
+        ends: one end of each edge, as positions of vertices [edges].
+        vertices: number of vertices.
+    """
     return _in_classes(np.bincount(ends, minlength=vertices))
 
 
 def _in_classes(counts: Positions) -> Degrees:
-    """Of each vertex's degree."""
-    classes = np.frexp(counts)[1]  # bits of a number, 0 of 0
+    """Return the degrees in classes. `counts` has each vertex's degree, [vertices]."""
+    classes = np.frexp(counts)[1]  # the number of bits of a degree, 0 for degree 0
     of_class = np.bincount(classes), np.bincount(classes, weights=counts)
     rows = ((number, int(of_class[0][number]), int(of_class[1][number])) for number in range(1, len(of_class[0])))
     return Degrees.of_classes(rows, len(counts))
@@ -128,7 +133,7 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
 
 
 def _order_of_ids(ids: Ids) -> Positions | slice:
-    """The order that sorts ids; a slice, which copies nothing, where they are sorted already."""
+    """Return the order that sorts ids. If they are sorted already it is a slice, which copies nothing."""
     if len(ids) < 2 or bool(np.all(ids[1:] > ids[:-1])):
         return slice(None)
     order = np.argsort(ids, kind="stable")
@@ -141,7 +146,7 @@ def _order_of_ids(ids: Ids) -> Positions | slice:
 
 
 def _own(array: npt.NDArray[AnyType]) -> npt.NDArray[AnyType]:
-    """The array, or a copy of a view: of a column of a DataFrame, for instance, which its owner may write to."""
+    """Return the array, or a copy if it is a view, for example of a DataFrame's column that the user may write to."""
     return array if array.base is None else array.copy()
 
 
@@ -158,9 +163,9 @@ def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
 def _add_reverses(
     src: Positions, dst: Positions, weight: Weights | None, vertices: int
 ) -> tuple[Positions, Positions, Weights | None]:
-    """Add (dst, src), with the same weight, for every edge whose reverse the graph does not hold yet.
+    """Add (dst, src), with the same weight, for every edge whose reverse is not in the graph yet.
 
-    So a self-loop gains none, and each of several parallel edges gains one.
+    A self-loop therefore gains no reverse, and each of several parallel edges gains one.
     """
     missing = np.flatnonzero(~np.isin(dst * vertices + src, src * vertices + dst))
     both = np.concatenate([src, dst[missing]]), np.concatenate([dst, src[missing]])

@@ -1,4 +1,4 @@
-"""A graph in memory as Arrow tables: what Spark is sent and what Parquet files hold."""
+"""A graph in memory as Arrow tables, in the forms that Spark is sent and that Parquet files have."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pyarrow as pa
 from lotan.graph.arrays import GraphArrays
 from planner.spec import SPLITS
 
-BATCH_NUMBERS = 1 << 22  # of one array column in a batch: 16 MB, and far below what Arrow's list offsets can count
-SPARSE_SHARE = 0.25  # of numbers that are not 0, below which features are sent without their zeros
+BATCH_NUMBERS = 1 << 22  # numbers of one array column in a batch: 16 MB, far below the limit of Arrow's list offsets
+SPARSE_SHARE = 0.25  # features with a smaller share of nonzero numbers are sent without their zeros
 
 
 def vertex_tables(graph: GraphArrays, split_names: bool = False) -> pa.Table:
-    """The vertices as id, features, label (int32, or a list of float32 with null for none) and split.
+    """Return the vertices as id, features, label (int32, or a list of float32 with null for none) and split.
 
     Args:
-        graph: whose vertices.
-        split_names: write splits and missing labels as users do, 'train' and null, rather than as 0 and -1.
+        graph: the graph.
+        split_names: if True, splits and missing labels are written as users write them, 'train' and null; if False,
+            as 0 and -1 (default: False).
     """
     step = max(1, BATCH_NUMBERS // max(1, graph.features.shape[1]))
     starts = range(0, max(1, len(graph.ids)), step)
@@ -39,12 +40,15 @@ def _vertex_batch(graph: GraphArrays, rows: slice, split_names: bool) -> pa.Reco
 
 
 def is_sparse(graph: GraphArrays) -> bool:
-    """Whether most features are 0."""
+    """Return True if most features are 0."""
     return bool(np.count_nonzero(graph.features) < SPARSE_SHARE * graph.features.size)
 
 
 def sparse_vertex_table(graph: GraphArrays) -> pa.Table:
-    """The vertices as `vertex_tables` gives them, with `positions` and `values` of what is not 0 instead of features."""
+    """Return the vertices with sparse features.
+
+    The table is that of `vertex_tables`, with `positions` and `values` of the nonzero features in place of `features`.
+    """
     rows, positions = np.nonzero(graph.features)
     offsets = pa.array(np.searchsorted(rows, np.arange(len(graph.ids) + 1)).astype(np.int32))
     columns = {
@@ -58,7 +62,10 @@ def sparse_vertex_table(graph: GraphArrays) -> pa.Table:
 
 
 def densify(width: int) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that puts the zeros of `sparse_vertex_table` back: id, features, label, split."""
+    """Return a function for `mapInArrow` that restores the zeros of a `sparse_vertex_table`.
+
+    Its result has the columns id, features, label and split. `width` is the number of features.
+    """
     step = max(1, BATCH_NUMBERS // width)
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -79,7 +86,7 @@ def _dense_batch(batch: pa.RecordBatch, width: int) -> pa.RecordBatch:
 
 
 def edge_table(graph: GraphArrays, keep_id_type: bool = False) -> pa.Table:
-    """The edges as src, dst and weight, 1 where the graph has none."""
+    """Return the edges as src, dst and weight, which is 1 if the graph has no weights."""
     ends = [_ids(graph.ids[end], keep_id_type) for end in (graph.src, graph.dst)]
     weight = np.ones(len(graph.src), dtype=np.float32) if graph.weight is None else graph.weight
     return pa.table([*ends, pa.array(weight)], names=["src", "dst", "weight"])

@@ -1,4 +1,4 @@
-"""Graphs that come with the package: arrays, made without network or files of our own."""
+"""The graphs that come with the package. They are made without a network and without files of the package."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-NEIGHBOURS = 8  # of each vertex of `digits`
+NEIGHBOURS = 8  # number of neighbours of each vertex of `digits`
 TRAIN_PER_CLASS, VAL_PER_CLASS = 20, 30
 
 
 @dataclass(frozen=True)
 class BuiltIn:
-    """A built-in graph: its size in words, and what makes the arguments of `Graph.from_arrays`."""
+    """A built-in graph: its size in words, and a function that returns the arguments of `Graph.from_arrays`."""
 
     size: str
     load: Callable[[], Mapping[str, Any]]
 
 
 def digits() -> Mapping[str, Any]:
-    """scikit-learn's 1,797 handwritten digits (64 pixels, 10 classes), each with edges from its 8 nearest neighbours.
+    """Return scikit-learn's 1,797 handwritten digits (64 pixels, 10 classes) with edges from the 8 nearest neighbours.
 
-    Of neighbours equally near, the first in order; distances are between whole numbers, and so the same everywhere. Edges
-    are stored in both directions. Split with seed 0: 20 per class to train on, 30 to validate, 1,297 to test. A 2-layer GCN
-    (hidden 64, dropout 0.5, Adam with lr 0.01, 100 epochs) reaches a test accuracy of 0.976 (PyG, mean of 3 seeds); without
-    the edges it is 0.938.
+    Among neighbours at equal distance, the first are taken. Distances are computed from whole numbers, so they are the
+    same on every machine. Edges are stored in both directions. The split, with seed 0, has 20 vertices of each class for
+    training, 30 for validation and 1,297 for testing.
+
+    A 2-layer GCN (hidden 64, dropout 0.5, Adam with lr 0.01, 100 epochs) reaches a test accuracy of 0.976 (PyG, mean of 3
+    seeds). Without the edges the accuracy is 0.938.
     """
     from sklearn.datasets import load_digits
 
@@ -44,19 +46,19 @@ def digits() -> Mapping[str, Any]:
 
 
 def _nearest(points: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-    """The nearest others of each point, [points, NEIGHBOURS]; of those equally near, the first.
+    """Return the nearest other points of each point, [points, NEIGHBOURS]. Among equally near ones, the first are taken.
 
-    Of coordinates that are whole numbers, so that no sum is rounded, in whichever order threads add.
+    The coordinates are whole numbers, so no sum is rounded, whatever the order in which threads add.
     """
     count, squares = len(points), np.square(points).sum(axis=1)
     distance = squares[:, None] + squares - 2 * points @ points.T  # squared
-    np.fill_diagonal(distance, distance.max() + 1)  # none is its own neighbour
-    ranks = distance * count + np.arange(count)  # no two in a row are equal
+    np.fill_diagonal(distance, distance.max() + 1)  # no point is its own neighbour
+    ranks = distance * count + np.arange(count)  # no two numbers of a row are equal
     return np.argpartition(ranks, NEIGHBOURS, axis=1)[:, :NEIGHBOURS]
 
 
 def random_split(label: npt.NDArray[np.int64], seed: int) -> npt.NDArray[np.int8]:
-    """Split at random into int8 [vertices]: 20 vertices of each class to train on, 30 to validate, the rest to test."""
+    """Return a random split, int8 [vertices]: 20 vertices of each class for training, 30 for validation, the rest to test."""
     order = np.random.default_rng(seed).permutation(len(label))
     split = np.full(len(label), 2, dtype=np.int8)
     for one in range(int(label.max()) + 1):

@@ -1,4 +1,4 @@
-"""Tables (pandas, Arrow) to numpy columns, with an error for every cell that has no place in one."""
+"""The conversion of tables (pandas, Arrow) to numpy columns. A cell that fits into no column raises an error."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class ColumnNames:
-    """Which column is what; ids are always `id`, `src` and `dst`."""
+    """The names of a graph's columns. Ids are always called `id`, `src` and `dst`."""
 
     features: str | tuple[str, ...] = "features"  # one array column, or several columns of numbers
-    label: str | None = "label"  # may be absent under this default name
-    split: str | None = "split"  # likewise
+    label: str | None = "label"  # a column of this default name may be absent
+    split: str | None = "split"  # a column of this default name may be absent
     weight: str | None = None
 
     @property
@@ -50,22 +50,22 @@ class ColumnNames:
         return (self.features,) if isinstance(self.features, str) else self.features
 
     def present(self, columns: list[str]) -> ColumnNames:
-        """Leave out label and split where they have their default names and the vertices have no such column."""
+        """Return the names without label or split, if that has its default name and is not among the vertices' columns."""
         label = None if self.label == "label" and "label" not in columns else self.label
         split = None if self.split == "split" and "split" not in columns else self.split
         return ColumnNames(self.features, label, split, self.weight)
 
     def of_vertices(self) -> list[str]:
-        """Columns read from the vertices."""
+        """Return the columns that are read from the vertices."""
         return ["id", *self.feature_columns, *(name for name in (self.label, self.split) if name)]
 
     def of_edges(self) -> list[str]:
-        """Columns read from the edges."""
+        """Return the columns that are read from the edges."""
         return ["src", "dst", *([self.weight] if self.weight else [])]
 
 
 def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
-    """Raise a GraphError for the first column that is not there, or there more than once."""
+    """Raise a GraphError for the first column that is missing or that occurs more than once."""
     for name in wanted:
         if name not in present:
             raise missing_column(table, name, map(str, present))
@@ -74,9 +74,14 @@ def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
 
 
 def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str | None = None) -> pa.Table:
-    """The wanted columns of a pandas DataFrame.
+    """Return columns of a pandas DataFrame as an Arrow table.
 
-    Whole numbers that pandas holds as floats, because some are missing, become integers in the label.
+    Args:
+        frame: the DataFrame.
+        table: "vertices" or "edges", for the texts of errors.
+        wanted: the columns' names.
+        label: the label's column. If pandas stores its whole numbers as floats, because some are missing, they become
+            integers (default: None).
 
     Raises:
         GraphError: a column is missing or mixes types.
@@ -89,7 +94,7 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
             series = _whole_numbers(series)
         try:
             columns[name] = _arrow_array(series)
-        # numbers of more than 64 bits, text that is no Unicode
+        # the last two are raised for numbers of more than 64 bits and for text that is no Unicode
         except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
             mend = "Give every row of the column the same type."
             raise fault(table, name, f"cannot be read: {error}", mend) from error
@@ -99,7 +104,7 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
 def _arrow_array(series: pd.Series[Any]) -> pa.Array:
     if series.dtype != object:
         return pa.array(series, from_pandas=not pd.api.types.is_float_dtype(series.dtype))
-    # Only missing cells are null; NaN inside an array stays NaN, which from_pandas would not let it.
+    # Only missing cells are null. NaN inside an array must stay NaN, and from_pandas=True would make it null.
     cells = zip(series, series.isna(), strict=True)
     return pa.array([None if missing else cell for cell, missing in cells], from_pandas=False)
 
@@ -113,7 +118,7 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
     """Read the vertices.
 
     Raises:
-        GraphError: no rows, a null id, features or labels that make no matrix, an unknown split.
+        GraphError: there are no rows, an id is null, features or labels make no matrix, or a split is unknown.
     """
     names = names.present(table.column_names)
     require_columns("vertices", names.of_vertices(), table.column_names)
@@ -129,10 +134,15 @@ def vertex_columns(table: pa.Table, names: ColumnNames) -> VertexColumns:
 
 
 def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
-    """Read the edges; `ids` are those of the vertices, whose type the ends must have.
+    """Read the edges.
+
+    Args:
+        table: the edges.
+        names: the columns' names.
+        ids: the vertices' ids, whose type the edges' ends must have.
 
     Raises:
-        GraphError: a null end, one of another type than the ids, a null weight.
+        GraphError: an end is null or has another type than the ids, or a weight is null.
     """
     require_columns("edges", names.of_edges(), table.column_names)
     if table.num_rows == 0:
@@ -156,7 +166,7 @@ def _column(table: pa.Table, name: str) -> pa.Array:
 
 def _ids(table: pa.Table, name: str, column: str) -> Ids:
     values = _column(table, column)
-    # NaN is pandas' form of a missing integer
+    # pandas writes a missing integer as NaN
     missing = np.flatnonzero(pc.is_null(values, nan_is_null=True).to_numpy(zero_copy_only=False))
     if len(missing):
         raise null_ids(name, column, len(missing), table.take(missing[:EXAMPLES]).to_pylist())
@@ -169,7 +179,7 @@ def _ids(table: pa.Table, name: str, column: str) -> Ids:
 
 
 def _signed(numbers: Ids, name: str, column: str, mend: str) -> Ids:
-    """Unsigned numbers as int64."""
+    """Return unsigned numbers as int64."""
     if numbers.max(initial=0) > np.iinfo(np.int64).max:
         raise oversized(name, column, numbers.max(), mend)
     return numbers.astype(np.int64)
@@ -186,7 +196,7 @@ def _is_list(kind: pa.DataType) -> bool:
 
 
 def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
-    """A list column as [rows, width]; rows that are null become NaN where `nullable`."""
+    """Return a list column as [rows, width]. If `nullable`, rows that are null become NaN."""
     known = values.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not known.all():
         raise null_rows(column, int((~known).sum()), _row(ids, ~known, None))
@@ -205,7 +215,7 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
         holes[np.flatnonzero(known)] = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1)
         raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None))
     matrix = np.full((len(values), width), np.nan, dtype=np.float32)
-    with np.errstate(over="ignore"):  # infinite then, which is found with its row
+    with np.errstate(over="ignore"):  # an overflow makes an infinite number, which is reported later with its row
         matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)
     return matrix
 
@@ -221,7 +231,7 @@ def _numbers(table: pa.Table, name: str, column: str, ids: Ids) -> Floats:
     missing = values.is_null().to_numpy(zero_copy_only=False)
     if missing.any():
         raise null_rows(column, int(missing.sum()), _row(ids, missing, None), name)
-    with np.errstate(over="ignore"):  # infinite then, which is found with its row
+    with np.errstate(over="ignore"):  # an overflow makes an infinite number, which is reported later with its row
         return values.to_numpy(zero_copy_only=False).astype(np.float32)
 
 

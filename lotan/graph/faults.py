@@ -1,4 +1,4 @@
-"""How a bad table is reported: one form of sentence, whichever engine found it."""
+"""The errors for bad tables. They have one form of sentence, whichever engine finds the fault."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from lotan.errors import GraphError
 from planner.spec import SPLITS
 
-EXAMPLES = 3  # rows shown of a fault that one row may not explain
+EXAMPLES = 3  # number of rows that are shown if one row may not explain the fault
 
 _SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
 
@@ -20,11 +20,11 @@ def fault(table: str, column: str, problem: str, mend: str, count: int | None = 
 
     Args:
         table: "vertices", "edges" or a file.
-        column: the column at fault, "" for the whole table.
-        problem: what is wrong, in the plural: "ids that occur more than once".
-        mend: what the user can do.
-        count: how many rows are at fault.
-        example: one or a few of them, as `example_row` writes them.
+        column: the column at fault, or "" for the whole table.
+        problem: the fault, in the plural, such as "ids that occur more than once".
+        mend: the advice to the user.
+        count: the number of rows at fault (default: None, to leave it out).
+        example: one or a few such rows, as `example_row` writes them (default: none).
 
     >>> print(fault("vertices", "features", "rows that hold NaN", "Replace them.", 3, "id 7: nan"))
     vertices.features: 3 rows that hold NaN (for example id 7: nan). Replace them.
@@ -36,7 +36,7 @@ def fault(table: str, column: str, problem: str, mend: str, count: int | None = 
 
 
 def example_row(identifier: object, value: object) -> str:
-    """Write one row.
+    """Return a row's id and a value of it in words.
 
     >>> example_row(np.int64(7), "nan")
     'id 7: nan'
@@ -46,7 +46,7 @@ def example_row(identifier: object, value: object) -> str:
 
 
 def shown(identifier: object) -> str:
-    """Write an id as in Python, the middle of a long one left out.
+    """Return an id as Python prints it, without the middle of a long one.
 
     >>> shown(np.int64(7)), shown("x" * 1000)
     ('7', "'xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx...xxxxxxxxxxxxxxxxxxx'")
@@ -56,7 +56,7 @@ def shown(identifier: object) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """What a library says of a file, as one line.
+    """Return a library's error text as one line.
 
     >>> reason(ValueError("one   two."))
     'one two'
@@ -66,12 +66,12 @@ def reason(error: BaseException) -> str:
 
 
 def plain(value: object) -> object:
-    """A numpy scalar as Python's own, so that it prints as the user wrote it."""
+    """Return a numpy scalar as a Python object, so that it is printed as the user wrote it."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def missing_column(table: str, column: str, present: Iterable[str]) -> GraphError:
-    """Build the error for a column that is not there; suggests one whose name is close."""
+    """Build the error for a missing column. It suggests a column with a similar name."""
     names = list(present)
     close = get_close_matches(column, names, n=1, cutoff=0.6)
     hint = f"Did you mean {close[0]!r}? " if close else ""
@@ -82,7 +82,7 @@ def missing_column(table: str, column: str, present: Iterable[str]) -> GraphErro
 
 
 def doubled_ids(count: int, examples: Sequence[object]) -> GraphError:
-    """Build the error for ids that occur more than once; `examples` are up to three of them."""
+    """Build the error for ids that occur more than once. `examples` has up to three of them."""
     mend = "Keep one row per vertex (for instance dropDuplicates on id)."
     return fault(
         "vertices",
@@ -95,7 +95,7 @@ def doubled_ids(count: int, examples: Sequence[object]) -> GraphError:
 
 
 def null_ids(table: str, column: str, count: int, rows: Sequence[Mapping[str, object]]) -> GraphError:
-    """Build the error for rows without an id; `rows` are up to three of them, told by their other cells."""
+    """Build the error for rows without an id. `rows` has up to three of them, which are shown by their other cells."""
     examples = []
     for row in rows:
         cells = [f"{name} {plain(value)}" for name, value in row.items() if name != column and value is not None]
@@ -106,7 +106,7 @@ def null_ids(table: str, column: str, count: int, rows: Sequence[Mapping[str, ob
 
 
 def dangling_edges(count: int, pairs: Sequence[tuple[object, object]]) -> GraphError:
-    """Build the error for edges whose source or destination is no vertex; `pairs` are up to three of them."""
+    """Build the error for edges whose source or destination is no vertex. `pairs` has up to three of them."""
     examples = ", ".join(f"{shown(src)} -> {shown(dst)}" for src, dst in pairs)
     mend = "Add the missing vertices, or drop these edges."
     return fault("edges", "src, dst", "edges with an end that is not among the vertices", mend, count, examples)
@@ -118,7 +118,7 @@ def no_vertices() -> GraphError:
 
 
 def null_rows(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
-    """Build the error for rows that are null where they must not be."""
+    """Build the error for rows that are null in a column without nulls."""
     return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
 
 
@@ -134,17 +134,17 @@ def ragged(column: str, count: int, width: int, example: str) -> GraphError:
 
 
 def wrong_type(table: str, column: str, given: str) -> GraphError:
-    """Build the error for a column of numbers that holds none."""
+    """Build the error for a column that must have numbers and has another type."""
     return fault(table, column, f"is of type {given}, expected numbers", "Cast the column, or name another.")
 
 
 def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:
-    """Build the error for ids of a type that cannot be."""
+    """Build the error for ids of a wrong type."""
     return fault(table, column, f"is of type {given}, expected {expected}", "Cast the column; ids are long or string.")
 
 
 def oversized(table: str, column: str, example: object, mend: str) -> GraphError:
-    """Build the error for unsigned numbers beyond those of 64 bits with a sign."""
+    """Build the error for unsigned numbers that do not fit into int64."""
     return fault(table, column, "holds numbers beyond 2**63 - 1", mend, example=str(plain(example)))
 
 
@@ -160,10 +160,10 @@ def wrong_label_type(column: str, given: str) -> GraphError:
 
 
 def wrong_split_type(column: str, given: str) -> GraphError:
-    """Build the error for splits that are no strings."""
+    """Build the error for splits that are not strings."""
     return fault("vertices", column, f"is of type {given}, expected string", _SPLIT_MEND)
 
 
 def unknown_splits(column: str, count: int, example: str) -> GraphError:
-    """Build the error for split names nobody knows."""
+    """Build the error for unknown names of splits."""
     return fault("vertices", column, "rows of an unknown split", _SPLIT_MEND, count, example)

@@ -23,28 +23,28 @@ from planner.statistics import Statistics
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
 
-GROUP_NUMBERS = 1 << 23  # features of a row group: 32 MB, which a task of Spark reads as one
+GROUP_NUMBERS = 1 << 23  # features in a row group: 32 MB, which one Spark task reads
 
 _CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
 
 
 def data_directories() -> tuple[Path, ...]:
-    """Where names of graphs are looked up: `$LOTAN_DATA`, then `../shared/data` beside the checkout."""
+    """Return the folders that are searched for named graphs: `$LOTAN_DATA`, then `../shared/data` beside the checkout."""
     named = os.environ.get("LOTAN_DATA")
     return (Path(named), SHARED_DATA) if named else (SHARED_DATA,)
 
 
 def find(path_or_name: str | Path) -> Path:
-    """Resolve a path, or a name such as `cora`, to an `.npz` file or a directory of Parquet.
+    """Return the `.npz` file or the directory of Parquet of a path, or of a name such as `cora`.
 
     Raises:
-        GraphError: nothing of that name is there.
+        GraphError: there is no graph of that path or name.
     """
     given = Path(path_or_name)
     places = [given]
     if len(given.parts) == 1:
         places += [folder / name for folder in data_directories() for name in (f"{given}.npz", str(given))]
-    if any(len(os.fsencode(part)) > 255 for part in given.parts):  # no file system has such, and asking for it raises
+    if any(len(os.fsencode(part)) > 255 for part in given.parts):  # no file system allows it, and a look-up raises
         raise GraphError(
             f"No graph {str(path_or_name)[:40]!r}...: the name is too long for a file. Give a shorter path."
         )
@@ -54,7 +54,7 @@ def find(path_or_name: str | Path) -> Path:
     if given.exists():
         raise GraphError(
             f"{given} is neither an .npz file nor a directory with {VERTICES} and {EDGES}. "
-            "Write the graph in one of these forms; the README describes both."
+            "Write the graph in one of these forms; docs/reference/graphs.md describes both."
         )
     raise GraphError(
         f"No graph {str(path_or_name)!r}: looked at {', '.join(str(place) for place in places)}. "
@@ -63,17 +63,18 @@ def find(path_or_name: str | Path) -> Path:
 
 
 def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
-    """Read an `.npz` archive: `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and `*_idx` per split.
+    """Read an `.npz` archive.
 
-    Vertex ids are 0 to num_nodes - 1. Sparse features become dense: 4 bytes x vertices x width.
+    Its arrays are `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and an `*_idx` for each split. The
+    vertices' ids are 0 to num_nodes - 1. Sparse features become dense and take 4 bytes x vertices x width.
 
     Raises:
-        GraphError: the file is not readable, or an array is missing or does not fit.
+        GraphError: the file cannot be read, or an array is missing or does not fit the others.
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
             held = {name: archive[name] for name in archive.files}
-    except Exception as error:  # of what type depends on where a file was cut or overwritten
+    except Exception as error:  # its type depends on where the file was cut or overwritten
         raise GraphError(
             f"{path} cannot be read as an .npz archive: {reason(error)}. It may be truncated: copy or write it again."
         ) from error
@@ -123,7 +124,7 @@ def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDAr
 
 
 def _whole(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray[np.int64]:
-    """An array as int64, which must lose nothing."""
+    """Return an array as int64, or raise a ValueError if its numbers would change."""
     array = _real(held, name)
     with np.errstate(invalid="ignore"):
         found = array.astype(np.int64)
@@ -140,7 +141,7 @@ def _real(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray
 
 def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.float32]:
     shape = tuple(int(size) for size in _whole(held, "x_shape"))
-    if len(shape) != 2 or shape[0] != count:  # before so much is allocated
+    if len(shape) != 2 or shape[0] != count:  # checked before the memory is allocated
         raise ValueError(f"{count} vertices, but features of shape {shape}")
     dense = np.zeros(shape, dtype=np.float32)
     rows, columns = np.repeat(np.arange(count), np.diff(held["x_indptr"])), held["x_indices"]
@@ -151,7 +152,7 @@ def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArr
 
 
 def column_names(directory: Path) -> ColumnNames:
-    """The columns of a directory of Parquet: those of its names, with a weight where the edges have one."""
+    """Return the column names of a directory of Parquet: the default names, and a weight if the edges have one."""
     weighted = "weight" in _open(directory / EDGES).schema.names
     return ColumnNames(weight="weight" if weighted else None)
 
@@ -160,14 +161,18 @@ def read_directory(directory: Path, names: ColumnNames) -> tuple[VertexColumns, 
     """Read both tables with Arrow, without Spark.
 
     Raises:
-        GraphError: a file is missing, truncated or not Parquet; a column is missing; and what `columns` refuses.
+        GraphError: a file is missing, truncated or not Parquet, a column is missing, or a column has a bad value.
     """
     vertices = vertex_columns(_read(directory / VERTICES), names)
     return vertices, edge_columns(_read(directory / EDGES), names, vertices.ids)
 
 
 def check_readable(directory: Path) -> None:
-    """Read the footers of all files of a directory of Parquet; raise a GraphError where one is missing or truncated."""
+    """Read the footers of all files of a directory of Parquet.
+
+    Raises:
+        GraphError: a file is missing or truncated.
+    """
     for name in (VERTICES, EDGES):
         path = directory / name
         try:
@@ -177,7 +182,11 @@ def check_readable(directory: Path) -> None:
 
 
 def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
-    """Statistics from the files' footers: exact but for self-loops, for edges where `undirected`, and for ragged features."""
+    """Return statistics from the files' footers, without reading rows.
+
+    Self-loops are not counted. With `undirected`, the number of edges is an upper bound. The width of features with rows
+    of different lengths is an average.
+    """
     vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
     return Statistics(
         vertices=vertices.count_rows(),
@@ -188,7 +197,10 @@ def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistic
 
 
 def _width(vertices: pyarrow.dataset.Dataset, features: str) -> int:
-    """Numbers of a vertex in the first rows there are; 0 without any. To read a single row takes the memory of thousands."""
+    """Return the number of features in the first row group, or 0 without rows.
+
+    It is read from the footer, because reading a single row takes the memory of thousands of rows.
+    """
     for fragment in vertices.get_fragments():
         metadata = fragment.metadata
         for number in range(metadata.num_row_groups):

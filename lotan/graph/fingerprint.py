@@ -1,6 +1,7 @@
-"""What a graph holds, in a few digits: two graphs of one form with the same digits are the same, whatever their rows' order.
+"""A graph's fingerprint, a short text that identifies its content whatever the order of its rows.
 
-In memory and in Spark the digits differ, each being what is cheapest there; so the form is part of them.
+A graph in memory and the same graph in Spark have different fingerprints, because each is computed in the way that is
+cheapest there. The form, "in memory" or "in Spark", is therefore part of the fingerprint.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Of ids, features, labels, splits, edges and weights; one pass in memory, two jobs in Spark."""
+    """Return the fingerprint of a graph's ids, features, labels, splits, edges and weights.
+
+    It takes one pass over a graph in memory, and two jobs in Spark.
+    """
     if graph.origin != "spark":
         return f"in memory {_of_arrays(graph.arrays())}"
     from lotan.graph import frames
@@ -27,7 +31,7 @@ def fingerprint(graph: Graph) -> str:
 
 
 def _of_arrays(graph: GraphArrays) -> str:
-    """Their bytes: vertices and edges are sorted already."""
+    """Return the hash of the arrays' bytes, whose order is fixed because vertices and edges are sorted."""
     digest = xxhash.xxh3_64()
     for array in (graph.keys, graph.features, graph.label, graph.split, graph.src, graph.dst, graph.weight):
         if array is not None:

@@ -1,4 +1,4 @@
-"""Graphs as Spark DataFrames: one form whatever the user's columns are called and typed, nothing collected."""
+"""Graphs as Spark DataFrames, in one form whatever names and types the user's columns have. Nothing is collected."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ _FEATURES = "array<float>"
 
 
 def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
-    """The vertices as id (as given), features array<float>, label (int or array<float>), split (string).
+    """Return the vertices as id (unchanged), features array<float>, label (int or array<float>) and split (string).
 
     Raises:
-        GraphError: a column is missing or of a type that cannot be; the values are not looked at.
+        GraphError: a column is missing or has a wrong type. The values are not checked.
     """
     names = names.present(vertices.columns)
     require_columns("vertices", names.of_vertices(), vertices.columns)
@@ -43,10 +43,10 @@ def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
 
 
 def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
-    """The edges as src, dst (as given) and weight float, 1 where the graph has none.
+    """Return the edges as src, dst (both unchanged) and weight float, which is 1 if the graph has no weights.
 
     Raises:
-        GraphError: a column is missing, or of a type that cannot be or is not that of the vertices' ids.
+        GraphError: a column is missing or has a wrong type, or the ends have another type than the vertices' ids.
     """
     require_columns("edges", names.of_edges(), edges.columns)
     for column in ("src", "dst"):
@@ -61,7 +61,7 @@ def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, un
 
 
 def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
-    """What an engine reads: see `Graph.frames`."""
+    """Return the tables as an engine reads them, in the form that `Graph.frames` describes."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
     split = F.coalesce(*(F.when(F.col("split") == name, code) for code, name in enumerate(SPLITS)), F.lit(-1))
@@ -73,16 +73,17 @@ def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
 
 
 def is_class(vertices: DataFrame) -> bool:
-    """Whether the labels of standard vertices are classes rather than arrays."""
+    """Return True if the labels of standard vertices are classes, False if they are arrays."""
     return isinstance(vertices.schema["label"].dataType, T.IntegerType)
 
 
 def from_arrays(spark: SparkSession, graph: GraphArrays) -> Tables:
-    """The normalised form of a graph in memory, sent through Arrow.
+    """Return the normalised form of a graph in memory, which is sent to Spark through Arrow.
 
-    Spark's driver holds what it is sent, and once more in its tasks: so no zeros of sparse features.
+    Spark's driver keeps the data that it is sent, and a second copy in its tasks. Zeros of sparse features are therefore
+    not sent.
     """
-    tasks = spark.sparkContext.defaultParallelism  # not one for each batch
+    tasks = spark.sparkContext.defaultParallelism  # instead of one task for each batch
     edges = spark.createDataFrame(edge_table(graph)).coalesce(tasks)
     if not is_sparse(graph):
         return spark.createDataFrame(vertex_tables(graph)).coalesce(tasks), edges
@@ -110,7 +111,7 @@ def save(tables: Tables, names: ColumnNames, undirected: bool, path: str) -> Non
 
 
 def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statistics:
-    """Count with two jobs."""
+    """Count vertices, edges and splits with two jobs."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
     split = F.col("split")
@@ -122,7 +123,7 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
 
 
 def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
-    """Count degrees with one job, and the rest with one; what comes back is a few hundred rows at the most."""
+    """Count degrees and nonzero features with two jobs, which return a few hundred rows at the most."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
     features = F.col("features")
@@ -143,15 +144,15 @@ def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
 
 
 def _end(of: str, out: int, into: int) -> Column:
-    """Of an edge, with what it adds to the degrees of the vertex there."""
+    """Return one end of an edge, with the numbers that the edge adds to that vertex's out-degree and in-degree."""
     return F.struct(F.col(of).alias("id"), F.lit(out).alias("out"), F.lit(into).alias("into"))
 
 
 def content_hashes(tables: Tables, names: ColumnNames) -> tuple[int, int]:
-    """Sums of the rows' hashes, of vertices and of edges as given, with two jobs."""
+    """Return the sums of the rows' hashes, of the vertices and of the edges without reverses, with two jobs."""
     sums = []
     for table in normalised(tables, names, undirected=False):
-        # decimals, because a sum of bigints overflows
+        # the hashes are added as decimals, because a sum of bigints overflows
         hashed = F.xxhash64(*table.columns).cast("decimal(20,0)")
         sums.append(int(table.agg(F.sum(hashed)).collect()[0][0] or 0))
     return sums[0], sums[1]
@@ -175,7 +176,7 @@ def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
 
 
 def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]) -> float:
-    """Sum of the class weights of the labelled training vertices, with one job."""
+    """Return the sum of the class weights of the labelled training vertices, with one job."""
     vertices = standard_vertices(tables[0], names)
     weight = F.get(F.array(*map(F.lit, weights)), F.col("label"))
     row = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0)).agg(F.sum(weight)).collect()[0]
@@ -183,7 +184,7 @@ def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]
 
 
 def quoted(column: str) -> str:
-    """A column's name as Spark's expressions have it: it may hold a dot, a space or a backtick.
+    """Return a column's name as Spark's expressions need it, even with a dot, a space or a backtick in it.
 
     >>> quoted("a.b"), quoted("a`b")
     ('`a.b`', '`a``b`')
@@ -192,7 +193,7 @@ def quoted(column: str) -> str:
 
 
 def named(column: str) -> Column:
-    """The column of that name."""
+    """Return the column of that name."""
     return F.col(quoted(column))
 
 
@@ -210,7 +211,7 @@ def _check_id(table: DataFrame, name: str, column: str) -> None:
 
 
 def _wide(table: DataFrame, column: str) -> Column:
-    """An id as bigint where it is an integer: `xxhash64` of an int is another than that of a bigint."""
+    """Return an id column, as bigint if it is an integer, because `xxhash64` of an int differs from that of a bigint."""
     return F.col(column) if _is_string(table, column) else F.col(column).cast("bigint").alias(column)
 
 
@@ -234,9 +235,9 @@ def _label(vertices: DataFrame, column: str | None) -> Column:
     kind = vertices.schema[column].dataType
     if isinstance(kind, T.BooleanType):
         return named(column).cast("int")
-    if isinstance(kind, _INTEGERS):  # clamped, as a cast that overflows fails without saying where
+    if isinstance(kind, _INTEGERS):  # clamped, because a cast that overflows fails without naming the row
         clamped = F.greatest(F.lit(-2), F.least(F.lit(2**31 - 1), named(column)))
-        return F.when(named(column).isNotNull(), clamped).cast("int")  # they take null for no bound
+        return F.when(named(column).isNotNull(), clamped).cast("int")  # greatest and least ignore null
     if isinstance(kind, (T.FloatType, T.DoubleType, T.DecimalType)):
         return F.when(named(column).isNotNull(), F.array(named(column).cast("float")))
     if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, _NUMBERS):

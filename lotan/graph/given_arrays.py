@@ -1,7 +1,7 @@
-"""Arrays as a user gives them, to columns, with an error for each that has no place in one.
+"""The conversion of a user's arrays to columns. An array that fits into no column raises an error.
 
-Columns share no memory with what was given: a graph keeps what was computed from it, which has to go on being true when the
-user writes to an array.
+Columns share no memory with the user's arrays. A graph keeps results that were computed from it, and these must stay
+true when the user writes to an array.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planner.spec import SPLITS
 
 Array = npt.NDArray[np.generic]
 
-_EXPECTED = {  # kinds of dtype, dimensions, and both in words
+_EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in words
     "features": ("biuf", (2,), "numbers, [vertices, width]"),
     "src": ("iuUO", (1,), "integers or strings, [edges]"),
     "dst": ("iuUO", (1,), "integers or strings, [edges]"),
@@ -34,10 +34,13 @@ CACHE_LINE = 64  # bytes
 
 
 def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
-    """The columns of `Graph.from_arrays`, whose arguments are `given`, by name.
+    """Return the columns of a graph.
+
+    Args:
+        given: the arguments of `Graph.from_arrays`, by name.
 
     Raises:
-        GraphError: an array is of a form or of a kind that it cannot be, or arrays do not fit together.
+        GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
     """
     held = {name: _array(name, value) for name, value in given.items() if value is not None}
     for name in ("features", "src", "dst"):
@@ -60,11 +63,11 @@ def _array(name: str, value: Any) -> Array:
     kinds, dimensions, words = _EXPECTED[name]
     try:
         array = np.asarray(value)
-        if array.dtype.kind == "O" and "f" in kinds:  # of numbers and None, perhaps
+        if array.dtype.kind == "O" and "f" in kinds:  # perhaps numbers and None
             array = array.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise GraphError(f"{name}: cannot be read as an array: {error}; expected {words}.") from error
-    # an empty list makes an array of floats
+    # numpy makes an empty list an array of floats
     if array.ndim not in dimensions or (array.size and array.dtype.kind not in kinds):
         raise GraphError(f"{name}: an array of {array.dtype} of shape {array.shape}; expected {words}.")
     return array
@@ -95,11 +98,11 @@ def _check_size(table: str, column: str, array: Array, mend: str) -> None:
 
 
 def _float32(array: Array) -> npt.NDArray[np.float32]:
-    """A copy that begins with a cache line, for then the local engine need not make one that does."""
+    """Return a copy that begins with a cache line, so that the local engine need not copy it again."""
     room = np.empty(4 * array.size + CACHE_LINE, dtype=np.uint8)
     start = -room.ctypes.data % CACHE_LINE
     own = room[start : start + 4 * array.size].view(np.float32).reshape(array.shape)
-    with np.errstate(over="ignore"):  # infinite then, which is found with its row
+    with np.errstate(over="ignore"):  # an overflow makes an infinite number, which is reported later with its row
         own[...] = array
     return own
 

@@ -1,4 +1,4 @@
-"""The graph a model is trained on."""
+"""The graph on which a model is trained."""
 
 from __future__ import annotations
 
@@ -35,32 +35,44 @@ if TYPE_CHECKING:
 
 Origin = Literal["memory", "files", "spark"]
 
-_SQL_INTEGERS = {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"}  # by bytes
+_SQL_INTEGERS = {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"}  # by number of bytes
 
 
 class VerticesAndEdges(Protocol):
-    """What a GraphFrame shows of itself."""
+    """The two attributes that Lotan reads of a GraphFrame."""
 
     vertices: DataFrame
     edges: DataFrame
 
 
 class Graph:
-    """Vertices with features, and directed edges along which messages flow, src to dst.
+    """A graph: vertices with features, and directed edges along which messages flow from src to dst.
+
+    Tables are read when something asks for them, and a bad table raises a GraphError then. The Trainer calls
+    `lotan.validation.check_graph` before its first epoch, which finds every fault.
 
     Args:
-        vertices: Spark or pandas DataFrame with `id` (an integer or string type) and the columns named below.
-        edges: DataFrame of the same kind with `src` and `dst`, of the id's type.
-        features: an array (or Spark ML vector) column, or several columns of numbers.
-        label: integers (classes, -1 or null for none), arrays of 0 and 1 (several labels at once), or floats or arrays
-            of them (regression). The default may be absent.
-        split: 'train', 'val', 'test' or null. The default may be absent.
-        weight: a column of the edges; None for weights of 1.
-        undirected: add the reverse, with the same weight, of every edge whose reverse is not there yet. Self-loops gain
-            none; parallel edges one each.
+        vertices: a Spark or pandas DataFrame with `id` (an integer or string type) and the columns named below.
+        edges: a DataFrame of the same kind with `src` and `dst`, which have the id's type.
+        features: the name of an array column (or Spark ML vector column), or the names of several columns of numbers
+            (default: "features").
+        label: the name of a column of integers (classes; -1 or null for none), of arrays of 0 and 1 (several labels
+            at once), or of floats or arrays of floats (regression). A column of the default name may be absent
+            (default: "label").
+        split: the name of a column of 'train', 'val', 'test' or null. A column of the default name may be absent
+            (default: "split").
+        weight: the name of a column of the edges, or None if every edge weighs 1 (default: None).
+        undirected: if True, the reverse of every edge is added, with the same weight, unless the graph has that edge
+            already. Self-loops gain no reverse, and each of several parallel edges gains one (default: False).
 
-    Tables are read when something asks for them, and bad ones raise a GraphError then: all that can be wrong is found
-    by `lotan.validation.check_graph`, which the Trainer calls before its first epoch.
+    Raises:
+        GraphError: vertices and edges are not two pandas or two Spark DataFrames, or a name is no string.
+
+    Example:
+        >>> vertices = pd.DataFrame({"id": [1, 2], "features": [[0.0, 1.0], [1.0, 0.0]]})
+        >>> graph = Graph(vertices, pd.DataFrame({"src": [1], "dst": [2]}), undirected=True)
+        >>> graph.statistics.vertices, graph.statistics.edges
+        (2, 2)
     """
 
     def __init__(
@@ -90,13 +102,21 @@ class Graph:
 
     @classmethod
     def read(cls, path_or_name: str | Path, undirected: bool = False) -> Graph:
-        """Read an `.npz` file, a directory of Parquet, or a graph by name.
+        """Read an `.npz` file, a directory of Parquet, or a graph by its name.
 
-        Names are the built-in ones (see `lotan.graph.built_in`), then files in `$LOTAN_DATA` and `../shared/data`. A
-        directory is opened only when something asks for its rows, by Arrow or by Spark.
+        A name is that of a built-in graph (`lotan.graph.built_in`) or of a file in `$LOTAN_DATA` or `../shared/data`.
+        The rows of a directory are read only when something asks for them, by Arrow or by Spark.
+
+        Args:
+            path_or_name: a path, or a name such as "digits".
+            undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
 
         Raises:
-            GraphError: nothing of that name, or an unreadable file.
+            GraphError: there is no such graph, or a file cannot be read.
+
+        Example:
+            >>> Graph.read("digits").statistics.vertices
+            1797
         """
         if str(path_or_name) in BUILT_IN:
             return cls.from_arrays(**BUILT_IN[str(path_or_name)].load())
@@ -119,7 +139,19 @@ class Graph:
         weight: str | None = None,
         undirected: bool = False,
     ) -> Graph:
-        """The vertices and edges of a GraphFrame, or of anything that has these two DataFrames."""
+        """Return a graph of the vertices and edges of a GraphFrame, or of any object with these two DataFrames.
+
+        Args:
+            graph: the GraphFrame.
+            features: as in the class.
+            label: as in the class.
+            split: as in the class.
+            weight: as in the class.
+            undirected: as in the class.
+
+        Raises:
+            GraphError: the object has no vertices and edges.
+        """
         if not (hasattr(graph, "vertices") and hasattr(graph, "edges")):
             raise GraphError(f"{type(graph).__name__} has no vertices and edges; expected a GraphFrame.")
         return cls(graph.vertices, graph.edges, features, label, split, weight, undirected)
@@ -136,20 +168,27 @@ class Graph:
         ids: npt.NDArray[np.generic] | None = None,
         undirected: bool = False,
     ) -> Graph:
-        """A graph from numpy arrays, or what becomes one. They are copied: written to later, they change no graph.
+        """Return a graph of numpy arrays, or of objects that numpy can convert to arrays. They are copied.
 
         Args:
-            features: [vertices, width].
-            src: [edges], ids.
-            dst: [edges], ids.
-            label: integers [vertices] (-1 = none), or floats [vertices] or [vertices, targets] (NaN = none).
-            split: int8 [vertices]: -1 none, 0 train, 1 val, 2 test.
-            weight: [edges].
-            ids: [vertices]; None for 0, 1, ...
-            undirected: see the class.
+            features: numbers [vertices, width].
+            src: ids of the edges' sources [edges].
+            dst: ids of the edges' destinations [edges].
+            label: integers [vertices] (-1 for none), or floats [vertices] or [vertices, targets] (NaN for none);
+                None for a graph without labels (default: None).
+            split: int8 [vertices] with -1 for none, 0 for train, 1 for val and 2 for test; None for a graph without
+                splits (default: None).
+            weight: weights [edges], or None if every edge weighs 1 (default: None).
+            ids: integers or strings [vertices], or None for 0, 1, ... (default: None).
+            undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
 
         Raises:
-            GraphError: arrays that do not fit together.
+            GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
+
+        Example:
+            >>> graph = Graph.from_arrays(features=[[0.0], [1.0], [2.0]], src=[0, 1], dst=[1, 2])
+            >>> graph.arrays().dst
+            array([1, 2])
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
         vertices, edges = columns_of({**given, "ids": ids})
@@ -170,16 +209,18 @@ class Graph:
 
     @property
     def origin(self) -> Origin:
-        """Where the tables are."""
+        """The place of the tables: "memory", "files" or "spark"."""
         if self._tables is not None:
             return "spark"
         return "memory" if self._directory is None else "files"
 
     def arrays(self) -> GraphArrays:
-        """The graph in this process's memory; collects a Spark graph. Kept for later calls: not to be written to.
+        """Return the graph in this process's memory. A graph in Spark is collected.
+
+        Later calls return the same arrays, so they must not be written to.
 
         Raises:
-            GraphError: tables that make no graph: see `lotan.graph.columns` and `lotan.graph.arrays`.
+            GraphError: the tables make no graph.
         """
         return self._arrays
 
@@ -189,13 +230,18 @@ class Graph:
 
     @cached_property
     def kept(self) -> KeptColumns:
-        """What was computed once from it in this process."""
+        """The columns that were computed from the graph in this process."""
         return KeptColumns()
 
     def relabelled(
         self, label: npt.NDArray[np.generic] | None = None, split: npt.NDArray[np.int8] | None = None
     ) -> Graph:
-        """This graph, collected, with other labels and splits, as in `arrays()`; None for none. The rest is shared."""
+        """Return this graph, collected, with other labels and splits. Both graphs share all other arrays.
+
+        Args:
+            label: labels in the order and form of `arrays()`, or None for a graph without labels (default: None).
+            split: splits in the order and form of `arrays()`, or None for a graph without splits (default: None).
+        """
         arrays = self.arrays()
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
@@ -207,7 +253,7 @@ class Graph:
 
     @cached_property
     def statistics(self) -> Statistics:
-        """What the Planner wants to know; one or two Spark jobs for a Spark graph."""
+        """The sizes that the Planner needs. For a graph in Spark they take two jobs."""
         if self._tables is None:
             return self.arrays().statistics
         from lotan.graph import frames
@@ -216,31 +262,34 @@ class Graph:
 
     @cached_property
     def profile(self) -> Profile:
-        """What costs depend on beside sizes; two Spark jobs for a Spark graph, of which a few hundred rows come back."""
+        """The degrees and the density on which costs depend. For a graph in Spark they take two jobs."""
         if self._tables is None:
             found = self.arrays().statistics.profile
-            assert found is not None  # arrays count at once
+            assert found is not None  # the statistics of arrays have a profile
             return found
         from lotan.graph import frames
 
         return frames.profile(self._tables, self.names, self.undirected)
 
     def estimate(self) -> Statistics:
-        """What is known without reading rows: as `statistics`, but for files an upper bound, from their footers."""
+        """Return `statistics`, but for files an upper bound from their footers, which is known without reading rows."""
         if self._directory is None:
             return self.statistics
         return files.estimate(self._directory, self.names, self.undirected)
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
-        """The tables as every engine on Spark reads them, wherever they are; nothing is collected.
+        """Return the tables as every engine on Spark reads them. Nothing is collected.
+
+        Args:
+            spark: the session of the tables. Tables of a graph from Spark belong to the session of its DataFrames.
 
         Returns:
-            Vertices: id (bigint or string), features array<float>, label (int, -1 for none; or array<float>, null for
-            none), split (int, -1 for none). Edges, reverses included: src, dst, weight float (1 where there is none).
-            Those of a graph from Spark belong to the session of its DataFrames.
+            Two tables. The vertices have id (bigint or string), features array<float>, label (int with -1 for none, or
+            array<float> with null for none) and split (int, -1 for none). The edges, reverses included, have src, dst
+            and weight float (1 if the graph has no weights).
 
         Raises:
-            GraphError: a column is missing or of a type that cannot be.
+            GraphError: a column is missing or has a wrong type.
         """
         from lotan.graph import frames
 
@@ -249,19 +298,23 @@ class Graph:
         return frames.normalised(self.tables(spark), self.names, self.undirected)
 
     def tables(self, spark: SparkSession | None = None) -> tuple[DataFrame, DataFrame]:
-        """The tables as they came, of a graph from Spark, or from files that `spark` opens."""
+        """Return the tables unchanged: those of a graph from Spark, or of files that `spark` opens.
+
+        Raises:
+            GraphError: the graph is in memory, a file cannot be read, or the graph is in files and `spark` is None.
+        """
         if self._tables is not None:
             return self._tables
         if self._directory is None or spark is None:
             raise GraphError(f"A graph from {self.origin} has no Spark tables; `frames(spark)` makes them.")
-        files.check_readable(self._directory)  # whose errors are better than Spark's
+        files.check_readable(self._directory)  # its errors are better than Spark's
         return (
             spark.read.parquet(str(self._directory / files.VERTICES)),
             spark.read.parquet(str(self._directory / files.EDGES)),
         )
 
     def on_spark(self, spark: SparkSession) -> Graph:
-        """This graph with its files opened by Spark instead of read into this process; other graphs as they are."""
+        """Return a graph whose files Spark opens, instead of this process. A graph without files is returned unchanged."""
         if self.origin != "files":
             return self
         graph = Graph.__new__(Graph)
@@ -271,17 +324,19 @@ class Graph:
 
     @cached_property
     def id_type(self) -> str:
-        """The ids' own type in Spark SQL's words, for predictions to have it back: "int", "bigint", "string" ..."""
+        """The type of the ids in Spark SQL, such as "int", "bigint" or "string". Predictions have ids of this type."""
         if self._tables is not None:
             return self._tables[0].schema["id"].dataType.simpleString()
         ids = self.arrays().ids
         return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]
 
     def save(self, path: str | Path) -> None:
-        """Write the graph as a directory of Parquet that `read` reads: reverses included, so read it as directed.
+        """Write the graph as a directory of Parquet, which `read` reads.
+
+        Reverses that `undirected` has added are written as well, so the directory must be read with undirected=False.
 
         Raises:
-            GraphError: a graph from Spark, and `path` already holds one.
+            pyspark.errors.AnalysisException: the graph is in Spark, and the directory has a graph already.
         """
         if self._tables is None:
             files.write_directory(Path(path), self.arrays())
@@ -292,7 +347,7 @@ class Graph:
 
     @cached_property
     def labels(self) -> LabelStatistics:
-        """What the labels say of the task."""
+        """The task that the labels suggest, and counts of them."""
         if self._tables is None:
             return label_statistics(self.arrays())
         from lotan.graph import frames
@@ -300,12 +355,13 @@ class Graph:
         return frames.label_statistics(self._tables, self.names)
 
     def loss_spec(self, task: Task | None, outputs: int, class_weights: Sequence[float] | None = None) -> LossSpec:
-        """The loss over the training vertices, with torch's reduction="mean".
+        """Return the loss over the training vertices, with torch's reduction="mean".
 
         Args:
-            task: None for the one that the labels suggest: see `LabelStatistics`.
+            task: the task, or None for the one that the labels suggest.
             outputs: width of the model's output.
-            class_weights: the `weight` of torch's loss: one per class, or per label of a multi-label task.
+            class_weights: the argument `weight` of torch's loss: one number for each class, or for each label of a
+                multi-label task (default: None, for equal weights).
 
         Raises:
             GraphError: no training vertex has a label.
@@ -342,7 +398,7 @@ def _column_names(features: Any, label: Any, split: Any, weight: Any) -> ColumnN
 
 
 def _is_spark(table: object) -> bool:
-    """Whether it is a Spark DataFrame, classic or Connect; asked without importing Spark."""
+    """Return True for a Spark DataFrame, classic or Connect. Spark is not imported."""
     return any(
         kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(table).__mro__
     )

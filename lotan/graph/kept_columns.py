@@ -1,4 +1,4 @@
-"""Columns that were computed once from a graph, kept for the next training on it."""
+"""Columns that were computed from a graph and are kept for the next training on it."""
 
 from __future__ import annotations
 
@@ -7,36 +7,38 @@ from dataclasses import dataclass
 from threading import RLock
 from typing import Protocol
 
-from lotan.free_memory import free_memory
+from lotan.memory.free import free_memory
 
 MOST_BYTES = 1 << 30
-FREE_SHARE = 0.1  # of the memory that is free, where that is less
+FREE_SHARE = 0.1  # kept columns take at most this share of the free memory
 
 
 class Sized(Protocol):
-    """An array or a tensor."""
+    """An object with a size in memory, such as an array or a tensor."""
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
+        """The number of bytes that it takes."""
 
 
 @dataclass(frozen=True)
 class _Kept:
     column: Sized
-    seconds: float  # that it took
+    seconds: float  # the time that it took to compute
 
     @property
     def worth(self) -> float:
-        """Seconds that a byte spares."""
+        """The seconds that are saved by each byte of the column."""
         return self.seconds / max(1, self.column.nbytes)
 
 
 class KeptColumns:
-    """Within a budget: where that is short, what is worth least a byte goes. For any thread.
+    """Columns within a budget of bytes. Beyond it, the columns that save the fewest seconds per byte are dropped.
+
+    Any thread may use it.
 
     Args:
-        most: bytes; None: as suits the memory that is free whenever one is put.
+        most: the budget in bytes. None takes it from the free memory, each time that a column is added (default: None).
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -45,18 +47,18 @@ class KeptColumns:
         self._lock = RLock()
 
     def get(self, key: Hashable) -> Sized | None:
-        """What was put, if it is still there."""
+        """Return the column of a key, or None if it was dropped or never added."""
         kept = self._kept.get(key)
         return None if kept is None else kept.column
 
     def put(self, key: Hashable, column: Sized, seconds: float) -> None:
-        """Keep a column, which nobody writes to any more."""
+        """Add a column, which must not be written to any more. `seconds` is the time that it took to compute."""
         with self._lock:
             self._kept[key] = _Kept(column, seconds)
             self.shrink(self._budget())
 
     def shrink(self, most: int, but: Collection[Hashable] = ()) -> None:
-        """Let go of what is worth least, until there are so many bytes at the most; of those with these keys nothing."""
+        """Drop the columns that save least per byte, until at most `most` bytes are left. Keys in `but` are not dropped."""
         with self._lock:
             others = [key for key in self._kept if key not in but]
             for key in sorted(others, key=lambda key: self._kept[key].worth):
@@ -66,7 +68,7 @@ class KeptColumns:
 
     @property
     def nbytes(self) -> int:
-        """Of all there are."""
+        """The number of bytes of all columns."""
         with self._lock:
             return sum(kept.column.nbytes for kept in self._kept.values())
 

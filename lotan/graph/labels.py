@@ -1,4 +1,4 @@
-"""What a graph's labels say of the task and of its loss."""
+"""Statistics of a graph's labels, which determine the task and its loss."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from planner.spec import SPLITS, LossSpec, Task
 
 @dataclass(frozen=True)
 class LabelStatistics:
-    """Counts over the labelled vertices."""
+    """Counts of the labelled vertices, and the task that their labels suggest."""
 
-    task: Task  # as the column's type suggests: integers, arrays of 0 and 1, other floats
-    outputs: int  # classes (largest label + 1), or the width of the label arrays; 0 without labels
-    labelled: tuple[int, ...]  # labelled vertices of each split, in the order of planner.spec.SPLITS
+    task: Task  # classification for integers, multilabel for arrays of 0 and 1, regression for other floats
+    outputs: int  # number of classes (largest label + 1), or width of the label arrays; 0 without labels
+    labelled: tuple[int, ...]  # number of labelled vertices of each split, in the order of planner.spec.SPLITS
 
 
 def label_statistics(graph: GraphArrays) -> LabelStatistics:
@@ -32,18 +32,18 @@ def label_statistics(graph: GraphArrays) -> LabelStatistics:
 
 
 def has_label(graph: GraphArrays) -> np.ndarray:
-    """Which vertices have a label: bool [vertices]."""
+    """Return a mask of the vertices that have a label, bool [vertices]."""
     return graph.label != -1 if graph.label.ndim == 1 else ~np.isnan(graph.label).any(axis=1)
 
 
 def training_weight(graph: GraphArrays, weights: Sequence[float]) -> float:
-    """Sum of the class weights of the labelled training vertices."""
+    """Return the sum of the class weights of the labelled training vertices."""
     labels = graph.label[has_label(graph) & (graph.split == SPLITS.index("train"))]
     return float(np.asarray(weights, dtype=np.float64)[labels].sum())
 
 
 def require_training_labels(labels: LabelStatistics) -> None:
-    """Raise a GraphError where there is nothing to train on."""
+    """Raise a GraphError if no training vertex has a label."""
     if labels.labelled[SPLITS.index("train")] == 0:
         raise GraphError(
             "vertices.split: the training set is empty: no vertex with a label is in 'train'. Set split to 'train' "
@@ -52,7 +52,11 @@ def require_training_labels(labels: LabelStatistics) -> None:
 
 
 def check_class_weights(task: Task, outputs: int, class_weights: Sequence[float]) -> tuple[float, ...]:
-    """Return the weights as floats; raise a ConfigurationError where they do not fit the task."""
+    """Return the class weights as floats.
+
+    Raises:
+        ConfigurationError: the weights do not fit the task or the number of outputs.
+    """
     weights = tuple(float(weight) for weight in class_weights)
     if task == "regression":
         raise ConfigurationError("class_weights: regression has no classes. Leave class_weights out.")
@@ -66,14 +70,14 @@ def check_class_weights(task: Task, outputs: int, class_weights: Sequence[float]
 def loss_spec(
     labels: LabelStatistics, task: Task, outputs: int, weights: tuple[float, ...] | None, weight_sum: float | None
 ) -> LossSpec:
-    """The loss over the training vertices, with torch's reduction="mean".
+    """Return the loss over the training vertices, with torch's reduction="mean".
 
     Args:
-        labels: of the graph.
-        task: what is trained.
+        labels: statistics of the graph's labels.
+        task: the task.
         outputs: width of the model's output.
-        weights: checked class weights.
-        weight_sum: classification with class weights: their sum over the training vertices.
+        weights: class weights that were checked, or None.
+        weight_sum: for classification with class weights, their sum over the training vertices; else None.
     """
     count = labels.labelled[SPLITS.index("train")]
     if task == "classification":

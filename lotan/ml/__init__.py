@@ -4,7 +4,7 @@
     model = classifier.fit(vertices)
     model.transform(vertices).select("id", "prediction", "probability")
 
-docs/spark_ml.md says what a fold of a graph is, and which rows train.
+docs/reference/ml.md says what a fold of a graph is, and which rows train.
 """
 
 from lotan.ml.classification import GNNClassificationModel, GNNClassifier

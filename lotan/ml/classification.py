@@ -1,4 +1,4 @@
-"""Which class a vertex is of."""
+"""The classifier of vertices."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from lotan.ml.params import GNNParams, accessors, make_param
 from lotan.ml.rows import named_classes
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 @accessors
 class _ClassifierParams(GNNParams, HasProbabilityCol, HasRawPredictionCol):
     numClasses = make_param(
-        "numClasses", "unset: as the label's metadata say, else the largest label + 1", TypeConverters.toInt
+        "numClasses",
+        "number of classes; unset: the number in the label's metadata, or else the largest label + 1",
+        TypeConverters.toInt,
     )
 
 
 class GNNClassificationModel(_ClassifierParams, GNNModel):
-    """A trained classifier: adds `prediction` (double), `probability` and `rawPrediction` (vectors)."""
+    """A trained classifier. It adds the columns `prediction` (double), `probability` and `rawPrediction` (vectors)."""
 
     def __init__(self, trained: TrainedModel | None = None, given: Given | None = None, summary: Summary | None = None):
         super().__init__(trained, given, summary)
@@ -50,13 +52,13 @@ class GNNClassificationModel(_ClassifierParams, GNNModel):
 
 
 class GNNClassifier(_ClassifierParams, GNNEstimator[GNNClassificationModel]):
-    """Trains a graph neural network to tell the class of vertices.
+    """Trains a graph neural network that predicts the class of each vertex.
 
     Args:
-        params: Params by name, see `explainParams()`.
+        params: Params by name. `explainParams()` lists them with their defaults.
 
     Raises:
-        ConfigurationError: an unknown Param.
+        ConfigurationError: a Param is unknown.
     """
 
     task = "classification"

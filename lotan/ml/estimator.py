@@ -1,4 +1,4 @@
-"""What both estimators are: Params and tables in, models out, all maps of a grid as one batch of models."""
+"""The base class of the estimators. They take Params and tables, and train all maps of a grid as one batch of models."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from pyspark.ml.param import Param
 from pyspark.ml.util import MLReadable, MLWritable
 from pyspark.sql import DataFrame
 
+from lotan.batch.members import Member
+from lotan.batch.model_batch import ModelBatch
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
-from lotan.job import model_outputs
-from lotan.learner import weights_of
-from lotan.members import Member
 from lotan.ml.given_graph import HasGraph
 from lotan.ml.model import GNNModel
 from lotan.ml.modules import make_module, make_optimizer
@@ -29,11 +28,12 @@ from lotan.ml.persistence import EstimatorReader, EstimatorWriter
 from lotan.ml.rows import check_rows, training_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, require_frame, table, training_graph, whole_graph
-from lotan.model_batch import ModelBatch
-from lotan.named_models import Factory
+from lotan.nn.named_models import Factory
+from lotan.planning.job import model_outputs
+from lotan.results.trained_model import TrainedModel
 from lotan.tracing import trace
-from lotan.trained_model import TrainedModel
-from lotan.trainer import Trainer
+from lotan.training.learner import weights_of
+from lotan.training.trainer import Trainer
 from planner.spec import Task
 
 log = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ ParamMap = dict[Param[Any], Any]
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a dataset trains: settled before the first epoch."""
+    """A dataset as training needs it: the graph around it, and the width of the model's output."""
 
     graph: Graph
     given: Given
@@ -62,12 +62,17 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         self.setParams(**params)
 
     def setModelFactory(self, factory: Factory) -> Self:
-        """Train a model of one's own instead of a stock one.
+        """Train a model of your own instead of a stock one.
+
+        A factory is code, so an estimator that has one cannot be saved. Its models can. A factory that can be imported
+        may be named instead: modelType="my_module:make_model".
 
         Args:
-            factory: called with those of in_channels, hidden_channels, num_layers, out_channels, dropout and heads that it
-                has parameters for; returns a `torch.nn.Module`. It is code, so an estimator with one is not saved; its
-                models are. (A factory that can be imported may be named instead: modelType="my_module:make_model".)
+            factory: a function that returns a `torch.nn.Module`. Of in_channels, hidden_channels, num_layers,
+                out_channels, dropout and heads, it is passed those for which it has parameters.
+
+        Returns:
+            This estimator.
         """
         self._factory = factory
         return self
@@ -77,23 +82,24 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         dataset: Any,
         paramMaps: Sequence[ParamMap],
     ) -> Iterator[tuple[int, M]]:
-        """Fit every map; those that differ only in the model and its optimizer train as one batch, over shared passes.
+        """Fit a model for every map.
 
-        A model that diverges leaves the others as they are, and keeps the weights of its best epoch, or its first
-        ones: `model.summary.diverged` says why, and so does a warning.
+        Maps that differ only in the model and its optimizer train as one batch, over shared passes. A model that
+        diverges does not affect the others. It has the weights of its best epoch, or its first weights if it was never
+        evaluated. `model.summary.diverged` and a warning give the reason.
 
         Args:
             dataset: rows of vertices, or a GraphFrame.
-            paramMaps: Params by which each model differs from this estimator.
+            paramMaps: for each model, the Params by which it differs from this estimator.
 
         Returns:
-            An iterator over (index of the map, model), for one thread or several. Training starts with its first item.
+            An iterator over (index of the map, model). Several threads may use it. Training starts with its first item.
         """
         whole, rows = self.copy()._around(dataset)
         return _Models(lambda: whole._fit_all(rows, paramMaps))
 
     def write(self) -> EstimatorWriter:
-        """For `estimator.write().overwrite().save(path)`."""
+        """Return a writer, for `estimator.write().overwrite().save(path)`."""
         if self._factory is not None:
             raise ConfigurationError(
                 "an estimator with a model factory cannot be saved, for it is code; its models can"
@@ -102,16 +108,16 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
 
     @classmethod
     def read(cls) -> EstimatorReader:
-        """For `GNNClassifier.read().load(path)`."""
+        """Return a reader, for `GNNClassifier.read().load(path)`."""
         return EstimatorReader(cls)
 
     @abstractmethod
     def _outputs(self, dataset: DataFrame, largest: int) -> int:
-        """Width of the model's output; `largest` is the largest label + 1."""
+        """Return the width of the model's output. `largest` is the largest label + 1."""
 
     @abstractmethod
     def _new_model(self, trained: TrainedModel, given: Given, summary: Summary) -> M:
-        """A model of the kind that this estimator makes."""
+        """Return a model of this estimator's class of models."""
 
     def _fit(self, dataset: Any) -> M:
         whole, rows = self._around(dataset)
@@ -133,11 +139,11 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
 
     @contextmanager
     def _prepared(self, dataset: DataFrame) -> Iterator[Prepared]:
-        """The graph that a dataset trains, as long as the block lasts.
+        """Prepare a dataset for training. The graph is freed at the end of the block.
 
         Raises:
-            ConfigurationError: no edges, a dataset that is no DataFrame, an option that cannot be used.
-            GraphError: tables that make no graph to train on.
+            ConfigurationError: there are no edges, the dataset is no DataFrame, or an option cannot be used.
+            GraphError: the tables make no graph that can be trained on.
         """
         require_frame("dataset", dataset)
         self.check_outputs()
@@ -157,7 +163,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         return self._copyValues(self._new_model(trained, prepared.given, summary)._resetUid(self.uid))
 
     def _fit_all(self, dataset: DataFrame, maps: Sequence[ParamMap]) -> Iterator[tuple[int, M]]:
-        """Batch by batch, so that no more models are held than one has."""
+        """Fit the maps batch by batch, so that only the models of one batch are in memory."""
         estimators = [self.copy(one) for one in maps]
         batches: dict[tuple[Any, ...], list[int]] = {}
         for index, estimator in enumerate(estimators):
@@ -195,7 +201,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         return self._model_of(run.model, prepared, replace(Summary.of(run), diverged=diverged))
 
     def _untrained(self, prepared: Prepared) -> TrainedModel:
-        """The model with its first weights, for what diverged before its first evaluation."""
+        """Return the model with its first weights, for a model that diverged before its first evaluation."""
         module = self._module(prepared)
         spec = trace(module, prepared.graph.statistics.width, training=False)
         weights = {name: tensor.clone() for name, tensor in weights_of(module).items()}
@@ -203,7 +209,7 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
 
 
 class _Models(Generic[M]):
-    """An iterator that several threads may call at once: CrossValidator does, with parallelism."""
+    """An iterator that several threads may call at once, as CrossValidator with parallelism does."""
 
     def __init__(self, start: Callable[[], Iterator[tuple[int, M]]]) -> None:
         self._start = start

@@ -1,4 +1,4 @@
-"""The graph around a dataset, given to an estimator or to a model."""
+"""The graph around a dataset, which a user gives to an estimator or to a model."""
 
 from __future__ import annotations
 
@@ -12,33 +12,51 @@ from lotan.ml.tables import Given, require_frame
 
 
 class HasGraph(GNNParams):
-    """What takes edges and vertices as tables or by name. A model has its estimator's, until it is given others."""
+    """The base class of estimators and models, which take edges and vertices as tables or by name.
+
+    A model has its estimator's tables until it is given others.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._given = Given()
 
     def setEdges(self, edges: DataFrame | str) -> Self:
-        """Give the edges: a DataFrame, which is not saved, or the name of a table or view."""
+        """Set the edges.
+
+        Args:
+            edges: a DataFrame, which is not saved with the estimator or model, or the name of a table or view.
+        """
         return self._give("edges", edges)
 
     def setVertices(self, vertices: DataFrame | str) -> Self:
-        """Give all vertices, with features: a dataset is then a part of them. A DataFrame, which is not saved, or a name."""
+        """Set all vertices, with their features. A dataset is then a part of them.
+
+        Args:
+            vertices: a DataFrame, which is not saved with the estimator or model, or the name of a table or view.
+        """
         return self._give("vertices", vertices)
 
     def setGraph(self, graph: Any) -> Self:
-        """Give all vertices and the edges: a GraphFrame, or anything that has these two DataFrames."""
+        """Set all vertices and the edges.
+
+        Args:
+            graph: a GraphFrame, or another object with the DataFrames `vertices` and `edges`.
+        """
         return self.setVertices(graph.vertices).setEdges(graph.edges)
 
     def _set(self, **params: Any) -> Self:
-        """Set params; a name is in place of a table that was given before."""
+        """Set Params. The name of a table replaces a DataFrame that was given before."""
         named = {name: None for name in ("edges", "vertices") if params.get(name) is not None}
         if named:
             self._given = replace(self._given, **named, made={})
         return super()._set(**params)
 
     def _around(self, dataset: Any) -> tuple[Self, Any]:
-        """What is to take a dataset's rows, and these: of a GraphFrame its vertices, taken by a copy that has its edges."""
+        """Return the estimator or model that takes a dataset's rows, and these rows.
+
+        For a GraphFrame these are its vertices, and a copy that has the GraphFrame's edges takes them.
+        """
         if isinstance(dataset, DataFrame) or not (hasattr(dataset, "vertices") and hasattr(dataset, "edges")):
             return self, dataset
         whole = self.copy()

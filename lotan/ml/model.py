@@ -1,4 +1,4 @@
-"""What both kinds of models are: Transformers that add a prediction to every row of a dataset."""
+"""The base class of the models. They are Transformers that add a prediction to every row of a dataset."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lotan.ml.predictions import predicted
 from lotan.ml.rows import check_rows
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given, hinted, predicting_graph, require_frame, table, whole_graph
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
     """The base of `GNNClassificationModel` and `GNNRegressionModel`.
 
-    Predictions are of the graph that the estimator was given, or that the model was: the dataset's rows are looked up
-    there. Where no vertices were given, the dataset is all of them.
+    The model predicts all vertices of the graph that was given to the estimator, or to the model itself. The dataset's
+    rows are looked up there. If no vertices were given, the dataset has all of them.
     """
 
     def __init__(self, trained: TrainedModel | None = None, given: Given | None = None, summary: Summary | None = None):
@@ -33,14 +33,16 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         self._trained = trained
         self._given = given or self._given
         self._summary = summary
-        self._predicted: dict[tuple[Any, ...], DataFrame] = {}  # of all vertices; copies share it
+        self._predicted: dict[
+            tuple[Any, ...], DataFrame
+        ] = {}  # predictions of all vertices; copies of the model share them
 
     @property
     def trained(self) -> TrainedModel:
-        """The model as data, with its weights: what `lotan.load` gives.
+        """The model as data, with its weights, in the form that `lotan.load` returns.
 
         Raises:
-            ModelError: nothing was trained or loaded.
+            ModelError: no model was trained or loaded.
         """
         if self._trained is None:
             raise ModelError(f"this {type(self).__name__} holds no model: fit an estimator, or load one")
@@ -48,10 +50,10 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
 
     @property
     def summary(self) -> Summary:
-        """How it was trained.
+        """The history and the metrics of the training.
 
         Raises:
-            ModelError: it was loaded; that is not saved.
+            ModelError: the model was loaded. A summary is not saved.
         """
         if self._summary is None:
             raise ModelError("a model that was loaded has no summary; look at hasSummary first")
@@ -59,30 +61,30 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
 
     @property
     def hasSummary(self) -> bool:
-        """Whether it was trained in this session."""
+        """True if the model was trained in this session, and so has a summary."""
         return self._summary is not None
 
     @property
     def numFeatures(self) -> int:
-        """Width of the features."""
+        """The width of the features."""
         return self.trained.spec.width
 
     def write(self) -> ModelWriter:
-        """For `model.write().overwrite().save(path)`. The graph is not saved."""
+        """Return a writer, for `model.write().overwrite().save(path)`. The graph is not saved."""
         return ModelWriter(self)
 
     @classmethod
     def read(cls) -> ModelReader:
-        """For `GNNClassificationModel.read().load(path)`."""
+        """Return a reader, for `GNNClassificationModel.read().load(path)`."""
         return ModelReader(cls)
 
     @abstractmethod
     def _added(self, columns: dict[str, Column]) -> dict[str, Column]:
-        """Names and columns to add, from those of `predicted`."""
+        """Return the columns to add by their names, made of the columns of `predicted`."""
 
     @abstractmethod
     def _check_labels(self, largest: int) -> None:
-        """Refuse labels that the model cannot predict; `largest` is the largest + 1."""
+        """Refuse labels that the model cannot predict. `largest` is the largest label + 1."""
 
     def _give(self, what: str, value: DataFrame | str) -> Self:
         self._predicted = {}
@@ -102,12 +104,12 @@ class GNNModel(Model, HasGraph, MLReadable[Any], MLWritable):
         largest = check_rows(self, dataset, whole, part, classes=self.trained.loss.task == "classification")
         self._check_labels(largest)
         with hinted(self, self._given):
-            found = self._held(whole)
+            found = self._predictions(whole)
         joined = dataset.join(found, dataset[quoted(self.value("idCol"))] == found["__id"], "left")
         return joined.select(*(dataset[quoted(name)] for name in dataset.columns), *_aliased(added))
 
-    def _held(self, whole: Any) -> DataFrame:
-        """Predictions of all vertices, made once for a graph that stays the same."""
+    def _predictions(self, whole: Any) -> DataFrame:
+        """Return the predictions of all vertices. They are computed once if the graph stays the same."""
         key = self.key()
         if self._given.lasts and key in self._predicted:
             return self._predicted[key]

@@ -1,26 +1,26 @@
-"""From Params to what is trained: a module with its first weights, and its optimizer."""
+"""The functions that make a module, with its first weights, and its optimizer from Params."""
 
 from __future__ import annotations
 
 import torch
 
 from lotan.ml.params import GNNParams
-from lotan.named_models import OWN, STOCK, Factory, factory_of, made
-from lotan.optimizers import Optimizer, optimizer_by_name
+from lotan.nn.named_models import OWN, STOCK, Factory, factory_of, made
+from lotan.settings.optimizers import Optimizer, optimizer_by_name
 
 
 def make_module(params: GNNParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:
-    """The model that the Params ask for; its weights are drawn with their seed.
+    """Return the model that the Params describe. Its weights are drawn with the Params' seed.
 
     Args:
-        params: which model, how wide and deep.
-        factory: of a model of one's own; None: the one that `modelType` names.
+        params: the Params.
+        factory: a user's own factory, or None for the model that `modelType` names.
         in_channels: width of the features.
-        out_channels: classes, or 1.
+        out_channels: number of classes, or 1 for regression.
 
     Raises:
-        ConfigurationError: an unknown model, or arguments that it refuses.
-        ModelError: the factory fails, or returns something else than a module.
+        ConfigurationError: the model is unknown, or refuses an argument.
+        ModelError: the factory fails, or its result is no module.
     """
     kind = params.value("modelType")
     arguments = {
@@ -36,9 +36,9 @@ def make_module(params: GNNParams, factory: Factory | None, in_channels: int, ou
 
 
 def make_optimizer(params: GNNParams) -> Optimizer:
-    """The optimizer that the Params ask for.
+    """Return the optimizer that the Params describe.
 
     Raises:
-        ConfigurationError: an unknown one, or arguments that it refuses.
+        ConfigurationError: the optimizer is unknown, or refuses an argument.
     """
     return optimizer_by_name(params.value("optimizer"), lr=params.value("lr"), weight_decay=params.value("weightDecay"))

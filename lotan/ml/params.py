@@ -9,7 +9,7 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCol
 
 from lotan.errors import ConfigurationError
-from lotan.settings import TrainerConfig, make_config
+from lotan.settings.config import TrainerConfig, make_config
 
 Owner = TypeVar("Owner", bound=type)
 
@@ -17,16 +17,16 @@ OF_ONE_MODEL = (
     *("modelType", "hiddenChannels", "numLayers", "dropout", "heads", "optimizer", "lr", "weightDecay"),
     *("epochs", "patience", "seed"),
 )
-"""What may differ between models that train over the same passes of the graph; other Params make another batch."""
+"""The Params that may differ between models of one batch. Maps that differ in other Params make several batches."""
 
 
 def make_param(name: str, doc: str, convert: Callable[[Any], Any]) -> Param[Any]:
-    """A Param, to be an attribute of a class of that name."""
+    """Return a Param, which must be assigned to a class attribute of the same name."""
     return Param(Params._dummy(), name, doc, typeConverter=convert)
 
 
 def accessors(owner: Owner) -> Owner:
-    """Give a class a getter and a setter for each of its Params, named as Spark ML's own are: `getLr()`, `setLr(0.1)`."""
+    """Add a getter and a setter to a class for each of its Params, with Spark ML's names: `getLr()`, `setLr(0.1)`."""
     for name in dir(owner):
         param = getattr(owner, name)
         if isinstance(param, Param):
@@ -58,21 +58,22 @@ def _setter(name: str, doc: str) -> Callable[..., Any]:
 
 @accessors
 class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
-    """Columns, model, training and engine. A model keeps those that it was trained with.
+    """The Params of estimators and models: columns, model, training and engine.
 
-    Each has a getter and a setter, and is a keyword argument of the estimators; `explainParams()` lists them.
+    A model has the Params with which it was trained. Each Param has a getter and a setter and is a keyword argument of
+    the estimators. `explainParams()` lists them.
     """
 
     idCol = make_param("idCol", "the vertices' ids, integers or strings", TypeConverters.toString)
     splitCol = make_param(
         "splitCol",
-        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label train",
+        "'train', 'val', 'test' or null for each row of the dataset; unset: all rows with a label are trained on",
         TypeConverters.toString,
     )
-    srcCol = make_param("srcCol", "where edges start", TypeConverters.toString)
-    dstCol = make_param("dstCol", "where edges end", TypeConverters.toString)
+    srcCol = make_param("srcCol", "the ids of the edges' sources", TypeConverters.toString)
+    dstCol = make_param("dstCol", "the ids of the edges' destinations", TypeConverters.toString)
     edgeWeightCol = make_param("edgeWeightCol", "the edges' weights; unset: 1", TypeConverters.toString)
-    undirected = make_param("undirected", "whether to add the reverse of every edge once", TypeConverters.toBoolean)
+    undirected = make_param("undirected", "true to add the reverse of every edge once", TypeConverters.toBoolean)
     edges = make_param("edges", "a table or view of edges, by name; or see setEdges", TypeConverters.toString)
     vertices = make_param(
         "vertices", "a table or view of all vertices, by name; or see setVertices", TypeConverters.toString
@@ -83,17 +84,17 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     )
     hiddenChannels = make_param("hiddenChannels", "width of the hidden layers", TypeConverters.toInt)
     numLayers = make_param("numLayers", "number of layers", TypeConverters.toInt)
-    dropout = make_param("dropout", "probability", TypeConverters.toFloat)
-    heads = make_param("heads", "attention heads, of gat or a factory of your own", TypeConverters.toInt)
+    dropout = make_param("dropout", "probability with which a value is dropped in training", TypeConverters.toFloat)
+    heads = make_param("heads", "number of attention heads, for gat or a factory of your own", TypeConverters.toInt)
 
     optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)
-    weightDecay = make_param("weightDecay", "on all parameters", TypeConverters.toFloat)
-    epochs = make_param("epochs", "at most", TypeConverters.toInt)
+    weightDecay = make_param("weightDecay", "weight decay of all parameters", TypeConverters.toFloat)
+    epochs = make_param("epochs", "the most epochs", TypeConverters.toInt)
     patience = make_param(
         "patience", "evaluations without improvement on 'val' after which to stop", TypeConverters.toInt
     )
-    seed = make_param("seed", "of initial weights and dropout", TypeConverters.toInt)
+    seed = make_param("seed", "seed of initial weights and dropout", TypeConverters.toInt)
     evalEvery = make_param("evalEvery", "epochs between evaluations; 0: at the end only", TypeConverters.toInt)
     monitor = make_param(
         "monitor", "metric on 'val' that picks the best epoch; unset: the task's", TypeConverters.toString
@@ -101,17 +102,21 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
 
     engine = make_param("engine", "auto, local, blocks or rows", TypeConverters.toString)
     plan = make_param("plan", "auto or general", TypeConverters.toString)
-    partitions = make_param("partitions", "of the graph in Spark", TypeConverters.toInt)
-    workers = make_param("workers", "DL worker processes to start", TypeConverters.toInt)
-    memoryLimit = make_param("memoryLimit", 'of all processes on this host, such as "4g"', TypeConverters.toString)
-    maxModels = make_param("maxModels", "models that train at a time; unset: as memory allows", TypeConverters.toInt)
-    progress = make_param("progress", "whether to write a line an epoch on standard error", TypeConverters.toBoolean)
+    partitions = make_param("partitions", "number of partitions of the graph in Spark", TypeConverters.toInt)
+    workers = make_param("workers", "number of DL worker processes to start", TypeConverters.toInt)
+    memoryLimit = make_param(
+        "memoryLimit", 'memory of all processes on this host, such as "4g"', TypeConverters.toString
+    )
+    maxModels = make_param(
+        "maxModels", "number of models that train at a time; unset: as many as fit in memory", TypeConverters.toInt
+    )
+    progress = make_param("progress", "true to write a line for each epoch on standard error", TypeConverters.toBoolean)
 
     def check_outputs(self) -> None:
-        """Refuse two columns of one name among those that are added to a dataset.
+        """Check that the columns which are added to a dataset have different names.
 
         Raises:
-            ConfigurationError: naming both Params.
+            ConfigurationError: two columns have the same name. The error names both Params.
         """
         params: dict[str, str] = {}  # by the name of their column
         for param in ("predictionCol", "probabilityCol", "rawPredictionCol"):
@@ -130,7 +135,7 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         """Set several Params by name.
 
         Raises:
-            ConfigurationError: an unknown one.
+            ConfigurationError: a Param is unknown.
         """
         unknown = [name for name in params if not self.hasParam(name)]
         if unknown:
@@ -139,24 +144,24 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         return self._set(**{name: value for name, value in params.items() if value is not None})
 
     def value(self, name: str) -> Any:
-        """The value of a Param, or None where it has none."""
+        """Return the value of a Param, or None if it has none."""
         return self.getOrDefault(name) if self.isDefined(name) else None
 
     def key(self, without: tuple[str, ...] = ()) -> tuple[Any, ...]:
-        """The values of all Params but some, as what can be compared."""
+        """Return the values of all Params except those in `without`, in a form that can be compared."""
         return tuple(repr(self.value(param.name)) for param in self.params if param.name not in without)
 
     def options(self) -> dict[str, Any]:
-        """The settings of the engine and of the evaluation, as the Trainer and a batch of models take them."""
+        """Return the settings of the engine and of the evaluation, as the Trainer and a batch of models take them."""
         named = {"eval_every": "evalEvery", "memory_limit": "memoryLimit"}
         same = ("monitor", "engine", "plan", "partitions", "workers", "progress")
         return {option: self.value(name) for option, name in {**named, **{name: name for name in same}}.items()}
 
     def config(self) -> TrainerConfig:
-        """The options alone, checked.
+        """Return the options as a TrainerConfig, which checks them.
 
         Raises:
-            ConfigurationError: one that cannot be used.
+            ConfigurationError: an option cannot be used.
         """
         for name in ("numClasses", "maxModels"):
             count = self.value(name) if self.hasParam(name) else None

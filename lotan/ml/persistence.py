@@ -1,4 +1,4 @@
-"""Saving estimators and models as Spark ML does: metadata as JSON, data as Parquet, wherever Spark can write."""
+"""The writers and readers of estimators and models. As in Spark ML, metadata are JSON and data are Parquet."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.borders import first_line, spark_translated
 from lotan.errors import ModelError
-from lotan.trained_model import SPEC, WEIGHTS, load
+from lotan.results.trained_model import SPEC, WEIGHTS, load
 
 if TYPE_CHECKING:
     from lotan.ml.estimator import GNNEstimator
     from lotan.ml.model import GNNModel
-    from lotan.trained_model import TrainedModel
+    from lotan.results.trained_model import TrainedModel
 
 FORMAT = 1
 DATA = "data"
@@ -25,19 +25,19 @@ _ENTRY = "lotan"
 
 
 class EstimatorWriter(MLWriter):
-    """Writes an estimator's Params."""
+    """Writes the Params of an estimator."""
 
     def __init__(self, instance: GNNEstimator[Any]) -> None:
         super().__init__()
         self._instance = instance
 
     def saveImpl(self, path: str) -> None:
-        """Write them below `path`."""
+        """Write the Params to the folder `path`."""
         _write_metadata(self._instance, path, self.sparkSession)
 
 
 class EstimatorReader(MLReader[Any]):
-    """Reads what `EstimatorWriter` wrote."""
+    """Reads an estimator that `EstimatorWriter` wrote."""
 
     def __init__(self, kind: type[GNNEstimator[Any]]) -> None:
         super().__init__()
@@ -47,20 +47,20 @@ class EstimatorReader(MLReader[Any]):
         """Read an estimator.
 
         Raises:
-            ModelError: there is none, or one of another version.
+            ModelError: there is no estimator, or it was saved in another format.
         """
         return _read_params(self._kind, path, self.sparkSession)
 
 
 class ModelWriter(MLWriter):
-    """Writes a model: its Params, operators and weights."""
+    """Writes the Params, operators and weights of a model."""
 
     def __init__(self, instance: GNNModel) -> None:
         super().__init__()
         self._instance = instance
 
     def saveImpl(self, path: str) -> None:
-        """Write them below `path`."""
+        """Write the model to the folder `path`."""
         trained = self._instance.trained
         _write_metadata(self._instance, path, self.sparkSession)
         with TemporaryDirectory(prefix="lotan-") as folder:
@@ -71,17 +71,17 @@ class ModelWriter(MLWriter):
 
 
 class ModelReader(MLReader[Any]):
-    """Reads what `ModelWriter` wrote."""
+    """Reads a model that `ModelWriter` wrote."""
 
     def __init__(self, kind: type[GNNModel]) -> None:
         super().__init__()
         self._kind = kind
 
     def load(self, path: str) -> Any:
-        """Read a model. Its graph is to be given again, unless Params name its tables.
+        """Read a model. Its graph must be given again, unless Params name its tables.
 
         Raises:
-            ModelError: there is none, one of another version, or a damaged one.
+            ModelError: there is no model, it was saved in another format, or it is damaged.
         """
         model = _read_params(self._kind, path, self.sparkSession)
         model._trained = _read_model(path, self.sparkSession)
@@ -97,7 +97,7 @@ def _write_metadata(instance: Any, path: str, spark: SparkSession) -> None:
 def _read_params(kind: type[Any], path: str, spark: SparkSession) -> Any:
     try:
         return _read_metadata(kind, path, spark)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # of JSON, and of what is made of it
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # the JSON, or a value in it, is wrong
         raise ModelError(
             f"{path} cannot be read: its metadata are damaged ({type(error).__name__}: {first_line(error)}). Copy it anew, "
             "or save it again"

@@ -1,4 +1,4 @@
-"""Predictions of all vertices as a Spark DataFrame that belongs to nobody: gone when nothing refers to it any more."""
+"""The predictions of all vertices, as a Spark DataFrame that Spark frees when nothing refers to it any more."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.graph import Graph
-from lotan.predictions import from_logits
-from lotan.settings import TrainerConfig
-from lotan.trained_model import TrainedModel
+from lotan.results.predictions import from_logits
+from lotan.results.trained_model import TrainedModel
+from lotan.settings.config import TrainerConfig
 from planner.spec import Task
 
 
@@ -21,8 +21,8 @@ def predicted(model: TrainedModel, graph: Graph, config: TrainerConfig, spark: S
     """Run a model on all vertices of a graph.
 
     Returns:
-        `__id`, as the graph has it; `__raw`, the model's output, and `__probability` (empty for regression), arrays of
-        double; `__prediction`, a double.
+        A DataFrame with `__id` (of the graph's type), `__raw`, the model's output (array of double), `__probability`
+        (array of double, empty for regression) and `__prediction` (double).
     """
     task = model.loss.task
 
@@ -32,7 +32,7 @@ def predicted(model: TrainedModel, graph: Graph, config: TrainerConfig, spark: S
         schema = f"__id {id_type}, __raw array<double>, __probability array<double>, __prediction double"
         ids = frame["id"].cast(id_type).alias("id")
         scored = frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
-        return scored.localCheckpoint()  # computed now; Spark drops it when no plan refers to it
+        return scored.localCheckpoint()  # computes it now; Spark drops it when no plan refers to it
 
     return model.with_outputs(graph, config, held)
 
@@ -60,7 +60,7 @@ def _arrow(rows: pd.DataFrame) -> pa.Table:
 
 
 def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
-    """What Spark's Python processes run."""
+    """Return the function that Spark's Python processes run."""
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:

@@ -1,4 +1,4 @@
-"""A number for each vertex."""
+"""The regressor of vertices."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from lotan.ml.estimator import GNNEstimator
 from lotan.ml.model import GNNModel
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
-from lotan.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel
 
 
 class GNNRegressionModel(GNNModel):
-    """A trained regressor: adds `prediction` (double)."""
+    """A trained regressor. It adds the column `prediction` (double)."""
 
     def _added(self, columns: dict[str, Column]) -> dict[str, Column]:
         return {self.value("predictionCol"): columns["prediction"]}
 
     def _check_labels(self, largest: int) -> None:
-        """Any number may be compared with a prediction."""
+        """Accept all labels, because any number can be compared with a prediction."""
 
 
 class GNNRegressor(GNNEstimator[GNNRegressionModel]):
-    """Trains a graph neural network to predict a number for each vertex, by the mean squared error.
+    """Trains a graph neural network that predicts a number for each vertex. The loss is the mean squared error.
 
     Args:
-        params: Params by name, see `explainParams()`.
+        params: Params by name. `explainParams()` lists them with their defaults.
 
     Raises:
-        ConfigurationError: an unknown Param.
+        ConfigurationError: a Param is unknown.
     """
 
     task = "regression"

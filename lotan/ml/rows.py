@@ -1,4 +1,4 @@
-"""The rows of a dataset: which of them train, and what may be wrong with them, found by one Spark job."""
+"""The rows of a dataset. One Spark job finds their faults and the largest class."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ NUMBERS = (
 class Fault:
     """One kind of bad row."""
 
-    bad: Column
+    bad: Column  # true for a bad row
     shown: str  # the column that an example shows
-    column: str  # as the user calls it
+    column: str  # the user's name of the column
     problem: str
     mend: str
 
     def error(self, count: int, example: Row) -> GraphError:
-        """Of so many rows, with one of them."""
+        """Return the error for a number of bad rows, with one of them as an example."""
         return fault(DATASET, self.column, self.problem, self.mend, count, example_row(example[0], example[1]))
 
 
 def training_rows(params: GNNParams, dataset: DataFrame, classes: bool) -> DataFrame:
-    """Of a dataset: id, label (int for classes, else float) and split (string).
+    """Return a dataset's rows as id, label (int for classes, else float) and split (string).
 
     Raises:
-        GraphError: a column is missing, or of a type that cannot be.
+        GraphError: a column is missing or has a wrong type.
     """
     split = params.value("splitCol")
     label = params.value("labelCol")
@@ -63,20 +63,20 @@ def training_rows(params: GNNParams, dataset: DataFrame, classes: bool) -> DataF
 
 @spark_translated(GraphError, "Spark cannot read the dataset")
 def check_rows(params: GNNParams, dataset: DataFrame, whole: Graph, part: bool, classes: bool) -> int:
-    """Find out whether a dataset's rows can train or be predicted; ask for the largest class in it.
+    """Check that a dataset's rows can be trained on or predicted, and find the largest class.
 
     Args:
-        params: with the names of columns.
-        dataset: with ids, and labels if it is to train.
+        params: the Params, which name the columns.
+        dataset: rows with ids, and with labels if they are trained on.
         whole: the graph.
-        part: whether the dataset is a part of the graph, rather than all of it.
-        classes: whether the labels are to be whole numbers.
+        part: True if the dataset is a part of the graph's vertices, False if it has all of them.
+        classes: True if the labels must be whole numbers.
 
     Returns:
-        The largest label + 1; 0 where there is none.
+        The largest label + 1, or 0 without labels.
 
     Raises:
-        GraphError: ids that are not in the graph, features that differ from those there, labels that are no classes.
+        GraphError: an id is not in the graph, features differ from the graph's, or a label is no class.
     """
     label = params.value("labelCol") if params.value("labelCol") in dataset.columns else None
     if label:
@@ -97,7 +97,7 @@ def check_rows(params: GNNParams, dataset: DataFrame, whole: Graph, part: bool, 
 
 
 def named_classes(dataset: DataFrame, label: str) -> int | None:
-    """How many classes the label's metadata say there are, as StringIndexer leaves them."""
+    """Return the number of classes in the label's metadata, which StringIndexer writes, or None without metadata."""
     attribute = dataset.schema[label].metadata.get("ml_attr", {})
     return attribute.get("num_vals") or len(attribute.get("vals", ())) or None
 
@@ -111,7 +111,7 @@ def _rows(params: GNNParams, dataset: DataFrame, label: str | None) -> DataFrame
 
 
 def _hash(params: GNNParams, dataset: DataFrame) -> Column:
-    """Of the features, one number a row; null where the dataset has none."""
+    """Return a hash of each row's features, or null if the dataset has no features."""
     column = params.value("featuresCol")
     if column not in dataset.columns:
         return F.lit(None).cast("bigint")

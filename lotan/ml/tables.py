@@ -1,7 +1,7 @@
-"""From a dataset, and the graph it is a part of, to the `lotan.Graph` that trains or predicts.
+"""The functions that make a `lotan.Graph` for training or prediction from a dataset and the graph around it.
 
-Where all vertices were given by themselves, a dataset is a part of them: its rows are those that train, or are
-predicted, and the graph around them stays whole. Otherwise the dataset is all vertices.
+If all vertices were given to the estimator or model, a dataset is a part of them. Its rows are trained on or predicted,
+and the graph around them stays whole. Otherwise the dataset has all vertices.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ DATASET = "dataset"
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The tables of the graph as they were given, and graphs made of them. Copies of an estimator, and its models, share it."""
+    """The tables that a user gave, and the graphs that were made of them.
+
+    An estimator shares them with its copies and its models.
+    """
 
     edges: DataFrame | None = None
-    vertices: DataFrame | None = None  # all of them; None: the dataset is all
-    made: dict[tuple[Any, ...], Graph] = field(default_factory=dict)  # of all vertices, by the names of columns
+    vertices: DataFrame | None = None  # all vertices; None if the dataset has all of them
+    made: dict[tuple[Any, ...], Graph] = field(default_factory=dict)  # graphs of all vertices, by the columns' names
 
     @property
     def lasts(self) -> bool:
-        """Whether the graph stays the same; where a table or view is named, that may be another one at each call."""
+        """True if the graph stays the same. A table that is given by its name may be another one at each call."""
         return self.edges is not None and self.vertices is not None
 
 
 def table(given: DataFrame | None, params: GNNParams, what: str) -> DataFrame | None:
-    """A table as it was given, or the one that a Param names.
+    """Return the table that was given, or the one that a Param names.
 
     Raises:
-        GraphError: there is none of that name.
+        GraphError: there is no table of that name.
     """
     name = params.value(what)
     if given is not None or name is None:
@@ -57,10 +60,10 @@ def table(given: DataFrame | None, params: GNNParams, what: str) -> DataFrame | 
 
 
 def require_frame(what: str, value: object) -> None:
-    """Refuse what is no Spark DataFrame.
+    """Check that an object is a Spark DataFrame.
 
     Raises:
-        ConfigurationError: saying what was given.
+        ConfigurationError: it is another object, or a stream.
     """
     if not isinstance(value, DataFrame):
         raise ConfigurationError(f"{what} is {described(value)}; expected a Spark DataFrame")
@@ -71,10 +74,10 @@ def require_frame(what: str, value: object) -> None:
 
 
 def whole_graph(params: GNNParams, given: Given, dataset: DataFrame) -> Graph:
-    """All vertices with their features, and the edges; no labels. Kept, if both were given as tables.
+    """Return the graph of all vertices, with features and without labels. It is kept if both tables were given.
 
     Raises:
-        ConfigurationError: no edges were given.
+        ConfigurationError: there are no edges.
         GraphError: a column is missing.
     """
     vertices = table(given.vertices, params, "vertices")
@@ -110,12 +113,12 @@ def _edges(params: GNNParams, given: Given) -> tuple[DataFrame, str | None]:
 
 @contextmanager
 def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator[Graph]:
-    """The graph with the labels and splits of a dataset; vertices that are not in it have neither.
+    """Yield the graph with the labels and splits of a dataset. Other vertices have no label and no split.
 
-    In this process's memory for engine "local"; else in Spark, persisted until this ends.
+    For engine "local" the graph is in this process's memory. For others it is in Spark, persisted until the block ends.
 
     Args:
-        params: with the engine.
+        params: the Params, which name the engine.
         whole: the graph.
         rows: id, label and split of each row of the dataset.
 
@@ -135,7 +138,7 @@ def training_graph(params: GNNParams, whole: Graph, rows: DataFrame) -> Iterator
 
 
 def predicting_graph(params: GNNParams, whole: Graph) -> Graph:
-    """The graph where the engine wants it: collected, once, for "local"."""
+    """Return the graph in the place that the engine needs: collected for "local", in Spark for others."""
     return whole.relabelled() if params.value("engine") == "local" else whole
 
 
@@ -162,7 +165,7 @@ def _codes(rows: pd.DataFrame) -> pd.Series[int]:
 
 @contextmanager
 def hinted(params: GNNParams, given: Given) -> Iterator[None]:
-    """Within the block: an edge that leaves the dataset is said to be one, where the dataset was taken for all vertices."""
+    """Add a hint to errors about edges that leave the dataset, if the dataset was taken for all vertices."""
     try:
         yield
     except GraphError as error:

@@ -1,4 +1,4 @@
-"""Layers and models. Each works eagerly, `layer(x, edge_index)`, and is what a `lotan.Trainer` plans."""
+"""The layers and models. Each can be called eagerly, `layer(x, edge_index)`, or planned by a `lotan.Trainer`."""
 
 from lotan.nn.edge_index import EdgeIndex, Edges, aggregate, edge_softmax
 from lotan.nn.gat_conv import GATConv

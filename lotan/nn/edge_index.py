@@ -1,4 +1,7 @@
-"""The graph as a layer sees it: edge sets and static vertex columns, as tensors (real ones, or fake ones while tracing)."""
+"""The graph as a layer sees it: edge sets and static vertex columns.
+
+They are real tensors when a layer runs eagerly, and fake tensors while a model is traced.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.errors import ModelError
+from lotan.graph.edge_sets import gcn_scale, replace_self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
 from planner.spec import AGGREGATES, EdgeSet
 
 
 @dataclass(frozen=True)
 class Edges:
-    """One edge set. What `aggregate(self, messages, graph)` of a layer gets as `graph`."""
+    """One edge set: the argument `graph` of a layer's `aggregate(self, messages, graph)`."""
 
     name: EdgeSet
     index: Tensor  # int64 [2, num_edges]: sources, destinations
@@ -28,13 +31,20 @@ class EdgeIndex:
     """A graph for layers that run eagerly.
 
     Args:
-        edge_index: int64 [2, num_edges]; messages flow from row 0 (source) to row 1 (destination).
-        edge_weight: [num_edges], or None: every edge weighs 1.
-        num_vertices: number of rows of the features that come with it.
-        dtype: of weights and static columns.
+        edge_index: int64 [2, num_edges]. Messages flow from row 0 (sources) to row 1 (destinations).
+        edge_weight: weights [num_edges], or None if every edge weighs 1 (default: None).
+        num_vertices: number of vertices (default: one more than the greatest vertex in `edge_index`).
+        dtype: dtype of the weights and of static columns (default: torch.float32).
 
     Raises:
         ModelError: edge_index has another shape or dtype.
+
+    Example:
+        >>> graph = EdgeIndex(torch.tensor([[0, 1], [1, 1]]))
+        >>> graph.num_vertices
+        2
+        >>> graph.column("in_degree")
+        tensor([1., 2.])
     """
 
     def __init__(
@@ -58,7 +68,7 @@ class EdgeIndex:
 
     @classmethod
     def of(cls, edges: Mapping[EdgeSet, Edges], columns: Mapping[str, Tensor], num_vertices: int) -> EdgeIndex:
-        """A graph whose edge sets and columns are given ready made: what tracing passes to a model."""
+        """Return a graph made of edge sets and columns that exist already. Tracing passes such a graph to a model."""
         graph = cls.__new__(cls)
         graph.num_vertices = num_vertices
         graph._edges = dict(edges)
@@ -66,16 +76,19 @@ class EdgeIndex:
         return graph
 
     def edges(self, name: EdgeSet = "graph") -> Edges:
-        """An edge set by name, see `planner.spec.EdgeSet`."""
+        """Return an edge set by its name, which is one of `planner.spec.EdgeSet`."""
         if name not in self._edges:
             given = self._edges["graph"]
             index, weight = replace_self_loops(given.index, given.weight, self.num_vertices)
-            assert weight is not None  # of given weights
+            assert weight is not None  # because weights were given
             self._edges[name] = Edges(name, index, weight, self.num_vertices)
         return self._edges[name]
 
     def column(self, name: str) -> Tensor:
-        """A static column by name, see `planner.spec.STATIC_COLUMNS`: `in_degree` or `gcn_scale@...`, [num_vertices].
+        """Return a static column [num_vertices].
+
+        Args:
+            name: "in_degree", "gcn_scale@graph" or "gcn_scale@self_loops"; `planner.spec.STATIC_COLUMNS` defines them.
 
         Raises:
             ModelError: there is no such column.
@@ -97,14 +110,18 @@ class EdgeIndex:
 
 
 Graph = Tensor | EdgeIndex
-"""What stands for the graph in a layer's `forward(x, graph)`."""
+"""A graph as a layer's `forward(x, graph)` takes it."""
 
 
 def as_edge_index(graph: Graph, x: Tensor) -> EdgeIndex:
-    """The graph of vertex rows `x` as an `EdgeIndex`; a plain edge_index tensor is wrapped.
+    """Return the graph as an `EdgeIndex`, in which a plain edge_index tensor is wrapped.
+
+    Args:
+        graph: int64 [2, num_edges], or an `EdgeIndex`.
+        x: vertex rows [num_vertices, *shape]. They give a wrapped graph its number of vertices and its dtype.
 
     Raises:
-        ModelError: it is neither, or the tensor is no edge_index.
+        ModelError: the graph is neither, or the tensor is no edge_index.
     """
     if isinstance(graph, EdgeIndex):
         return graph
@@ -120,15 +137,21 @@ def aggregate(messages: Tensor, graph: Edges | EdgeIndex, kind: str) -> Tensor:
     """Aggregate edge rows to their destinations.
 
     Args:
-        messages: [num_edges, *shape].
-        graph: the edges, as a layer's `aggregate(self, messages, graph)` got them.
-        kind: "sum", "mean", "max" or "min"; zero for a vertex without in-edges.
+        messages: edge rows [num_edges, *shape].
+        graph: the edges, as a layer's `aggregate(self, messages, graph)` is given them.
+        kind: "sum", "mean", "max" or "min".
 
     Returns:
-        [num_vertices, *shape]
+        Vertex rows [num_vertices, *shape], which are zero for a vertex without in-edges.
 
     Raises:
-        ModelError: another `kind`.
+        ModelError: `kind` has another value.
+
+    Example:
+        >>> graph = EdgeIndex(torch.tensor([[0, 1], [1, 1]]))
+        >>> aggregate(torch.tensor([[1.0], [5.0]]), graph, "mean")
+        tensor([[0.],
+                [3.]])
     """
     if kind not in AGGREGATES:
         raise ModelError(f"aggregate got kind {kind!r}; expected one of {', '.join(AGGREGATES)}")
@@ -137,7 +160,15 @@ def aggregate(messages: Tensor, graph: Edges | EdgeIndex, kind: str) -> Tensor:
 
 
 def edge_softmax(scores: Tensor, graph: Edges | EdgeIndex) -> Tensor:
-    """Softmax of edge rows over the in-edges of each destination, number by number: [num_edges, *shape] to the same."""
+    """Return the softmax over the in-edges of each destination, for every number of an edge row by itself.
+
+    Args:
+        scores: edge rows [num_edges, *shape].
+        graph: the edges, as a layer's `aggregate(self, messages, graph)` is given them.
+
+    Returns:
+        Edge rows [num_edges, *shape].
+    """
     edges = _edges_of(graph)
     return torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name)
 

@@ -1,11 +1,7 @@
-"""GAT: Veličković et al., "Graph Attention Networks" (2018), https://arxiv.org/abs/1710.10903.
+"""GAT: a sum over in-edges, weighted by learned attention.
 
-    x'_i = b + sum over in-edges (j, i) of alpha_ji * W x_j
-    alpha_ji = softmax over the in-edges of i of LeakyReLU(a_src . W x_j + a_dst . W x_i)
-
-for each of `heads` heads, which are concatenated or averaged: in_channels to heads * out_channels, or to out_channels. The edges
-are those of the graph with one self-loop per vertex. The message is written per edge, as in the paper; that W x_j and the two
-products depend on one end alone, so that vertices can compute them, is for the Planner to find (rule lift_message).
+The message is written for each edge, as in the paper. W x_j and the two products with a_src and a_dst depend on one end
+of the edge only. The Planner's rule lift_message finds that and computes them once for each vertex.
 """
 
 from __future__ import annotations
@@ -24,23 +20,41 @@ from planner.spec import EdgeSet
 
 
 class GATConv(MessagePassing):
-    """An attention layer; arguments, defaults and parameters of `torch_geometric.nn.GATConv`. Edge weights play no part.
+    """The attention layer of Veličković et al.
+
+        x'_i = b + sum over in-edges (j, i) of alpha_ji * W x_j
+        alpha_ji = softmax over the in-edges of i of LeakyReLU(a_src . W x_j + a_dst . W x_i)
+
+    The paper is "Graph Attention Networks" (2018), https://arxiv.org/abs/1710.10903. Each head has its own W, a_src and
+    a_dst; the rows of all heads are concatenated or averaged. The sum also runs over one self-loop for each vertex.
+
+    The arguments, defaults and parameter names are those of `torch_geometric.nn.GATConv`. Edge weights are ignored.
 
     Args:
-        in_channels: width of the input.
-        out_channels: width of each head.
-        heads: number of heads.
-        concat: whether heads are concatenated, or averaged.
-        negative_slope: of the LeakyReLU.
-        dropout: probability with which an attention coefficient is dropped in training.
-        add_self_loops: whether every vertex gets one self-loop.
-        edge_dim: not supported, as edges carry no features.
-        fill_value: not supported, as it is about edge features.
-        bias: whether a bias is added.
-        residual: whether a linear map of the vertex's own row is added.
+        in_channels: width of the input rows.
+        out_channels: width of the output rows of one head.
+        heads: number of heads (default: 1).
+        concat: if True, the heads' rows are concatenated; if False, they are averaged (default: True).
+        negative_slope: slope of the LeakyReLU below zero (default: 0.2).
+        dropout: probability with which an alpha_ji is dropped in training (default: 0).
+        add_self_loops: if True, every vertex gets exactly one self-loop (default: True).
+        edge_dim: not supported, because edges carry no features (default: None).
+        fill_value: not supported, because it is about edge features (default: "mean").
+        bias: if True, the bias b is learned and added (default: True).
+        residual: if True, a linear map of the vertex's own row is added (default: False).
+
+    Shapes:
+        x: vertex rows [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: vertex rows [num_vertices, heads * out_channels], or [num_vertices, out_channels] if `concat` is False.
 
     Raises:
-        ConfigurationError: an argument that is not supported.
+        ConfigurationError: an argument has a wrong value or is not supported.
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GATConv(8, 4, heads=2)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 8])
     """
 
     def __init__(
@@ -90,7 +104,7 @@ class GATConv(MessagePassing):
             self.bias.data.zero_()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """[num_vertices, in_channels] -> [num_vertices, heads * out_channels], or out_channels without `concat`."""
+        """Map rows [num_vertices, in_channels] to [num_vertices, heads * out_channels], or out_channels without `concat`."""
         edges: EdgeSet = "self_loops" if self.add_self_loops else "graph"
         out = self.propagate(graph, x, edges)  # [num_vertices, heads, out_channels]
         out = out.flatten(1) if self.concat else out.mean(dim=1)
@@ -99,7 +113,7 @@ class GATConv(MessagePassing):
         return out if self.bias is None else out + self.bias
 
     def message(self, x_j: Tensor, x_i: Tensor) -> Tensor:
-        """The source's projection, times its share of the destination's attention: [num_edges, heads, out_channels]."""
+        """Return alpha_ji * W x_j for each edge and head, [num_edges, heads, out_channels]."""
         projected_j = self.lin(x_j).view(-1, self.heads, self.out_channels)
         projected_i = self.lin(x_i).view(-1, self.heads, self.out_channels)
         score_j = (projected_j * self.att_src).sum(dim=-1)  # [num_edges, heads]

@@ -1,10 +1,4 @@
-"""GCN: Kipf and Welling, "Semi-Supervised Classification with Graph Convolutional Networks" (2017), https://arxiv.org/abs/1609.02907.
-
-    x'_i = b + s_i * sum over in-edges (j, i) of w_ji * s_j * W x_j        s = (weighted in-degree)^-1/2
-
-in_channels to out_channels. The edges are those of the graph with one self-loop per vertex. The normalisation is written as
-a factor per vertex before and after the sum, so that what travels along edges is a plain weighted sum.
-"""
+"""GCN: a sum over in-edges, normalised by the degrees of both ends."""
 
 from __future__ import annotations
 
@@ -22,19 +16,37 @@ from planner.spec import EdgeSet
 
 
 class GCNConv(MessagePassing):
-    """A graph convolution; arguments, defaults and parameters of `torch_geometric.nn.GCNConv`.
+    """The graph convolution of Kipf and Welling.
+
+        x'_i = b + s_i * sum over in-edges (j, i) of w_ji * s_j * W x_j        s = (weighted in-degree)^-1/2
+
+    The paper is "Semi-Supervised Classification with Graph Convolutional Networks" (2017),
+    https://arxiv.org/abs/1609.02907. The sum also runs over one self-loop of weight 1 for each vertex. The normalisation
+    is a factor s for each vertex, before and after the sum, so that the edges carry a plain weighted sum.
+
+    The arguments, defaults and parameter names are those of `torch_geometric.nn.GCNConv`.
 
     Args:
-        in_channels: width of the input.
-        out_channels: width of the output.
-        improved: not supported: self-loops weigh 1.
-        cached: not supported: Lotan always computes the normalisation once per graph.
-        add_self_loops: whether every vertex gets one self-loop; by default as `normalize`.
-        normalize: whether messages are scaled by both ends' degrees.
-        bias: whether a bias is added.
+        in_channels: width of the input rows.
+        out_channels: width of the output rows.
+        improved: not supported, because self-loops always weigh 1 (default: False).
+        cached: not supported, because Lotan always computes the normalisation once for each graph (default: False).
+        add_self_loops: if True, every vertex gets exactly one self-loop (default: the value of `normalize`).
+        normalize: if True, messages are scaled by s of both ends (default: True).
+        bias: if True, the bias b is learned and added (default: True).
+
+    Shapes:
+        x: vertex rows [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex` with weights [num_edges].
+        output: vertex rows [num_vertices, out_channels].
 
     Raises:
-        ConfigurationError: an argument that is not supported.
+        ConfigurationError: an argument has a wrong value or is not supported.
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GCNConv(8, 4)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
     """
 
     def __init__(
@@ -70,7 +82,7 @@ class GCNConv(MessagePassing):
             self.bias.data.zero_()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """[num_vertices, in_channels] -> [num_vertices, out_channels]"""
+        """Map rows [num_vertices, in_channels] to [num_vertices, out_channels]."""
         graph = as_edge_index(graph, x)
         edges: EdgeSet = "self_loops" if self.add_self_loops else "graph"
         x = self.lin(x)
@@ -82,7 +94,7 @@ class GCNConv(MessagePassing):
         return x if self.bias is None else x + self.bias
 
     def message(self, x_j: Tensor, edge_weight: Tensor) -> Tensor:
-        """The source's row times the edge's weight: [num_edges, out_channels]."""
+        """Return the source's row times the edge's weight, [num_edges, out_channels]."""
         return x_j * edge_weight.unsqueeze(-1)
 
     @staticmethod

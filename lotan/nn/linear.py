@@ -1,7 +1,4 @@
-"""The linear map of the layers, initialised as `torch_geometric.nn.Linear` is.
-
-x' = x W^T + b      [*, in_channels] -> [*, out_channels]
-"""
+"""The linear map that the layers use."""
 
 from __future__ import annotations
 
@@ -16,16 +13,26 @@ from lotan.arguments import require_count, wrong
 
 
 class Linear(torch.nn.Module):
-    """A linear map.
+    """The linear map of each row, with the initial values of `torch_geometric.nn.Linear`.
+
+        x' = x W^T + b
 
     Args:
-        in_channels: width of the input.
-        out_channels: width of the output.
-        bias: whether a bias is added.
-        weight_initializer: "glorot", or None for that of `torch.nn.Linear`.
+        in_channels: width of the input rows.
+        out_channels: width of the output rows.
+        bias: if True, the bias b is learned and added (default: True).
+        weight_initializer: "glorot" for Glorot's uniform distribution, None for that of `torch.nn.Linear` (default: None).
+
+    Shapes:
+        x: rows [*, in_channels].
+        output: rows [*, out_channels].
 
     Raises:
-        ConfigurationError: a width that is none, or another initializer.
+        ConfigurationError: a width is not a positive whole number, or the initializer is not supported.
+
+    Example:
+        >>> Linear(8, 4)(torch.ones(3, 8)).shape
+        torch.Size([3, 4])
     """
 
     def __init__(
@@ -58,7 +65,7 @@ class Linear(torch.nn.Module):
             self.bias.data.uniform_(-bound, bound)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[*, in_channels] -> [*, out_channels]"""
+        """Map rows [*, in_channels] to [*, out_channels]."""
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
     def __repr__(self) -> str:
@@ -66,13 +73,17 @@ class Linear(torch.nn.Module):
 
 
 def glorot(parameter: Tensor) -> None:
-    """Draw uniformly from +-sqrt(6 / (sum of the last two sizes)) (Glorot and Bengio, 2010)."""
+    """Draw values uniformly from +-sqrt(6 / (sum of the last two sizes)), as Glorot and Bengio (2010) do."""
     bound = math.sqrt(6.0 / (parameter.size(-2) + parameter.size(-1)))
     parameter.data.uniform_(-bound, bound)
 
 
 def require_width(layer: str, in_channels: Any) -> int:
-    """in_channels, if it is a positive whole number; else a ConfigurationError: no lazy and no bipartite layers."""
+    """Return in_channels as an int.
+
+    Raises:
+        ConfigurationError: in_channels is not a positive whole number. Lazy and bipartite layers are not supported.
+    """
     if isinstance(in_channels, bool) or not isinstance(in_channels, Integral) or in_channels < 1:
         raise wrong(
             layer,

@@ -1,4 +1,4 @@
-"""The base of all layers: message, aggregate, update."""
+"""The base class of all layers."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ _UPDATE_ARGUMENTS = ("aggregated", "x")
 
 
 class MessagePassing(torch.nn.Module):
-    """A message-passing layer.
+    """The base class of message-passing layers.
 
         x'_i = update(aggregate over in-edges (j, i) of message(x_j, x_i, edge_weight), x_i)
 
-    Write `message`, and where the defaults do not do, `update` and `aggregate`; call `propagate` from `forward`. An argument
-    is passed to `message` or `update` only if the method names it:
+    This is the scheme of Gilmer et al., "Neural Message Passing for Quantum Chemistry" (2017),
+    https://arxiv.org/abs/1704.01212. A layer overrides `message` and, where the defaults do not fit, `update` and
+    `aggregate`. Its `forward` calls `propagate`. An argument is passed to `message` or `update` only if the method
+    names it:
 
-        message(self, x_j[, x_i][, edge_weight])   rows of the edges' sources and destinations [num_edges, *shape] and
-                                                   weights [num_edges] -> messages [num_edges, *shape]
-        aggregate(self, messages, graph)           -> [num_vertices, *shape]; composed of `lotan.nn.aggregate` and
-                                                   `lotan.nn.edge_softmax`, both of which take `graph`
-        update(self, aggregated[, x])              -> [num_vertices, *shape]
+        message(self, x_j[, x_i][, edge_weight])   maps rows of the edges' sources and destinations [num_edges, *shape]
+                                                   and weights [num_edges] to messages [num_edges, *shape]
+        aggregate(self, messages, graph)           maps messages to [num_vertices, *shape]; it is composed of
+                                                   `lotan.nn.aggregate` and `lotan.nn.edge_softmax`, which take `graph`
+        update(self, aggregated[, x])              maps aggregates and rows to new rows [num_vertices, *shape]
 
     Args:
-        aggr: "sum" (or "add"), "mean", "max" or "min"; a vertex without in-edges gets zero.
+        aggr: "sum" (or "add"), "mean", "max" or "min" (default: "sum"). A vertex without in-edges gets zero.
 
     Raises:
-        ConfigurationError: another `aggr`.
+        ConfigurationError: `aggr` has another value.
         ModelError: `message` or `update` names an argument that does not exist.
 
     Example:
@@ -61,18 +63,19 @@ class MessagePassing(torch.nn.Module):
         self._kind = kind
         self._message_arguments = self._arguments("message", _MESSAGE_ARGUMENTS, required="x_j")
         self._update_arguments = self._arguments("update", _UPDATE_ARGUMENTS, required="aggregated")
-        self._edges: Edges | None = None  # of the propagate under way, for `softmax`
+        self._edges: Edges | None = None  # the edges of the propagate that is running, for `softmax`
 
     def propagate(self, graph: Graph, x: Tensor, edges: EdgeSet = "graph") -> Tensor:
-        """Run message, aggregate and update.
+        """Call `message`, `aggregate` and `update`.
 
         Args:
-            graph: as given to `forward`.
+            graph: the graph that `forward` was given.
             x: vertex rows [num_vertices, *shape].
-            edges: "graph", or "self_loops": with every self-loop replaced by exactly one per vertex.
+            edges: "graph" for the graph's edges (default), or "self_loops" to replace all self-loops by one for each
+                vertex.
 
         Returns:
-            vertex rows [num_vertices, *shape of what `update` returns]
+            The rows that `update` returns, [num_vertices, *shape].
         """
         chosen = as_edge_index(graph, x).edges(edges)
         self._edges = chosen
@@ -89,7 +92,17 @@ class MessagePassing(torch.nn.Module):
         return self.update(aggregated, **({"x": x} if "x" in self._update_arguments else {}))
 
     def softmax(self, scores: Tensor) -> Tensor:
-        """Inside `message`: softmax of scores [num_edges, *shape] over the in-edges of each destination."""
+        """Return the softmax of scores over the in-edges of each destination. It works inside `message` only.
+
+        Args:
+            scores: edge rows [num_edges, *shape].
+
+        Returns:
+            Edge rows [num_edges, *shape].
+
+        Raises:
+            ModelError: it was called outside `message` and `aggregate`.
+        """
         if self._edges is None:
             raise ModelError(
                 f"{type(self).__name__}.softmax works inside message and aggregate only, where the edges are known"
@@ -97,15 +110,15 @@ class MessagePassing(torch.nn.Module):
         return edge_softmax(scores, self._edges)
 
     def message(self, x_j: Tensor) -> Tensor:
-        """The message of each edge: by default the row of its source."""
+        """Return the message of each edge, by default the row of its source."""
         return x_j
 
     def aggregate(self, messages: Tensor, graph: Edges) -> Tensor:
-        """Messages to vertices: by default `aggr`."""
+        """Return the aggregate of each vertex's messages, by default the one that `aggr` names."""
         return aggregate(messages, graph, self._kind)
 
     def update(self, aggregated: Tensor) -> Tensor:
-        """What becomes of the aggregate: by default nothing."""
+        """Return the new row of each vertex, by default its aggregate."""
         return aggregated
 
     def __repr__(self) -> str:
@@ -126,9 +139,12 @@ class MessagePassing(torch.nn.Module):
 
 
 def refuse_arguments(layer: str, arguments: Mapping[str, Any], reasons: Mapping[str, str] | None = None) -> None:
-    """Raise ConfigurationError for the first of the given arguments: none of them is supported.
+    """Raise ConfigurationError if there are any arguments, because none of them is supported.
 
-    `reasons` says by name why, and what to do instead.
+    Args:
+        layer: name of the layer, for the error's text.
+        arguments: the arguments that the layer does not support, by name.
+        reasons: by name of an argument, why it is not supported and what to do instead.
     """
     for name, value in arguments.items():
         advice = (reasons or {}).get(name, "leave it out")

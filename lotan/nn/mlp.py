@@ -1,7 +1,4 @@
-"""A multi-layer perceptron: `torch_geometric.nn.MLP`.
-
-x' = dropout(act(norm(W x + b))), layer after layer; the last one plain
-"""
+"""The multi-layer perceptron, a layer's inner network or a model that needs no edges."""
 
 from __future__ import annotations
 
@@ -22,27 +19,38 @@ from lotan.nn.resolver import Function, resolve_activation, resolve_norm
 
 
 class MLP(torch.nn.Module):
-    """A perceptron; arguments, defaults and parameters of `torch_geometric.nn.MLP`. As a model, it ignores the edges.
+    """The multi-layer perceptron.
 
-    Its default norm is "batch_norm", as there; it mixes rows, so that `norm` has to be given.
+        x' = dropout(act(norm(W x + b)))        layer after layer; the last layer is W x + b alone
+
+    The arguments, defaults and parameter names are those of `torch_geometric.nn.MLP`. Used as a model, it ignores the
+    edges. A perceptron with hidden layers needs `norm`: the default "batch_norm" mixes rows, so it is not supported.
 
     Args:
-        channel_list: widths of input, hidden layers and output; or give the four next ones.
-        in_channels: width of the input.
+        channel_list: widths of the input, the hidden layers and the output. It takes the place of the next four arguments.
+        in_channels: width of the input rows.
         hidden_channels: width of every hidden layer.
-        out_channels: width of the output.
+        out_channels: width of the output rows.
         num_layers: number of linear maps.
-        dropout: probability, one for all hidden layers or one a layer.
-        act: activation, by name or as a callable.
-        act_first: whether the activation comes before the normalisation.
-        act_kwargs: arguments of the activation named by `act`.
-        norm: None, "layer_norm", or a module.
-        norm_kwargs: arguments of the normalisation named by `norm`: for "layer_norm", {"mode": "node"}.
-        plain_last: whether the last layer has no activation, normalisation and dropout.
-        bias: whether biases are added, one for all layers or one a layer.
+        dropout: probability with which a value is dropped in training, or one for each layer (default: 0).
+        act: activation, as a name or a callable (default: "relu").
+        act_first: if True, the activation comes before the normalisation (default: False).
+        act_kwargs: arguments of the activation that `act` names (default: None).
+        norm: None, "layer_norm" or a module (default: "batch_norm", which is not supported).
+        norm_kwargs: arguments of the normalisation that `norm` names; "layer_norm" needs {"mode": "node"} (default: None).
+        plain_last: if True, the last layer has no activation, normalisation or dropout (default: True).
+        bias: if True, biases are learned and added; one value, or one for each layer (default: True).
+
+    Shapes:
+        x: rows [num_vertices, in_channels].
+        output: rows [num_vertices, out_channels].
 
     Raises:
-        ConfigurationError: an argument that is missing or not supported.
+        ConfigurationError: an argument is missing, has a wrong value or is not supported.
+
+    Example:
+        >>> MLP([8, 16, 4], norm=None)(torch.ones(3, 8)).shape
+        torch.Size([3, 4])
     """
 
     def __init__(
@@ -89,17 +97,17 @@ class MLP(torch.nn.Module):
 
     @property
     def in_channels(self) -> int:
-        """Width of the input."""
+        """The width of the input rows."""
         return self.channel_list[0]
 
     @property
     def out_channels(self) -> int:
-        """Width of the output."""
+        """The width of the output rows."""
         return self.channel_list[-1]
 
     @property
     def num_layers(self) -> int:
-        """Number of linear maps."""
+        """The number of linear maps."""
         return len(self.channel_list) - 1
 
     def reset_parameters(self) -> None:
@@ -109,7 +117,7 @@ class MLP(torch.nn.Module):
                 module.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph | None = None) -> Tensor:
-        """[num_vertices, in_channels] -> [num_vertices, out_channels]; the graph plays no part."""
+        """Map rows [num_vertices, in_channels] to [num_vertices, out_channels]. The graph is ignored."""
         for lin, norm, dropout in zip(self.lins, self.norms, self.dropout, strict=False):
             x = lin(x)
             if self.act is not None and self.act_first:
@@ -126,7 +134,7 @@ class MLP(torch.nn.Module):
         return f"{type(self).__name__}({str(self.channel_list)[1:-1]})"
 
     def _each(self, name: str, value: Any) -> list[Any]:
-        """One value a layer."""
+        """Return a list with one value for each layer."""
         values = list(value) if isinstance(value, Sequence) else [value] * self.num_layers
         if len(values) != self.num_layers:
             raise ConfigurationError(

@@ -1,7 +1,4 @@
-"""Models of several layers: those of `torch_geometric.nn`, with their arguments, defaults and parameter names.
-
-x = dropout(act(norm(conv(x)))), layer after layer; the last one plain, unless all are joined ("jumping knowledge")
-"""
+"""Models of several layers, with the arguments, defaults and parameter names of those in `torch_geometric.nn`."""
 
 from __future__ import annotations
 
@@ -28,15 +25,23 @@ _JUMPS = (None, "last", "cat", "max")
 
 
 class JumpingKnowledge(torch.nn.Module):
-    """All layers' rows joined: `torch_geometric.nn.JumpingKnowledge`.
+    """The rows of all layers joined into one, as `torch_geometric.nn.JumpingKnowledge` joins them.
 
-    Xu et al., "Representation Learning on Graphs with Jumping Knowledge Networks" (2018), https://arxiv.org/abs/1806.03536.
+        x'_i = [x_i of layer 1, ..., x_i of layer L]            mode "cat"
+        x'_i = max(x_i of layer 1, ..., x_i of layer L)         mode "max", elementwise
+
+    The paper is Xu et al., "Representation Learning on Graphs with Jumping Knowledge Networks" (2018),
+    https://arxiv.org/abs/1806.03536.
 
     Args:
-        mode: "cat", which concatenates, or "max", elementwise.
+        mode: "cat" or "max".
+
+    Shapes:
+        xs: a list of num_layers tensors [num_vertices, width].
+        output: [num_vertices, num_layers * width] for "cat", [num_vertices, width] for "max".
 
     Raises:
-        ConfigurationError: another mode.
+        ConfigurationError: `mode` has another value.
     """
 
     def __init__(self, mode: str) -> None:
@@ -46,7 +51,7 @@ class JumpingKnowledge(torch.nn.Module):
         self.mode = mode
 
     def forward(self, xs: list[Tensor]) -> Tensor:
-        """num_layers times [num_vertices, width] -> [num_vertices, num_layers * width] or [num_vertices, width]"""
+        """Join num_layers tensors [num_vertices, width] into one."""
         if self.mode == "cat":
             return torch.cat(xs, dim=-1)
         return torch.stack(xs, dim=-1).max(dim=-1)[0]
@@ -56,24 +61,35 @@ class JumpingKnowledge(torch.nn.Module):
 
 
 class BasicGNN(torch.nn.Module):
-    """The base of the models: arguments, defaults and parameters of torch_geometric's.
+    """The base class of `GCN`, `GraphSAGE`, `GIN` and `GAT`.
+
+        x' = dropout(act(norm(conv(x, graph))))     layer after layer
+
+    The last layer is conv(x, graph) alone. With `jk`, every layer is as above, and a linear map of all layers' rows,
+    joined ("jumping knowledge"), follows. The arguments, defaults and parameter names are those of torch_geometric.
 
     Args:
         in_channels: width of the features.
         hidden_channels: width of the hidden layers.
         num_layers: number of layers.
-        out_channels: width of the output; None for hidden_channels, the last layer then being like the others.
-        dropout: probability, after every layer but a plain last one.
-        act: activation, by name or as a callable.
-        act_first: whether the activation comes before the normalisation.
-        act_kwargs: arguments of the activation named by `act`.
-        norm: None, "layer_norm", or a module (copied for each layer).
-        norm_kwargs: arguments of the normalisation named by `norm`: for "layer_norm", {"mode": "node"}.
-        jk: None, or how all layers are joined before a last linear map: "last", "cat" or "max".
-        **kwargs: arguments of the layers.
+        out_channels: width of the output; None for hidden_channels, with a last layer like the others (default: None).
+        dropout: probability with which a value is dropped in training (default: 0).
+        act: activation, as a name or a callable (default: "relu").
+        act_first: if True, the activation comes before the normalisation (default: False).
+        act_kwargs: arguments of the activation that `act` names (default: None).
+        norm: None, "layer_norm", or a module, which is copied for each layer (default: None).
+        norm_kwargs: arguments of the normalisation that `norm` names; "layer_norm" needs {"mode": "node"} (default: None).
+        jk: how all layers' rows are joined: "last" (the last layer's alone), "cat" or "max"; None for a model without
+            the linear map (default: None).
+        **kwargs: further arguments of the layers.
+
+    Shapes:
+        x: features [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: rows [num_vertices, out_channels].
 
     Raises:
-        ConfigurationError: an argument that is not supported.
+        ConfigurationError: an argument has a wrong value or is not supported.
     """
 
     def __init__(
@@ -118,7 +134,7 @@ class BasicGNN(torch.nn.Module):
             self.lin = torch.nn.Linear(joined, self.out_channels)
 
     def init_conv(self, in_channels: int, out_channels: int, is_output: bool, **kwargs: Any) -> MessagePassing:
-        """One layer; `is_output` if its rows are the model's output."""
+        """Return one layer. `is_output` is True if its rows are the model's output."""
         raise ConfigurationError("BasicGNN has no layers of its own; use GCN, GraphSAGE, GIN or GAT")
 
     def reset_parameters(self) -> None:
@@ -129,7 +145,7 @@ class BasicGNN(torch.nn.Module):
                 module.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """[num_vertices, in_channels] -> [num_vertices, out_channels]"""
+        """Map features [num_vertices, in_channels] to rows [num_vertices, out_channels]."""
         layers = []
         for index, (conv, norm) in enumerate(zip(self.convs, self.norms, strict=True)):
             x = conv(x, graph)
@@ -166,26 +182,97 @@ class BasicGNN(torch.nn.Module):
 
 
 class GCN(BasicGNN):
-    """Layers: `GCNConv`. Arguments: `BasicGNN`'s, and `GCNConv`'s."""
+    """The graph convolutional network of Kipf and Welling: a model of `GCNConv` layers.
+
+        x' = dropout(act(norm(GCNConv(x, graph))))      layer after layer; the last layer is GCNConv alone
+
+    The paper is "Semi-Supervised Classification with Graph Convolutional Networks" (2017),
+    https://arxiv.org/abs/1609.02907.
+
+    Args:
+        in_channels: width of the features.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of layers.
+        out_channels: width of the output (default: None, for hidden_channels).
+        dropout: probability with which a value is dropped in training (default: 0).
+        **kwargs: further arguments of `BasicGNN` (`act`, `norm`, `jk` ...) and of `GCNConv` (`normalize`, `bias` ...).
+
+    Shapes:
+        x: features [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex` with weights [num_edges].
+        output: rows [num_vertices, out_channels].
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GCN(8, 16, num_layers=2, out_channels=4)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
+    """
 
     def init_conv(self, in_channels: int, out_channels: int, is_output: bool, **kwargs: Any) -> MessagePassing:
-        """One `GCNConv`."""
+        """Return one `GCNConv`."""
         return GCNConv(in_channels, out_channels, **kwargs)
 
 
 class GraphSAGE(BasicGNN):
-    """Layers: `SAGEConv`. Arguments: `BasicGNN`'s, and `SAGEConv`'s."""
+    """The model of Hamilton, Ying and Leskovec, made of `SAGEConv` layers.
+
+        x' = dropout(act(norm(SAGEConv(x, graph))))     layer after layer; the last layer is SAGEConv alone
+
+    The paper is "Inductive Representation Learning on Large Graphs" (2017), https://arxiv.org/abs/1706.02216.
+
+    Args:
+        in_channels: width of the features.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of layers.
+        out_channels: width of the output (default: None, for hidden_channels).
+        dropout: probability with which a value is dropped in training (default: 0).
+        **kwargs: further arguments of `BasicGNN` (`act`, `norm`, `jk` ...) and of `SAGEConv` (`aggr`, `project` ...).
+
+    Shapes:
+        x: features [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: rows [num_vertices, out_channels].
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GraphSAGE(8, 16, num_layers=2, out_channels=4, aggr="max")(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
+    """
 
     def init_conv(self, in_channels: int, out_channels: int, is_output: bool, **kwargs: Any) -> MessagePassing:
-        """One `SAGEConv`."""
+        """Return one `SAGEConv`."""
         return SAGEConv(in_channels, out_channels, **kwargs)
 
 
 class GIN(BasicGNN):
-    """Layers: `GINConv` of an `MLP` of two linear maps. Arguments: `BasicGNN`'s, and `GINConv`'s."""
+    """The graph isomorphism network of Xu, Hu, Leskovec and Jegelka: a model of `GINConv` layers.
+
+        x' = dropout(act(norm(GINConv(x, graph))))      layer after layer; the last layer is GINConv alone
+
+    The network inside each `GINConv` is an `MLP` of two linear maps. The paper is "How Powerful are Graph Neural
+    Networks?" (2019), https://arxiv.org/abs/1810.00826.
+
+    Args:
+        in_channels: width of the features.
+        hidden_channels: width of the hidden layers.
+        num_layers: number of layers.
+        out_channels: width of the output (default: None, for hidden_channels).
+        dropout: probability with which a value is dropped in training (default: 0).
+        **kwargs: further arguments of `BasicGNN` (`act`, `norm`, `jk` ...) and of `GINConv` (`eps`, `train_eps` ...).
+
+    Shapes:
+        x: features [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: rows [num_vertices, out_channels].
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GIN(8, 16, num_layers=2, out_channels=4)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
+    """
 
     def init_conv(self, in_channels: int, out_channels: int, is_output: bool, **kwargs: Any) -> MessagePassing:
-        """One `GINConv`."""
+        """Return one `GINConv` with an `MLP` of two linear maps."""
         mlp = MLP(
             [in_channels, out_channels, out_channels],
             act=self.act,
@@ -197,10 +284,34 @@ class GIN(BasicGNN):
 
 
 class GAT(BasicGNN):
-    """Layers: `GATConv`. Arguments: `BasicGNN`'s, and `GATConv`'s; heads are averaged in a last layer that is the output."""
+    """The graph attention network of Veličković et al.: a model of `GATConv` layers.
+
+        x' = dropout(act(norm(GATConv(x, graph))))      layer after layer; the last layer is GATConv alone
+
+    The heads of a layer are concatenated and share its width. In a last layer that is the output they are averaged, and
+    each has the whole width. The paper is "Graph Attention Networks" (2018), https://arxiv.org/abs/1710.10903.
+
+    Args:
+        in_channels: width of the features.
+        hidden_channels: width of the hidden layers, a multiple of `heads`.
+        num_layers: number of layers.
+        out_channels: width of the output (default: None, for hidden_channels).
+        dropout: probability with which a value or an attention coefficient is dropped in training (default: 0).
+        **kwargs: further arguments of `BasicGNN` (`act`, `norm`, `jk` ...) and of `GATConv` (`heads`, `concat` ...).
+
+    Shapes:
+        x: features [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: rows [num_vertices, out_channels].
+
+    Example:
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> GAT(8, 16, num_layers=2, out_channels=4, heads=2)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
+    """
 
     def init_conv(self, in_channels: int, out_channels: int, is_output: bool, **kwargs: Any) -> MessagePassing:
-        """One `GATConv`; its heads share out_channels if they are concatenated."""
+        """Return one `GATConv`. Heads that are concatenated share out_channels."""
         if kwargs.pop("v2", False):
             raise ConfigurationError("GAT got v2=True, which is not supported: leave it out")
         heads = require_count("GAT", "heads", kwargs.pop("heads", 1))

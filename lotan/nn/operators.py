@@ -1,8 +1,8 @@
-"""The graph operators as torch operators: what a layer calls, eagerly or while it is traced.
+"""The graph operators as torch operators, which a layer calls eagerly and while it is traced.
 
-Each is registered for torch as a composite of plain differentiable operators: an eager call differentiates as they do, and
-`lotan.tracing` finds the call itself in its graph. Their meaning is fixed in `planner.spec`; here they also take the tensors
-they read, which tracing drops.
+Each operator is registered with torch as a composite of plain differentiable operators. An eager call is therefore
+differentiated as they are, and `lotan.tracing` finds the call itself in its graph. `planner.spec` defines what the
+operators mean. Here they also take the tensors that they read, which tracing drops.
 
     index [2, num_edges] int64: row 0 holds the source of every edge, row 1 its destination.
 """
@@ -29,7 +29,7 @@ def _scatter(x: Tensor, index: Tensor, end: str, edges: str) -> Tensor:
 
 
 def _reduce(messages: Tensor, index: Tensor, num_vertices: int, kind: str) -> Tensor:
-    """Messages reduced by destination; zero where there are none."""
+    """Reduce messages by destination. A vertex without messages gets zero."""
     if kind in _REDUCTIONS:
         return _extreme(messages, index, num_vertices, kind)
     total = messages.new_zeros((num_vertices, *messages.shape[1:])).index_add(0, index[1], messages)
@@ -37,8 +37,8 @@ def _reduce(messages: Tensor, index: Tensor, num_vertices: int, kind: str) -> Te
 
 
 def _extreme(messages: Tensor, index: Tensor, num_vertices: int, kind: str) -> Tensor:
-    """The greatest or least message; ties share the gradient evenly."""
-    # Starting from infinity, not zero: scatter_reduce gives the start a share of the gradient wherever it equals the result.
+    """Return the greatest or least message of each destination. Equal messages share the gradient evenly."""
+    # The start is infinity and not zero: scatter_reduce gives the start a share of the gradient where it equals the result.
     start = messages.new_full((num_vertices, *messages.shape[1:]), -torch.inf if kind == "max" else torch.inf)
     destination = _beside(index[1], messages).expand_as(messages)
     extreme = start.scatter_reduce(0, destination, messages, _REDUCTIONS[kind], include_self=False)
@@ -50,7 +50,7 @@ def _in_counts(messages: Tensor, index: Tensor, num_vertices: int) -> Tensor:
 
 
 def _beside(rows: Tensor, like: Tensor) -> Tensor:
-    """One number a row, [rows], in a shape that broadcasts over `like`, [rows, *shape]."""
+    """Return one number for each row, [rows], in a shape that broadcasts over `like`, [rows, *shape]."""
     return rows.view(-1, *[1] * (like.dim() - 1))
 
 

@@ -1,4 +1,4 @@
-"""Activations and normalisations by name, as the models' arguments `act` and `norm` give them."""
+"""Activations and normalisations by the names that the models' arguments `act` and `norm` accept."""
 
 from __future__ import annotations
 
@@ -19,18 +19,29 @@ _MIXING = ("batch", "instance", "graph", "graphsize", "pair", "diffgroup", "mean
 
 
 class LayerNorm(torch.nn.Module):
-    """Normalisation of each row: `torch_geometric.nn.LayerNorm(in_channels, mode="node")`.
+    """The normalisation of each row, as `torch_geometric.nn.LayerNorm(in_channels, mode="node")` does it.
 
         x' = (x - mean of x) / sqrt(variance of x + eps) * weight + bias
 
+    The paper is Ba, Kiros and Hinton, "Layer Normalization" (2016), https://arxiv.org/abs/1607.06450.
+
     Args:
-        in_channels: width.
-        eps: added to the variance.
-        affine: whether weight and bias are there.
-        mode: "node". The default of torch_geometric, "graph", normalises over all vertices at once and is refused.
+        in_channels: width of the rows.
+        eps: number that is added to the variance (default: 1e-5).
+        affine: if True, weight and bias are learned; if False, they are left out (default: True).
+        mode: must be "node". The default, "graph", is that of torch_geometric. It normalises over all vertices at once
+            and is not supported.
+
+    Shapes:
+        x: rows [num_vertices, in_channels].
+        output: rows [num_vertices, in_channels].
 
     Raises:
-        ConfigurationError: another mode than "node".
+        ConfigurationError: `mode` is not "node".
+
+    Example:
+        >>> LayerNorm(2, mode="node")(torch.tensor([[1.0, 3.0]]))
+        tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
 
     def __init__(self, in_channels: int, eps: float = 1e-5, affine: bool = True, mode: str = "graph") -> None:
@@ -49,13 +60,13 @@ class LayerNorm(torch.nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Weight 1, bias 0."""
+        """Set the weight to 1 and the bias to 0."""
         if self.affine:
             self.weight.data.fill_(1.0)
             self.bias.data.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """[num_vertices, in_channels] to the same."""
+        """Normalise rows [num_vertices, in_channels]."""
         return torch.nn.functional.layer_norm(x, (self.in_channels,), self.weight, self.bias, self.eps)
 
     def __repr__(self) -> str:
@@ -68,7 +79,13 @@ def swish(x: Tensor) -> Tensor:
 
 
 def resolve_activation(act: str | Function | None, arguments: Mapping[str, Any] | None) -> Any:
-    """The activation of that name ("relu", "LeakyReLU", "leaky_relu" ...); what is not a string is returned as it is."""
+    """Return the activation that a name such as "relu", "LeakyReLU" or "leaky_relu" stands for.
+
+    None or a callable is returned unchanged.
+
+    Raises:
+        ConfigurationError: the name is unknown, or `act` is neither a name nor a callable.
+    """
     if not isinstance(act, str):
         _require_callable("act", act)
         return act
@@ -84,10 +101,10 @@ def resolve_activation(act: str | Function | None, arguments: Mapping[str, Any] 
 
 
 def resolve_norm(model: str, norm: str | Function | None, width: int, arguments: Mapping[str, Any] | None) -> Any:
-    """The normalisation of that name; what is not a string is returned as it is.
+    """Return the normalisation that a name stands for. None or a callable is returned unchanged.
 
     Raises:
-        ConfigurationError: a normalisation that mixes rows, or an unknown one.
+        ConfigurationError: the normalisation mixes rows or is unknown, or `norm` is neither a name nor a callable.
     """
     if not isinstance(norm, str):
         _require_callable("norm", norm)

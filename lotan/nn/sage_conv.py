@@ -1,10 +1,4 @@
-"""GraphSAGE: Hamilton, Ying and Leskovec, "Inductive Representation Learning on Large Graphs" (2017), https://arxiv.org/abs/1706.02216.
-
-    x'_i = W_1 * (aggregate over in-edges (j, i) of x_j) + b + W_2 x_i
-
-in_channels to out_channels. With `project`, x_j becomes ReLU(W_3 x_j + c) first (the paper's equation 3); with `normalize`, x'_i
-is scaled to length 1.
-"""
+"""GraphSAGE: a map of the aggregated neighbours plus a map of the vertex itself."""
 
 from __future__ import annotations
 
@@ -21,19 +15,37 @@ from lotan.nn.message_passing import MessagePassing, refuse_arguments
 
 
 class SAGEConv(MessagePassing):
-    """A GraphSAGE layer; arguments, defaults and parameters of `torch_geometric.nn.SAGEConv`. Edge weights play no part.
+    """The GraphSAGE layer of Hamilton, Ying and Leskovec.
+
+        x'_i = W_1 * (aggregate over in-edges (j, i) of x_j) + b + W_2 x_i
+
+    The paper is "Inductive Representation Learning on Large Graphs" (2017), https://arxiv.org/abs/1706.02216. With
+    `project`, ReLU(W_3 x_j + c) takes the place of x_j, as in the paper's equation 3.
+
+    The arguments, defaults and parameter names are those of `torch_geometric.nn.SAGEConv`. Edge weights are ignored.
 
     Args:
-        in_channels: width of the input.
-        out_channels: width of the output.
-        aggr: "mean", "max", "min", "sum" or "add".
-        normalize: whether output rows are scaled to length 1.
-        root_weight: whether the vertex's own row is added, by a map of its own.
-        project: whether source rows go through a linear map and ReLU before they are aggregated.
-        bias: whether a bias is added.
+        in_channels: width of the input rows.
+        out_channels: width of the output rows.
+        aggr: "mean", "max", "min", "sum" or "add", which is another name for "sum" (default: "mean").
+        normalize: if True, output rows are scaled to length 1 (default: False).
+        root_weight: if True, the term W_2 x_i is added (default: True).
+        project: if True, source rows pass a linear map and ReLU before they are aggregated (default: False).
+        bias: if True, the bias b is learned and added (default: True).
+
+    Shapes:
+        x: vertex rows [num_vertices, in_channels].
+        graph: int64 [2, num_edges], sources above destinations, or an `EdgeIndex`.
+        output: vertex rows [num_vertices, out_channels].
 
     Raises:
-        ConfigurationError: an argument that is not supported.
+        ConfigurationError: an argument has a wrong value or is not supported.
+
+    Example:
+        >>> import torch
+        >>> ring = torch.tensor([[0, 1, 2], [1, 2, 0]])
+        >>> SAGEConv(8, 4)(torch.ones(3, 8), ring).shape
+        torch.Size([3, 4])
     """
 
     def __init__(
@@ -75,7 +87,7 @@ class SAGEConv(MessagePassing):
             self.lin_r.reset_parameters()
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
-        """[num_vertices, in_channels] -> [num_vertices, out_channels]"""
+        """Map rows [num_vertices, in_channels] to [num_vertices, out_channels]."""
         sent = self.lin(x).relu() if self.project else x
         out = self.lin_l(self.propagate(graph, sent))
         if self.root_weight:

@@ -1,4 +1,4 @@
-"""Runs a stage through autograd: any calls that are allowed, edges included."""
+"""The stage program that uses autograd. It runs all calls that are allowed, on edges too."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness
-from lotan.stages.chunk import Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.chunk import Chunk, Places, Saved
 from lotan.stages.operators import Frame, compile_call, names_read
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Stage, StageInput
 
 
@@ -29,10 +29,10 @@ class AutogradStage:
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     rereads: frozenset[str] = frozenset()
@@ -48,56 +48,38 @@ class AutogradStage:
         self._differentiable = tuple(i for i in stage.inputs if i.needs_gradient)
         self._trainable = tuple(p.name for p in stage.parameters if p.trainable)
 
-    def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> dict[str, Tensor]:
-        """The outputs, [rows, *shape]."""
+    def forward(self, run: StageRun) -> StageResult:
+        """Return the outputs, [rows, *shape], and with `run.keep` the autograd graph behind them."""
+        if run.keep:
+            saved = self._record(run)
+            return StageResult(_placed({name: row.detach() for name, row in saved.outputs.items()}, run.into), saved)
         with torch.no_grad():
-            return _placed(self._run(self._values(chunk, parameters), chunk, randomness), into)
+            return StageResult(_placed(self._outputs(self._values(run), run), run.into))
 
-    def record(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
-    ) -> tuple[dict[str, Tensor], Saved]:
-        """The outputs, and the autograd graph behind them."""
-        saved = self._record(chunk, parameters, randomness)
-        return _placed({name: value.detach() for name, value in saved.outputs.items()}, into), saved
+    def backward(self, run: StageRun) -> StageResult:
+        """Return the vector-Jacobian product. Forward runs first if nothing was saved."""
+        saved = run.saved if isinstance(run.saved, SavedGraph) else self._record(run)
+        return self._result(run, *self._vjp(saved, run.output_gradients))
 
-    def vjp(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        gradients: Mapping[str, Tensor],
-        saved: Saved | None,
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
-        """The vector-Jacobian product; runs forward first if nothing was saved."""
-        saved = saved if isinstance(saved, SavedGraph) else self._record(chunk, parameters, randomness)
-        found = self._vjp(saved, gradients)
-        if sums is None:
-            return StageGradients(_placed(found.inputs, into), found.parameters)
-        for name, gradient in found.parameters.items():
-            sums[name].add_(gradient)
-        return StageGradients(_placed(found.inputs, into), sums)
-
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        loss: Callable[[Tensor], Tensor],
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
-        """Forward, `loss` from the one output to its gradient, and backward."""
-        saved = self._record(chunk, parameters, randomness)
+    def turn(self, run: StageRun, loss: Callable[[Tensor], Tensor]) -> StageResult:
+        """Run forward, `loss`, which maps the one output to its gradient, and backward."""
+        saved = self._record(run)
         ((name, rows),) = saved.outputs.items()
-        return self.vjp(chunk, parameters, randomness, {name: loss(rows.detach())}, saved, into, sums)
+        return self._result(run, *self._vjp(saved, {name: loss(rows.detach())}))
 
-    def _values(self, chunk: Chunk, parameters: Parameters) -> dict[str, Tensor]:
-        """The chunk's inputs and the parameters, by name."""
+    def _result(self, run: StageRun, inputs: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> StageResult:
+        if run.sums is not None:
+            for name, gradient in parameters.items():
+                run.sums[name].add_(gradient)
+            parameters = run.sums
+        return StageResult(input_gradients=_placed(inputs, run.into), parameter_gradients=parameters)
+
+    def _values(self, run: StageRun) -> dict[str, Tensor]:
+        """Return the chunk's inputs and the parameters, by name."""
+        chunk = run.chunk
         try:
             values = {i.value: chunk.values[i.value] for i in self.stage.inputs}
-            values.update((p.name, parameters[p.name]) for p in self.stage.parameters)
+            values.update((p.name, run.parameters[p.name]) for p in self.stage.parameters)
         except KeyError as missing:
             raise StageError(f"stage {self.stage.name}: the chunk came without {missing}") from None
         for source in self._sources:
@@ -109,24 +91,27 @@ class AutogradStage:
             raise StageError(f"stage {self.stage.name}: the chunk came without edges {source.edges!r}")
         return rows.index_select(0, chunk.edges[source.edges].positions)
 
-    def _record(self, chunk: Chunk, parameters: Parameters, randomness: Randomness) -> SavedGraph:
-        values = self._values(chunk, parameters)
+    def _record(self, run: StageRun) -> SavedGraph:
+        values = self._values(run)
         leaves = {}
         for name in (*(i.value for i in self._differentiable), *self._trainable):
             leaves[name] = values[name] = values[name].detach().requires_grad_()
         with torch.enable_grad():
-            return SavedGraph(leaves, self._run(values, chunk, randomness))
+            return SavedGraph(leaves, self._outputs(values, run))
 
-    def _run(self, values: dict[str, Tensor], chunk: Chunk, randomness: Randomness) -> dict[str, Tensor]:
-        frame = Frame(values, chunk, randomness)
+    def _outputs(self, values: dict[str, Tensor], run: StageRun) -> dict[str, Tensor]:
+        """Run all calls over values, which are overwritten."""
+        frame = Frame(values, run.chunk, run.randomness)
         for output, evaluate, dead in self._calls:
             values[output] = evaluate(frame)
             for name in dead:
                 del values[name]
         return {output.value: values[output.value] for output in self.stage.outputs}
 
-    def _vjp(self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]) -> StageGradients:
-        """The vector-Jacobian product of a recorded run."""
+    def _vjp(
+        self, saved: SavedGraph, output_gradients: Mapping[str, Tensor]
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the vector-Jacobian product of a recorded run: the gradients of inputs and of parameters."""
         reached = [name for name in output_gradients if saved.outputs[name].requires_grad]
         leaves = saved.leaves
         if reached and leaves:
@@ -141,7 +126,7 @@ class AutogradStage:
             found = tuple(torch.zeros_like(leaf) for leaf in leaves.values())
         gradients = dict(zip(leaves, found, strict=True))
         inputs = {i.value: gradients.pop(i.value) for i in self._differentiable}
-        return StageGradients(inputs, gradients)
+        return inputs, gradients
 
 
 def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:
@@ -151,7 +136,7 @@ def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:
 
 
 def _last_reads(stage: Stage) -> list[tuple[str, ...]]:
-    """For each call, the values that nothing reads after it, so that memory is free as soon as it can be."""
+    """Return, for each call, the values that nothing reads after it, so that their memory is freed early."""
     alive = {output.value for output in stage.outputs}
     dead: list[tuple[str, ...]] = []
     for call in reversed(stage.calls):

@@ -1,4 +1,4 @@
-"""What a stage is run on, and what comes back."""
+"""The data on which a stage runs, and the values that its forward runs keep."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
-    from lotan.spill_file import SpillFile
     from lotan.stages.sparse_rows import SparseRows
+    from lotan.stages.spill_file import SpillFile
 
 Parameters = Mapping[str, Tensor]
 
 Places = Mapping[str, Tensor]
-"""Memory to write to, by name; what has no place gets memory of its own."""
+"""Memory to write results to, by name. A result without a place gets memory of its own."""
 
 NOWHERE: Places = {}
 
@@ -29,37 +29,37 @@ NOWHERE: Places = {}
 class EdgeBlock:
     """The in-edges of a chunk's rows, sorted by destination row, then by source vertex.
 
-    Whatever is derived from the topology alone is computed once, on first use.
+    Values that depend on the topology alone are computed once, on first use.
     """
 
     indptr: Tensor  # int64 [rows + 1]
-    positions: Tensor  # int64 [edges], into the chunk's source rows
-    weight: Tensor | None = None  # float32 [edges]; None = 1 each
-    keys: Tensor | None = None  # int64 [edges], row keys for random numbers, where a stage draws any on edges
+    positions: Tensor  # int64 [edges], positions among the chunk's source rows
+    weight: Tensor | None = None  # float32 [edges]; None: each weight is 1
+    keys: Tensor | None = None  # int64 [edges], row keys for random numbers, if a stage draws any on edges
 
     @property
     def rows(self) -> int:
-        """Number of destination rows."""
+        """The number of destination rows."""
         return self.indptr.numel() - 1
 
     @property
     def edges(self) -> int:
-        """Number of edges."""
+        """The number of edges."""
         return self.positions.numel()
 
     @cached_property
     def in_degree(self) -> Tensor:
-        """Number of in-edges of each row, at least 1. float32 [rows]."""
+        """The number of in-edges of each row, at least 1, float32 [rows]."""
         return self.indptr.diff().clamp_(min=1).to(torch.float32)
 
     @cached_property
     def destinations(self) -> Tensor:
-        """The destination row of each edge. int64 [edges]."""
+        """The destination row of each edge, int64 [edges]."""
         return torch.repeat_interleave(torch.arange(self.rows), self.indptr.diff(), output_size=self.edges)
 
     @cached_property
     def by_destination(self) -> Tensor:
-        """Sparse ones [rows, edges]: its product with edge rows sums them per destination."""
+        """A sparse matrix of ones [rows, edges], whose product with edge rows sums them for each destination."""
         return sparse_rows(self.indptr, torch.arange(self.edges), self.edges)
 
     @cached_property
@@ -67,7 +67,7 @@ class EdgeBlock:
         return torch.argsort(self.positions, stable=True)
 
     def by_source(self, sources: int) -> Tensor:
-        """Sparse ones [sources, edges]: its product with edge rows sums them per source row."""
+        """A sparse matrix of ones [sources, edges], whose product with edge rows sums them for each source row."""
         if self._by_source is None or self._by_source.shape[0] != sources:
             counts = torch.bincount(self.positions, minlength=sources)
             self._by_source = sparse_rows(prefix_sum(counts), self._source_order, self.edges)
@@ -77,12 +77,12 @@ class EdgeBlock:
 
 
 def prefix_sum(counts: Tensor) -> Tensor:
-    """Row pointers from row lengths: [rows] -> int64 [rows + 1]."""
+    """Return row pointers, int64 [rows + 1], for row lengths [rows]."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | None = None) -> Tensor:
-    """A CSR matrix [rows, width] of `values` (ones if None)."""
+    """Return a CSR matrix [rows, width] of `values`, or of ones if they are None."""
     values = torch.ones(columns.numel()) if values is None else values
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta")
@@ -90,64 +90,64 @@ def sparse_rows(indptr: Tensor, columns: Tensor, width: int, values: Tensor | No
 
 
 def padded(rows: Tensor, count: int) -> Tensor:
-    """With zeros for further rows, up to so many."""
+    """Return `rows` with rows of zeros after them, up to `count` rows in all."""
     return torch.cat([rows, rows.new_zeros(count - len(rows), *rows.shape[1:])]) if len(rows) < count else rows
 
 
 @dataclass(eq=False)
 class Chunk:
-    """A contiguous run of one partition's vertices with the values a stage reads. May have no rows at all."""
+    """A contiguous run of one partition's vertices with the values that a stage reads. It may have no rows."""
 
     keys: Tensor  # int64 [rows], row keys of the vertices
     values: Mapping[str, Tensor]  # by StageInput.value: [rows or sources, *shape]
     edges: Mapping[EdgeSet, EdgeBlock] = field(default_factory=dict)
     label: Tensor | None = None  # int64 [rows], or float32 [rows, outputs]
     split: Tensor | None = None  # int8 [rows], position in planner.spec.SPLITS, -1 for none
-    # as flat stages read them, beside `values` or instead
+    # sparse inputs, as flat stages read them, beside or instead of those in `values`
     sparse: Mapping[str, SparseRows] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
-        """Number of vertices."""
+        """The number of vertices."""
         return self.keys.numel()
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What becomes of a stage's kept runs where memory is full."""
+    """The treatment of a stage's kept runs when memory is full."""
 
-    spills: bool  # whether reading one from a file costs less than computing it again
-    worth: float  # seconds that a byte in memory spares: a run makes room for one that is worth more
+    spills: bool  # True if reading a run from a file costs less than computing it again
+    worth: float  # seconds saved per byte in memory: a run makes room for one that is worth more
 
 
 class Saved:
-    """What a forward run keeps for its backward. Good for one backward."""
+    """The values that a forward run keeps for its backward, which can be used once."""
 
     @property
     def bytes(self) -> int:
-        """Memory held, beside that of an autograd graph."""
+        """The bytes of memory that it takes, without those of an autograd graph."""
         return 0
 
     def stow(self, file: SpillFile) -> bool:
-        """Move it to a file; False where it cannot be moved or there is no room: then `drop` it."""
+        """Move the values to a file. False means that this is not possible or that there is no room; then call `drop`."""
         return False
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring it back, if it was moved."""
+        """Read the values back, if they were moved."""
 
     def drop(self, file: SpillFile) -> None:
-        """Free the room that it has in the file."""
+        """Free the values' room in the file."""
 
 
 @dataclass(frozen=True, eq=False)
 class SavedTogether(Saved):
-    """What several forward runs kept, that one backward uses: of the pieces of a chunk, or of the models of a batch."""
+    """The values that several forward runs kept for one backward: the pieces of a chunk, or the models of a batch."""
 
     parts: Sequence[Saved | None]
 
     @property
     def bytes(self) -> int:
-        """Memory held, beside that of autograd graphs."""
+        """The bytes of memory that they take, without those of autograd graphs."""
         return sum(part.bytes for part in self._held)
 
     @property
@@ -155,23 +155,15 @@ class SavedTogether(Saved):
         return [part for part in self.parts if part is not None]
 
     def stow(self, file: SpillFile) -> bool:
-        """Move all, or say that one could not be."""
+        """Move all values to a file. False means that some could not be moved."""
         return all(part.stow(file) for part in self._held)
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring all back."""
+        """Read all values back."""
         for part in self._held:
             part.fetch(file)
 
     def drop(self, file: SpillFile) -> None:
-        """Free the room of those that were moved."""
+        """Free the room of the values that were moved."""
         for part in self._held:
             part.drop(file)
-
-
-@dataclass(frozen=True, eq=False)
-class StageGradients:
-    """What a backward run yields."""
-
-    inputs: Mapping[str, Tensor]  # by StageInput.value: rows like the input's, or an edge each (see StageProgram)
-    parameters: Mapping[str, Tensor]  # by name, summed over the chunk

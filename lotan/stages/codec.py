@@ -1,6 +1,7 @@
-"""Stages and traced models as plain data, for the wire and for files: numbers, strings, lists and dicts, never code.
+"""Stages and traced models as plain data for the wire and for files: numbers, strings, lists and dicts, never code.
 
-A worker trusts nothing it reads: `decode_stage` checks every field, and `lotan.stages.validate` that the stage can run.
+A worker trusts no data that it reads. `decode_stage` checks every field, and `lotan.stages.validate` checks that the
+stage can run.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from collections.abc import Callable
 from typing import Any, get_args
 
 from lotan.errors import StageError
-from lotan.row_wise import DTYPES
 from lotan.stages.fields import Reader, one_of, size_of
+from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
 from planner.physical import Counts, Overflow, Part, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
@@ -21,11 +22,11 @@ _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _ROLES = ("vertex", "source")
-_DEPTH = 8  # nesting of an argument; a traced one has at most two levels
+_DEPTH = 8  # largest nesting of an argument; a traced one has at most two levels
 
 
 def encode_stage(stage: Stage) -> Plain:
-    """A stage as msgpack-able data. Inverse of `decode_stage`."""
+    """Return a stage as data for msgpack. `decode_stage` is the inverse."""
     return {
         "name": stage.name,
         "inputs": [_encode_input(i) for i in stage.inputs],
@@ -43,6 +44,18 @@ def encode_stage(stage: Stage) -> Plain:
         "parts": [{"model": part.model, "stage": encode_stage(part.stage)} for part in stage.parts],
         "models": stage.models,
     }
+
+
+def encode_program(stage: Stage, source_gradients: str, rows: int | None = None) -> Plain:
+    """Encode a stage with the way it is to be run, as it is published to workers.
+
+    Args:
+        stage: The stage to encode.
+        source_gradients: "summed" or "per_edge", as for `StageProgram`.
+        rows: The rows of a chunk that the stage runs on at a time; None: all rows.
+    """
+    program = {"stage": encode_stage(stage), "source_gradients": source_gradients}
+    return program if rows is None or stage.edge_sets else program | {"rows": rows}
 
 
 def _encode_input(i: StageInput) -> Plain:
@@ -69,7 +82,7 @@ def _encode_parameter(parameter: ParameterSpec) -> Plain:
 
 
 def encode_loss(loss: LossSpec) -> Plain:
-    """A loss. Inverse of `decode_loss`."""
+    """Return a loss as plain data. `decode_loss` is the inverse."""
     return {
         "task": loss.task,
         "outputs": loss.outputs,
@@ -79,7 +92,7 @@ def encode_loss(loss: LossSpec) -> Plain:
 
 
 def encode_spec(spec: Spec) -> Plain:
-    """A traced model. Inverse of `decode_spec`."""
+    """Return a traced model as plain data. `decode_spec` is the inverse."""
     return {
         "width": spec.width,
         "parameters": [_encode_parameter(parameter) for parameter in spec.parameters],
@@ -113,11 +126,11 @@ def _encode_argument(argument: Argument) -> Any:
 
 
 def decode_stage(data: Plain) -> Stage:
-    """The stage that `encode_stage` wrote, checked.
+    """Return the stage that `encode_stage` wrote, and check it.
 
     Raises:
-        StageError: a field is missing, of the wrong type or unknown, an operator is not allowed, a call reads what nothing
-            made before it, or the parts of a batch's stage are not its own.
+        StageError: a field is missing, unknown or of a wrong type, or the stage cannot run, for the reasons that
+            `validate_stage` lists.
     """
     stage = _decode_stage(data, _decode_part)
     validate_stage(stage)
@@ -152,10 +165,10 @@ def _decode_stage(data: Any, part: Callable[[Any], Part]) -> Stage:
 
 
 def decode_spec(data: Any) -> Spec:
-    """The model that `encode_spec` wrote, its form checked; which operators may run is checked where they are compiled.
+    """Return the model that `encode_spec` wrote, and check its form. Its operators are checked when they are compiled.
 
     Raises:
-        StageError: a field is missing, of the wrong type or unknown.
+        StageError: If a field is missing, unknown or of the wrong type.
     """
     read = Reader(data, "model")
     return Spec(
@@ -199,7 +212,7 @@ def _decode_output(data: Any) -> StageOutput:
 
 
 def decode_loss(data: Any) -> LossSpec:
-    """The loss that `encode_loss` wrote, checked."""
+    """Return the loss that `encode_loss` wrote, and check it."""
     read = Reader(data, "loss")
     return LossSpec(
         task=read.choice("task", _TASKS),
@@ -216,7 +229,7 @@ def _decode_weights(data: Any) -> tuple[float, ...]:
 
 
 def _decode_call(data: Any) -> Call:
-    """The call that `_encode_call` wrote, its form checked; `validate_stage` checks what it does."""
+    """Return the call that `_encode_call` wrote. Its form is checked here, and its meaning in `validate_stage`."""
     read = Reader(data, "call")
     return Call(
         output=read.text("output"),

@@ -1,7 +1,7 @@
-"""Row movements between vertices and edges within a chunk, with gradients that are the same bits at every run.
+"""Movements of rows between vertices and edges within a chunk, with gradients that have the same bits in every run.
 
-torch's own gradients of `index_select` add rows one at a time or in no fixed order; here every sum over edges is a
-product of a fixed sparse matrix, one row after the other.
+torch's own gradients of `index_select` add rows one at a time or in no fixed order. Here every sum over edges is a
+product with a fixed sparse matrix, one row after the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from planner.spec import SOFTMAX_EPSILON
 
 
 def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
-    """Sum, amax or amin of edge rows, grouped by `matrix`, 0 if empty. [edges, *shape] -> [groups, *shape]."""
+    """Reduce edge rows [edges, *shape] by sum, amax or amin to the groups of `matrix`, [groups, *shape]. Empty groups are 0."""
     shape = (matrix.shape[0], *rows.shape[1:])
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)
@@ -28,7 +28,7 @@ def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
 
 
 class _GatherSource(Function):
-    """x[positions]; the gradient sums edges per source row."""
+    """The rows x[positions]. The gradient sums the edges of each source row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: EdgeBlock) -> Tensor:
@@ -42,7 +42,7 @@ class _GatherSource(Function):
 
 
 class _GatherDestination(Function):
-    """x[destination of each edge]; the gradient sums edges per destination row."""
+    """The row x[destination] of each edge. The gradient sums the edges of each destination row."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, block: EdgeBlock) -> Tensor:
@@ -56,7 +56,7 @@ class _GatherDestination(Function):
 
 
 class _Sum(Function):
-    """Sum of the in-edges' rows; the gradient is the row of each edge's destination."""
+    """The sum of the in-edges' rows. The gradient is the row of each edge's destination."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock) -> Tensor:
@@ -70,7 +70,7 @@ class _Sum(Function):
 
 
 class _Extremum(Function):
-    """Greatest or least of the in-edges' rows, number by number; ties share the gradient evenly."""
+    """The greatest or least of the in-edges' rows, number by number. Equal numbers share the gradient evenly."""
 
     @staticmethod
     def forward(ctx: Any, messages: Tensor, block: EdgeBlock, kind: str) -> Tensor:
@@ -90,7 +90,7 @@ class _Extremum(Function):
 
 
 class _Softmax(Function):
-    """See `lotan.edge_softmax` in `planner.spec`; the gradient takes no part in the subtraction of the greatest score."""
+    """The `lotan.edge_softmax` of `planner.spec`. The subtraction of the greatest score has no gradient."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, block: EdgeBlock) -> Tensor:
@@ -112,20 +112,20 @@ class _Softmax(Function):
 
 
 def gather_source(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's source. [sources, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's source: [sources, *shape] to [edges, *shape]."""
     return _GatherSource.apply(x, block)
 
 
 def gather_destination(x: Tensor, block: EdgeBlock) -> Tensor:
-    """The row of each edge's destination. [rows, *shape] -> [edges, *shape]."""
+    """Return the row of each edge's destination: [rows, *shape] to [edges, *shape]."""
     return _GatherDestination.apply(x, block)
 
 
 def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
-    """Combine the in-edges of each row. [edges, *shape] -> [rows, *shape]; zero without in-edges.
+    """Combine the in-edges of each row: [edges, *shape] to [rows, *shape]. Rows without in-edges are zero.
 
     Raises:
-        StageError: `kind` is not one of planner.spec.AGGREGATES.
+        StageError: If `kind` is not one of planner.spec.AGGREGATES.
     """
     match kind:
         case "sum":
@@ -139,5 +139,5 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:
-    """Normalise over the in-edges of each destination. [edges, *shape] -> [edges, *shape]."""
+    """Normalise edge rows [edges, *shape] over the in-edges of each destination."""
     return _Softmax.apply(scores, block)

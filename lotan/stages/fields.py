@@ -1,4 +1,4 @@
-"""Fields of plain data that came over the wire or from a file, checked as they are read."""
+"""Fields of plain data from the wire or from a file, which are checked as they are read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Fields of one decoded dict, checked as they are read."""
+    """The fields of one decoded dict, which are checked as they are read."""
 
     def __init__(self, data: Any, what: str) -> None:
         if not isinstance(data, dict):
@@ -19,13 +19,13 @@ class Reader:
         self._data, self._what = data, what
 
     def field(self, name: str) -> Any:
-        """A field as it is."""
+        """Return a field unchanged."""
         if name not in self._data:
             raise StageError(f"{self._what}: field {name!r} is missing")
         return self._data[name]
 
     def of(self, name: str, *types: type) -> Any:
-        """A field of one of these types exactly."""
+        """Return a field of exactly one of these types."""
         value = self.field(name)
         if type(value) not in types:
             raise StageError(
@@ -34,40 +34,40 @@ class Reader:
         return value
 
     def text(self, name: str) -> str:
-        """A string."""
+        """Return a field that is a string."""
         return str(self.of(name, str))
 
     def flag(self, name: str) -> bool:
-        """A bool."""
+        """Return a field that is a bool."""
         return bool(self.of(name, bool))
 
     def items(self, name: str, decode: Callable[[Any], T]) -> tuple[T, ...]:
-        """A list, each item decoded."""
+        """Return a list whose items were decoded."""
         return tuple(decode(item) for item in self.of(name, list, tuple))
 
     def shape(self, name: str = "shape") -> tuple[int, ...]:
-        """A list of sizes."""
+        """Return a list of sizes as a tuple."""
         return self.items(name, lambda size: size_of(size, self._what))
 
     def optional(self, name: str, decode: Callable[[Any], T]) -> T | None:
-        """A field that may be None."""
+        """Return a field that may be None."""
         value = self.field(name)
         return None if value is None else decode(value)
 
     def choice(self, name: str, choices: tuple[str, ...]) -> Any:
-        """One of these strings."""
+        """Return a field that is one of these strings."""
         return one_of(self.field(name), choices, f"{self._what}: field {name!r}")
 
 
 def one_of(value: Any, choices: tuple[str, ...], what: str) -> Any:
-    """The value, if it is one of these strings; else a StageError that says what it stands for."""
+    """Return the value if it is one of these strings. Otherwise raise a StageError that names its meaning."""
     if value not in choices:
         raise StageError(f"{what} is {value!r}, expected one of {', '.join(choices)}")
     return value
 
 
 def size_of(value: Any, what: str) -> int:
-    """The value, if it is a whole number of at least 0; else a StageError that says whose size it is."""
+    """Return the value if it is a whole number of at least 0. Otherwise raise a StageError that names its owner."""
     if type(value) is not int or value < 0:
         raise StageError(f"{what}: {value!r} is not a size")
     return value

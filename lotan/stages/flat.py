@@ -1,6 +1,6 @@
-"""Runs a stage of known calls as a flat list of kernels over memory that is used again for the next chunk.
+"""The stage program for known calls: a flat list of kernels, over memory that is used again for the next chunk.
 
-A chunk of some hundred rows stays in the processor's cache from the first kernel to the last; no autograd graph is made.
+A chunk of some hundred rows stays in the processor's cache from the first kernel to the last. No autograd graph is made.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Mask, Randomness
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients
+from lotan.stages.chunk import NOWHERE, Places
 from lotan.stages.kernels import Kernel
 from lotan.stages.known import Translation
+from lotan.stages.randomness import Mask
 from lotan.stages.saved_values import Memory, SavedValues
 from lotan.stages.sparse_rows import SparseRows
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Stage
 
 Rows = dict[str, Tensor]
@@ -27,13 +28,13 @@ _NOTHING = torch.empty(0)
 
 
 class _Scratch(local):
-    """Buffers of one thread, by width, as high as the highest chunk so far."""
+    """The buffers of one thread, by width. They have as many rows as the largest chunk so far."""
 
     def __init__(self) -> None:
         self._buffers: dict[tuple[int, int], Tensor] = {}
 
     def get(self, number: int, rows: int, width: int) -> Tensor:
-        """Memory [rows, width] that the next caller with this number and width gets too."""
+        """Return memory [rows, width], which the next caller with this number and width gets as well."""
         key = number, width
         buffer = self._buffers.get(key)
         if buffer is None or buffer.shape[0] < rows:
@@ -49,10 +50,10 @@ class FlatStage:
 
     Args:
         stage: the stage.
-        memory: for what is kept for backward; None: of its own.
+        memory: memory for the values that are kept for backward, or None for memory of its own.
 
     Raises:
-        Unknown: the stage has a call that is not.
+        Unknown: the stage has a call that no kernel does.
     """
 
     def __init__(self, stage: Stage, memory: Memory | None = None) -> None:
@@ -64,26 +65,28 @@ class FlatStage:
         self.inputs = [(slot[i.value], i.value, i.shape, i.needs_gradient) for i in stage.inputs]
         self.parameters = [(slot[p.name], p.name, p.trainable) for p in stage.parameters]
         self.outputs = [(slot[o.value], o.value, o.shape) for o in stage.outputs]
-        self.wanted = self._wanted()  # by slot
+        self.wanted = self._wanted()  # by slot, True if backward needs its gradient
         needed = {slot for kernel in self.kernels for slot in kernel.needs(self.wanted)}
         given = {number for number, *_ in self.inputs}
-        # The inputs that a chunk has to bring again for backward.
+        # The inputs that a chunk must bring again for backward.
         self.rereads = frozenset(
             name for number, name, *_ in self.inputs if number in needed or not self.wanted[number]
         )
-        self.region = self._regions(needed | given)  # by slot of an output of a kernel: the memory that it lies in
-        last = {region: slot for slot, region in self.region.items()}  # no slot is kept or put out but the last
-        # By region, what lies there for longer than the run: the slot that backward reads, or the name of the output.
+        # by the slot of a kernel's output: the region of memory that it lies in
+        self.region = self._regions(needed | given)
+        # only the last slot of a region is saved or put out
+        last = {region: slot for slot, region in self.region.items()}
+        # By region, the content that outlives the run: the slot that backward reads, or the name of the output.
         self.kept = {region: slot for region, slot in last.items() if slot in needed}
         outputs = {number: name for number, name, _ in self.outputs}
         self.put_out = {
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
-        self.recomputed = self._leading_to(needed)  # by a backward for which nothing was saved
+        self.recomputed = self._leading_to(needed)  # the kernels that a backward without saved values runs again
         self._memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
-        """Of which slots backward needs the gradient."""
+        """Return the slots whose gradients backward needs."""
         wanted = [False] * len(self.widths)
         for number, _, _, gradient in self.inputs:
             wanted[number] = gradient
@@ -94,7 +97,7 @@ class FlatStage:
         return wanted
 
     def _regions(self, fixed: set[int]) -> dict[int, int]:
-        """Which slots share memory: a kernel writes over its first input where nobody reads that afterwards."""
+        """Return the slots that share memory. A kernel writes over its first input if nothing reads that afterwards."""
         fixed = fixed | {number for number, *_ in self.outputs}
         last = {number: position for position, kernel in enumerate(self.kernels) for number in kernel.inputs}
         region: dict[int, int] = {}
@@ -105,7 +108,7 @@ class FlatStage:
         return region
 
     def _leading_to(self, needed: set[int]) -> list[Kernel]:
-        """The kernels that a rerun for backward has to run."""
+        """Return the kernels that a rerun for backward must run."""
         read, found = set(needed), []
         for kernel in reversed(self.kernels):
             if kernel.out in read:
@@ -113,79 +116,52 @@ class FlatStage:
                 found.append(kernel)
         return found[::-1]
 
-    def run(self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places) -> Rows:
-        """The outputs, [rows, *shape]."""
+    def forward(self, run: StageRun) -> StageResult:
+        """Return the outputs, and with `run.keep` the values of this run that `backward` reads."""
+        saved = None
+        if run.keep:
+            rows = run.chunk.rows
+            values = {region: self._memory.take(rows, self.widths[slot]) for region, slot in self.kept.items()}
+            saved = SavedValues(rows, self._memory, values)
         with torch.no_grad():
-            return _Run(self, chunk, parameters, randomness).forward(into)
+            return StageResult(_KernelRun(self, run, saved).forward(run.into), saved)
 
-    def record(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
-    ) -> tuple[Rows, SavedValues]:
-        """The outputs, and what `vjp` reads of this run."""
-        values = {region: self._memory.take(chunk.rows, self.widths[slot]) for region, slot in self.kept.items()}
-        saved = SavedValues(chunk.rows, self._memory, values)
+    def backward(self, run: StageRun) -> StageResult:
+        """Return the vector-Jacobian product. Forward runs first if nothing was saved."""
+        saved = run.saved if isinstance(run.saved, SavedValues) else None
         with torch.no_grad():
-            return _Run(self, chunk, parameters, randomness, saved).forward(into), saved
-
-    def vjp(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        gradients: Mapping[str, Tensor],
-        saved: Saved | None,
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
-        """The vector-Jacobian product; runs forward first if nothing was saved."""
-        saved = saved if isinstance(saved, SavedValues) else None
-        with torch.no_grad():
-            run = _Run(self, chunk, parameters, randomness, saved)
+            kernels = _KernelRun(self, run, saved)
             if saved is None:
-                run.prepare()
-            found = run.backward(gradients, into, sums)
+                kernels.prepare()
+            found = kernels.backward(run.output_gradients)
         if saved:
             self._memory.give(saved.values)
         return found
 
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        loss: Callable[[Tensor], Tensor],
-        into: Places,
-        sums: Places | None,
-    ) -> StageGradients:
-        """Forward, `loss` from the one output to its gradient, and backward."""
+    def turn(self, run: StageRun, loss: Callable[[Tensor], Tensor]) -> StageResult:
+        """Run forward, `loss`, which maps the one output to its gradient, and backward."""
         with torch.no_grad():
-            run = _Run(self, chunk, parameters, randomness)
-            ((name, rows),) = run.forward(NOWHERE).items()
-            return run.backward({name: loss(rows)}, into, sums)
+            kernels = _KernelRun(self, run)
+            ((name, rows),) = kernels.forward(NOWHERE).items()
+            return kernels.backward({name: loss(rows)})
 
 
-class _Run:
-    """One chunk's way through the kernels. See `lotan.stages.kernels.Running`."""
+class _KernelRun:
+    """The run of the kernels on one chunk: a `lotan.stages.kernels.Running`."""
 
-    def __init__(
-        self,
-        stage: FlatStage,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        saved: SavedValues | None = None,
-    ) -> None:
-        self._stage, self._chunk, self._randomness = stage, chunk, randomness
+    def __init__(self, stage: FlatStage, run: StageRun, saved: SavedValues | None = None) -> None:
+        chunk = run.chunk
+        self._stage, self._run = stage, run
         self._rows = chunk.rows
         self._memory: dict[int, Tensor] = {}  # by region
         self._into: Places = NOWHERE
         self._gradients: dict[int, tuple[Tensor, bool]] = {}
         self._sums: Mapping[int, Tensor] = {}
-        self._taken: Counter[int] = Counter()  # pieces of scratch memory, by width
+        self._taken: Counter[int] = Counter()  # number of pieces of scratch memory in use, by width
         self.values: list[Tensor] = [_NOTHING] * len(stage.widths)
         self.sparse: dict[int, SparseRows] = {}
         for number, name, _ in stage.parameters:
-            self.values[number] = _find(parameters, name, stage)
+            self.values[number] = _find(run.parameters, name, stage)
         for number, name, *_ in stage.inputs:
             if name in chunk.sparse:
                 self.sparse[number] = chunk.sparse[name]
@@ -197,14 +173,14 @@ class _Run:
             self._memory[region] = self.values[stage.kept[region]] = _first(memory, self._rows)
 
     def forward(self, into: Places) -> Rows:
-        """Run all kernels, to the outputs."""
+        """Run all kernels, and return the outputs."""
         self._into = into
         for kernel in self._stage.kernels:
             kernel.forward(self)
         return {name: self._put_out(number, name, shape) for number, name, shape in self._stage.outputs}
 
     def prepare(self) -> None:
-        """Run the kernels that lead to what backward reads."""
+        """Run the kernels that lead to the values which backward reads."""
         for kernel in self._stage.recomputed:
             kernel.forward(self)
 
@@ -212,13 +188,13 @@ class _Run:
         value = self.values[number]
         if self._stage.put_out.get(self._stage.region.get(number, -1)) == name:
             return value.view(self._rows, *shape)
-        if name in self._into:  # kept for backward, or an input: not to be handed out itself
+        if name in self._into:  # the value is saved for backward or is an input, and must be copied
             return self._into[name].copy_(value.view(self._rows, *shape))
         return value.clone().view(self._rows, *shape)
 
-    def backward(self, gradients: Mapping[str, Tensor], into: Places, sums: Places | None) -> StageGradients:
-        """Run all adjoints, the last kernel's first."""
-        stage = self._stage
+    def backward(self, gradients: Mapping[str, Tensor]) -> StageResult:
+        """Run the adjoints of all kernels, beginning with the last kernel."""
+        stage, into, sums = self._stage, self._run.into, self._run.sums
         totals = {name: self._total(number, name, sums) for number, name, wanted in stage.parameters if wanted}
         self._sums = {number: totals[name] for number, name, wanted in stage.parameters if wanted}
         for number, name, _ in stage.outputs:
@@ -230,7 +206,7 @@ class _Run:
         inputs = {
             name: self._gradient(number, name, shape, into) for number, name, shape, wanted in stage.inputs if wanted
         }
-        return StageGradients(inputs, totals)
+        return StageResult(input_gradients=inputs, parameter_gradients=totals)
 
     def _total(self, number: int, name: str, sums: Places | None) -> Tensor:
         return torch.zeros(self.values[number].shape) if sums is None else sums[name]
@@ -241,7 +217,7 @@ class _Run:
         return to.zero_() if found is None else to.copy_(found[0].reshape(to.shape))
 
     def target(self, slot: int) -> Tensor:
-        """Where the value of a slot is to be written."""
+        """Return the memory for the value of a slot."""
         stage = self._stage
         region, width = stage.region[slot], stage.widths[slot]
         memory = self._memory.get(region)
@@ -258,7 +234,7 @@ class _Run:
         return memory
 
     def taken(self, slot: int) -> tuple[Tensor, bool]:
-        """The gradient of a slot, and whether it may be overwritten."""
+        """Return the gradient of a slot, and whether it may be overwritten."""
         return self._gradients[slot]
 
     def give(self, slot: int, gradient: Tensor, own: bool) -> None:
@@ -275,21 +251,21 @@ class _Run:
             self._gradients[slot] = torch.add(before[0], gradient, out=to), True
 
     def scratch(self, width: int) -> Tensor:
-        """Memory for a value or a gradient, [rows, width]."""
+        """Return memory for a value or a gradient, [rows, width]."""
         self._taken[width] += 1
         return _scratch.get(self._taken[width], self._rows, width)
 
     def wants(self, slot: int) -> bool:
-        """Whether the gradient of a slot is asked for."""
+        """Return True if the gradient of a slot is needed."""
         return self._stage.wanted[slot]
 
     def sum_of(self, slot: int) -> Tensor:
-        """Where the gradient of a parameter is summed."""
+        """Return the memory in which the gradient of a parameter is summed."""
         return self._sums[slot]
 
     def mask(self, key: int | str, threshold: int) -> Mask:
-        """What a dropout keeps of the chunk's rows."""
-        return Mask(self._randomness.operator(key), threshold, self._chunk.keys)
+        """Return the mask of the numbers that a dropout keeps."""
+        return Mask(self._run.randomness.operator(key), threshold, self._run.chunk.keys)
 
 
 def _find(values: Mapping[str, Tensor], name: str, stage: FlatStage) -> Tensor:

@@ -1,8 +1,8 @@
-"""The known calls of a stage, as kernels: out-variant calls of torch forward, and their adjoints by hand.
+"""The known calls of a stage as kernels. Forward calls torch's out-variants, and the adjoints are written by hand.
 
-A kernel reads and writes *slots* of a run (`Running`): values are float32 [rows, width], whatever shape a row has in the stage.
-Forward writes into a buffer that the run provides, which may be that of its input. Backward takes the gradient of its
-output and gives gradients to its inputs, in place where the gradient is the run's own to overwrite.
+A kernel reads and writes *slots* of a run (`Running`). Their values are float32 [rows, width], whatever shape a row has in
+the stage. Forward writes into a buffer that the run provides, which may be the buffer of its input. Backward takes the
+gradient of its output and gives gradients to its inputs, in place if the run may overwrite the gradient.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from lotan.randomness import Mask
+from lotan.stages.randomness import Mask
 from lotan.stages.sparse_rows import SparseRows
 
 _aten = torch.ops.aten
 
 
 class Running(Protocol):
-    """What a kernel sees of a run over one chunk."""
+    """A run over one chunk, as a kernel sees it."""
 
-    values: list[Tensor]  # by slot; rows' values [rows, width], parameters as they are
-    sparse: Mapping[int, SparseRows]  # by slot, those that are not among the values; linear maps alone read them
+    values: list[Tensor]  # by slot; rows' values [rows, width], parameters in their own shape
+    sparse: Mapping[int, SparseRows]  # by slot, sparse inputs that are not among the values; only linear maps read them
 
     def target(self, slot: int) -> Tensor:
-        """Where the value of a slot is to be written."""
+        """Return the memory for the value of a slot."""
 
     def taken(self, slot: int) -> tuple[Tensor, bool]:
-        """The gradient of a slot, and whether it may be overwritten. Asked for once."""
+        """Return the gradient of a slot, and whether it may be overwritten. It may be called once for each slot."""
 
     def give(self, slot: int, gradient: Tensor, own: bool) -> None:
-        """Add to the gradient of a slot; `own`: nobody else reads this tensor."""
+        """Add to the gradient of a slot. `own` is True if nothing else reads the tensor."""
 
     def scratch(self, width: int) -> Tensor:
-        """Memory for a gradient, [rows, width]."""
+        """Return memory for a gradient, [rows, width]."""
 
     def wants(self, slot: int) -> bool:
-        """Whether the gradient of a slot is asked for."""
+        """Return True if the gradient of a slot is needed."""
 
     def sum_of(self, slot: int) -> Tensor:
-        """Where the gradient of a parameter is summed."""
+        """Return the memory in which the gradient of a parameter is summed."""
 
     def mask(self, key: int | str, threshold: int) -> Mask:
-        """What a dropout keeps of the chunk's rows."""
+        """Return the mask of the numbers that a dropout keeps."""
 
 
 class Kernel(ABC):
-    """One known call."""
+    """The base class of kernels, which do one known call each."""
 
     out: int
-    inputs: tuple[int, ...]  # slots of rows that it reads
-    parameters: tuple[int, ...] = ()  # slots that gradients of parameters belong to
-    in_place = True  # whether the output may lie where the first input does
+    inputs: tuple[int, ...]  # slots of the rows that it reads
+    parameters: tuple[int, ...] = ()  # slots to which the gradients of its parameters belong
+    in_place = True  # True if the output may overwrite the first input
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The values that backward reads, given of which slots a gradient is asked for."""
+        """Return the slots whose values backward reads. `wanted[slot]` is True if the gradient of that slot is needed."""
         return set()
 
     @abstractmethod
@@ -67,17 +67,17 @@ class Kernel(ABC):
 
     @abstractmethod
     def backward(self, run: Running) -> None:
-        """Hand the output's gradient on."""
+        """Give the inputs their gradients."""
 
 
 def _writable(run: Running, gradient: Tensor, own: bool) -> Tensor:
-    """Where to write what is made of a gradient of the same width."""
+    """Return the memory for a value that is computed from a gradient of the same width."""
     return gradient if own else run.scratch(gradient.shape[1])
 
 
 @dataclass(eq=False)
 class Linear(Kernel):
-    """x W^T + b. Source: torch.nn.functional.linear."""
+    """The linear map x W^T + b, as in torch.nn.functional.linear."""
 
     out: int
     x: int
@@ -90,11 +90,11 @@ class Linear(Kernel):
         self.parameters = (self.weight,) if self.bias is None else (self.weight, self.bias)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The input, for the weight's gradient."""
+        """Return the input, which the weight's gradient reads."""
         return {self.x} if wanted[self.weight] else set()
 
     def forward(self, run: Running) -> None:
-        """[rows, k] -> [rows, width]."""
+        """Map [rows, k] to [rows, width]."""
         values, out = run.values, run.target(self.out)
         if self.x in run.sparse:
             out.copy_(run.sparse[self.x].product(values[self.weight]))
@@ -106,7 +106,7 @@ class Linear(Kernel):
             torch.addmm(values[self.bias], values[self.x], values[self.weight].t(), out=out)
 
     def backward(self, run: Running) -> None:
-        """To the input, the weight and the bias."""
+        """Give the input, the weight and the bias their gradients."""
         gradient, _ = run.taken(self.out)
         if run.wants(self.weight) and self.x in run.sparse:
             run.sparse[self.x].add_gradient(run.sum_of(self.weight), gradient)
@@ -121,7 +121,7 @@ class Linear(Kernel):
 
 @dataclass(eq=False)
 class Bias(Kernel):
-    """x + b, one number per column."""
+    """The sum x + b, where b has one number for each column."""
 
     out: int
     x: int
@@ -131,11 +131,11 @@ class Bias(Kernel):
         self.inputs, self.parameters = (self.x,), (self.bias,)
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         torch.add(run.values[self.x], run.values[self.bias].reshape(-1), out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input and the bias."""
+        """Give the input and the bias their gradients."""
         gradient, own = run.taken(self.out)
         if run.wants(self.bias):
             total = run.sum_of(self.bias)
@@ -145,7 +145,7 @@ class Bias(Kernel):
 
 @dataclass(eq=False)
 class Scale(Kernel):
-    """x * c or x / c: c is a static column, a number for each row, or one number for all."""
+    """The product x * c or the quotient x / c, where c is a static column with a number for each row, or one number."""
 
     out: int
     x: int
@@ -161,11 +161,11 @@ class Scale(Kernel):
         return torch.div(x, by, out=out) if self.divides else torch.mul(x, by, out=out)
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         self._scaled(run, run.values[self.x], run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input."""
+        """Give the input its gradient."""
         gradient, own = run.taken(self.out)
         if run.wants(self.x):
             run.give(self.x, self._scaled(run, gradient, _writable(run, gradient, own)), True)
@@ -173,7 +173,7 @@ class Scale(Kernel):
 
 @dataclass(eq=False)
 class Gain(Kernel):
-    """g x, g being one number that is trained."""
+    """The product g x, where g is one number that is trained."""
 
     out: int
     x: int
@@ -184,15 +184,15 @@ class Gain(Kernel):
         self.inputs, self.parameters = (self.x,), (self.parameter,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The input, for the gain's gradient."""
+        """Return the input, which the gain's gradient reads."""
         return {self.x} if wanted[self.parameter] else set()
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         torch.mul(run.values[self.x], run.values[self.gain].reshape(1), out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input and the gain."""
+        """Give the input and the gain their gradients."""
         gradient, own = run.taken(self.out)
         if run.wants(self.parameter):
             total = run.sum_of(self.parameter)
@@ -204,10 +204,10 @@ class Gain(Kernel):
 
 @dataclass(eq=False)
 class HeadDots(Kernel):
-    """(x * p).sum(-1), p being a parameter: each head's row times that head's vector, as a score of attention is made.
+    """The dot products (x * p).sum(-1) of each head's row with that head's vector in the parameter p.
 
-    One matrix product does it for all heads, at the price of multiplying with zeros. Source: the two halves of a score in
-    Velickovic et al., Graph Attention Networks (ICLR 2018).
+    They are the two halves of an attention score in Velickovic et al., "Graph Attention Networks" (ICLR 2018). One matrix
+    product computes them for all heads, and multiplies with zeros for that.
     """
 
     out: int
@@ -220,15 +220,15 @@ class HeadDots(Kernel):
         self.inputs, self.parameters = (self.x,), (self.vectors,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The input, for the vectors' gradient."""
+        """Return the input, which the vectors' gradient reads."""
         return {self.x} if wanted[self.vectors] else set()
 
     def forward(self, run: Running) -> None:
-        """[rows, heads * channels] -> [rows, heads]."""
+        """Map [rows, heads * channels] to [rows, heads]."""
         torch.mm(run.values[self.x], self._spread(run.values[self.vectors]), out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input and the vectors."""
+        """Give the input and the vectors their gradients."""
         gradient, _ = run.taken(self.out)
         if run.wants(self.vectors):
             total = run.sum_of(self.vectors)
@@ -239,13 +239,13 @@ class HeadDots(Kernel):
             run.give(self.x, torch.mm(gradient, spread.t(), out=run.scratch(len(spread))), True)
 
     def _spread(self, vectors: Tensor) -> Tensor:
-        """Column h has the vector of head h in the rows of that head, and zeros. [heads * channels, heads]."""
+        """Return a matrix [heads * channels, heads]. Column h has the vector of head h in the rows of that head, and zeros."""
         matrix = vectors.new_zeros(vectors.numel(), self.heads)
         self._own(matrix).copy_(vectors.reshape(self.heads, -1))
         return matrix
 
     def _own(self, matrix: Tensor) -> Tensor:
-        """The numbers of each head's own rows and column: a view. [heads * channels, heads] -> [heads, channels]."""
+        """Return a view of each head's own rows and column: [heads * channels, heads] to [heads, channels]."""
         return matrix.view(self.heads, -1, self.heads).diagonal(dim1=0, dim2=2).t()
 
 
@@ -263,12 +263,12 @@ class HeadMean(Kernel):
         self.inputs = (self.x,)
 
     def forward(self, run: Running) -> None:
-        """[rows, heads * channels] -> [rows, channels]."""
+        """Map [rows, heads * channels] to [rows, channels]."""
         x = run.values[self.x]
         torch.mean(x.view(len(x), self.heads, self.channels), 1, out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input, each head its share."""
+        """Give each head of the input its share of the gradient."""
         gradient, _ = run.taken(self.out)
         if run.wants(self.x):
             to, shares = run.scratch(self.heads * self.channels), gradient[:, None].expand(-1, self.heads, -1)
@@ -278,7 +278,7 @@ class HeadMean(Kernel):
 
 @dataclass(eq=False)
 class Add(Kernel):
-    """x + y, rows of one width."""
+    """The sum x + y of rows with equal widths."""
 
     out: int
     x: int
@@ -288,11 +288,11 @@ class Add(Kernel):
         self.inputs = (self.x, self.y)
 
     def forward(self, run: Running) -> None:
-        """[rows, width] twice -> [rows, width]."""
+        """Map two inputs [rows, width] to [rows, width]."""
         torch.add(run.values[self.x], run.values[self.y], out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To both; only one of them may have it to itself."""
+        """Give both inputs the gradient. Only one of them may overwrite it."""
         gradient, own = run.taken(self.out)
         both = run.wants(self.x) and run.wants(self.y)
         for slot in (self.x, self.y):
@@ -302,7 +302,7 @@ class Add(Kernel):
 
 @dataclass(eq=False)
 class Cat(Kernel):
-    """Rows side by side."""
+    """The concatenation of rows."""
 
     out: int
     parts: tuple[int, ...]
@@ -313,11 +313,11 @@ class Cat(Kernel):
         self.inputs = self.parts
 
     def forward(self, run: Running) -> None:
-        """[rows, width] each -> [rows, sum of widths]."""
+        """Map inputs [rows, width] to [rows, sum of widths]."""
         torch.cat([run.values[part] for part in self.parts], 1, out=run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To each its columns."""
+        """Give each input its columns of the gradient."""
         gradient, own = run.taken(self.out)
         for part, columns in zip(self.parts, gradient.split(self.widths, 1), strict=True):
             run.give(part, columns, own)
@@ -325,7 +325,7 @@ class Cat(Kernel):
 
 @dataclass(eq=False)
 class Activation(Kernel):
-    """relu, leaky_relu, elu, sigmoid or tanh; their gradients can be told from their outputs."""
+    """The functions relu, leaky_relu, elu, sigmoid and tanh, whose gradients follow from their outputs."""
 
     out: int
     x: int
@@ -336,11 +336,11 @@ class Activation(Kernel):
         self.inputs = (self.x,)
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The output."""
+        """Return the output, from which the gradient is computed."""
         return {self.out} if wanted[self.x] else set()
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         x, out = run.values[self.x], run.target(self.out)
         match self.kind:
             case "relu":
@@ -355,7 +355,7 @@ class Activation(Kernel):
                 torch.tanh(x, out=out)
 
     def backward(self, run: Running) -> None:
-        """To the input."""
+        """Give the input its gradient."""
         gradient, own = run.taken(self.out)
         if not run.wants(self.x):
             return
@@ -376,7 +376,7 @@ class Activation(Kernel):
 
 @dataclass(eq=False)
 class Dropout(Kernel):
-    """See `lotan.randomness`; what was dropped is drawn again in backward."""
+    """Dropout with the random numbers of `lotan.stages.randomness`, which backward draws again."""
 
     out: int
     x: int
@@ -387,11 +387,11 @@ class Dropout(Kernel):
         self.inputs = (self.x,)
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         run.mask(self.key, self.threshold).apply(run.values[self.x], run.target(self.out))
 
     def backward(self, run: Running) -> None:
-        """To the input."""
+        """Give the input its gradient."""
         gradient, own = run.taken(self.out)
         if run.wants(self.x):
             mask = run.mask(self.key, self.threshold)
@@ -400,20 +400,20 @@ class Dropout(Kernel):
 
 @dataclass(eq=False)
 class ReluDropout(Dropout):
-    """Dropout of a ReLU: the output is positive just where both let the gradient pass."""
+    """The dropout of a ReLU. Its output is positive exactly where both let the gradient pass."""
 
     def needs(self, wanted: Sequence[bool]) -> set[int]:
-        """The output."""
+        """Return the output, from which the gradient is computed."""
         return {self.out} if wanted[self.x] else set()
 
     def forward(self, run: Running) -> None:
-        """[rows, width] -> [rows, width]."""
+        """Map [rows, width] to [rows, width]."""
         out = run.target(self.out)
         torch.clamp_min(run.values[self.x], 0, out=out)
         run.mask(self.key, self.threshold).apply(out, out)
 
     def backward(self, run: Running) -> None:
-        """To the input."""
+        """Give the input its gradient."""
         gradient, own = run.taken(self.out)
         if run.wants(self.x):
             to = _writable(run, gradient, own)

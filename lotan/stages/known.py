@@ -1,6 +1,6 @@
-"""Translates a stage's calls to kernels, where all of them are known.
+"""The translation of a stage's calls to kernels, which is possible if all of them are known.
 
-Calls that only change the shape of a row vanish: rows lie flat, and a value and its views share a slot.
+Calls that only change the shape of a row vanish, because rows are flat and a value shares a slot with its views.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lotan.randomness import threshold_of
 from lotan.stages.kernels import (
     Activation,
     Add,
@@ -24,21 +23,22 @@ from lotan.stages.kernels import (
     ReluDropout,
     Scale,
 )
+from lotan.stages.randomness import threshold_of
 from planner.kernels import IN_ORDER, drops_some, head_dots, is_head_mean, never_made
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 
-_SLOPE = 0.01  # of leaky_relu, unless given
+_SLOPE = 0.01  # default slope of leaky_relu
 _ELU = (1.0, 1.0, 1.0)  # alpha, scale, input_scale
 
 
 class Unknown(Exception):  # noqa: N818 -- says that a stage goes the general way; no error
-    """A call that no kernel does."""
+    """No kernel does a call of the stage."""
 
 
 @dataclass(frozen=True)
 class Shift:
-    """p + c, a parameter and a number: computed once a run; its gradient is the parameter's."""
+    """The sum p + c of a parameter and a number. It is computed once in a run, and its gradient is the parameter's."""
 
     out: int
     parameter: int
@@ -46,13 +46,13 @@ class Shift:
 
 
 class Translation:
-    """Slots and kernels of a stage.
+    """The slots and kernels of a stage.
 
     Args:
-        stage: the stage.
+        stage: The stage to translate.
 
     Raises:
-        Unknown: a call, a shape or a dtype is not among the known ones.
+        Unknown: If a call, a shape or a dtype is not known.
     """
 
     def __init__(self, stage: Stage) -> None:
@@ -61,13 +61,13 @@ class Translation:
         self.kernels: list[Kernel] = []
         self.shifts: list[Shift] = []
         self._types: dict[str, ValueType] = {}
-        self._own_shape: dict[int, tuple[int, ...]] = {}  # of parameters, by slot
-        self._gradient_to: dict[int, int] = {}  # a derived parameter's slot: that of the parameter itself
+        self._own_shape: dict[int, tuple[int, ...]] = {}  # shapes of parameters, by slot
+        self._gradient_to: dict[int, int] = {}  # by a derived parameter's slot, the slot of the parameter itself
         self._static = {i.value for i in stage.inputs if not i.needs_gradient}
         self._reads = Counter(name for call in stage.calls for name in call.reads)
         self._reads.update(output.value for output in stage.outputs)
-        self._relu: dict[str, str] = {}  # output of a relu that only a dropout reads: its input
-        self._dots = head_dots(stage)  # by the output of a sum: the product that it alone reads
+        self._relu: dict[str, str] = {}  # by the output of a relu that only a dropout reads, the relu's input
+        self._dots = head_dots(stage)  # by the output of a sum, the product that only this sum reads
         self._never_made = never_made(stage)
         if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
             raise Unknown("edges")
@@ -114,7 +114,7 @@ class Translation:
         return False
 
     def _view(self, call: Call) -> None:
-        """The same numbers in the same order, for rows; a parameter's may be seen in any shape too."""
+        """Translate a view: the same numbers in the same order. Parameters may be viewed in any shape."""
         name = self._name(call.arguments[0])
         seen = self._types[name]
         if (seen.rows, seen.width) != (call.type.rows, call.type.width) or name in self._relu:
@@ -153,7 +153,7 @@ class Translation:
         return Linear(out, self._slot(x), matrix, None if bias is None else self._parameter(bias, 1))
 
     def _sum(self, out: int, call: Call, first: Argument, second: Argument) -> Kernel:
-        """Rows plus a bias, or rows plus rows."""
+        """Translate the sum of rows and a bias, or of rows and rows."""
         match self._rows(first), self._rows(second):
             case "vertex", "vertex" if self._shape(first) == self._shape(second) == call.type.shape:
                 return Add(out, self._slot(first), self._slot(second))
@@ -211,7 +211,7 @@ class Translation:
                 pass
             case "leaky_relu", _ if not numbers or numbers[0] > 0:
                 numbers = numbers or (_SLOPE,)
-            case "elu", _ if all(number > 0 for number in numbers):  # else an output does not tell its branch
+            case "elu", _ if all(number > 0 for number in numbers):  # otherwise an output does not tell its branch
                 numbers += _ELU[len(numbers) :]
             case _:
                 raise Unknown(call.op)
@@ -252,5 +252,5 @@ class Translation:
         return self._types[self._name(argument)].width
 
     def _is_column(self, argument: Argument) -> bool:
-        """Whether it is one static number for each row."""
+        """Return True if a value is one static number for each row."""
         return isinstance(argument, Ref) and argument.name in self._static and self._width(argument) == 1

@@ -1,6 +1,6 @@
-"""The operators a stage may call, and how a call becomes a closure.
+"""The operators that a stage may call, and the closures that do the calls.
 
-Names are resolved from an allow-list only: a stage that came over the wire can compute, and do nothing else.
+Names are resolved from an allow-list only. A stage from the wire can therefore compute, and can do nothing else.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness, dropout
-from lotan.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
+from lotan.stages.randomness import Randomness, dropout
+from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
-"""The graph operators a stage may call. `lotan.vertex_input` reaches a stage as an input."""
+"""The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
 TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
-"""The tensor operators it may call: no random ones, for those depend on what ran before."""
+"""The tensor operators that a stage may call. Random ones are excluded: they depend on earlier draws."""
 
 
 @dataclass(slots=True)
 class Frame:
-    """One run of a stage: the values so far, by name, and what the calls look up beside them."""
+    """One run of a stage: its values so far, by name, and the other data that calls look up."""
 
     values: dict[str, Any]
     chunk: Chunk
@@ -39,10 +39,10 @@ Evaluate = Callable[[Frame], Any]
 
 
 def resolve(op: str) -> Callable[..., Any]:
-    """The torch operator of an allowed name such as "aten.linear.default".
+    """Return the torch operator of an allowed name such as "aten.linear.default".
 
     Raises:
-        StageError: the name is not on the allow-list, or this torch has no such operator.
+        StageError: If the name is not on the allow-list, or if this torch has no such operator.
     """
     if op not in TENSOR_OPERATORS:
         raise StageError(f"operator {op!r} is not one that a stage may call")
@@ -53,14 +53,14 @@ def resolve(op: str) -> Callable[..., Any]:
 
 
 def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
-    """The closure that computes a call's output.
+    """Return the closure that computes a call's output.
 
     Args:
         call: the call.
-        per_edge: source inputs that hold one row per edge already, with their edge set.
+        per_edge: source inputs that have one row for each edge already, with their edge sets.
 
     Raises:
-        StageError: the operator or an argument is not allowed.
+        StageError: If the operator or an argument is not allowed.
     """
     match call.op, call.arguments:
         case "lotan.scatter", (Ref(name), "source", str(edges)):
@@ -83,7 +83,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
 
 
 def names_read(call: Call) -> set[str]:
-    """Names of the values a call reads."""
+    """Return the names of the values that a call reads."""
     return set(call.reads)
 
 
@@ -140,7 +140,7 @@ def _dropout(name: str, p: float, key: int | str, call: Call) -> Evaluate:
 
 
 def block(frame: Frame, edges: EdgeSet) -> EdgeBlock:
-    """The chunk's in-edges of an edge set; StageError where it came without."""
+    """Return the chunk's in-edges of an edge set. Raise a StageError if the chunk has none."""
     try:
         return frame.chunk.edges[edges]
     except KeyError:
@@ -155,5 +155,5 @@ def _edge_keys(frame: Frame, edges: EdgeSet) -> Tensor:
 
 
 def edge_weight(edges: EdgeBlock) -> Tensor:
-    """The weight of each edge, 1 where the graph has none. float32 [edges]."""
+    """Return the weight of each edge, float32 [edges]. It is 1 if the graph has no weights."""
     return torch.ones(edges.edges) if edges.weight is None else edges.weight

@@ -1,81 +1,64 @@
-"""Runs a stage on a chunk piece by piece, as if it were several: what travels together need not fit into a cache together."""
+"""The stage program that runs on a chunk piece by piece, so that a chunk may be larger than the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.randomness import Randomness
-from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, StageGradients
+from lotan.stages.chunk import Chunk, Places, SavedTogether
 from lotan.stages.programs import Program
+from lotan.stages.stage_run import StageResult, StageRun
+from planner.physical import StageInput, StageOutput
 
 
 class Pieces:
-    """A stage over consecutive rows of a chunk at a time. The stage reads no edges.
+    """A stage that runs on a few consecutive rows of a chunk at a time. The stage reads no edges.
 
-    Random numbers belong to rows, so cutting changes none; gradients of parameters are added up in the order of the pieces.
+    Random numbers belong to rows, so pieces do not change them. Gradients of parameters are added in the order of the
+    pieces.
 
     Args:
-        program: the stage's.
-        rows: of a piece.
+        program: the stage's program.
+        rows: number of rows in a piece.
     """
 
     def __init__(self, program: Program, rows: int) -> None:
         self._program, self._rows = program, rows
 
-    def forward(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, keep: bool, into: Places
-    ) -> tuple[dict[str, Tensor], SavedTogether | None]:
-        """See `StageProgram.forward`."""
-        outputs = self._outputs(chunk.rows, into)
-        saved = [
-            self._program.forward(piece, parameters, randomness, keep, _places(outputs, rows))[1]
-            for rows, piece in self._cut(chunk)
-        ]
-        return outputs, SavedTogether(saved) if keep else None
-
-    def backward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        output_gradients: Mapping[str, Tensor],
-        saved: Saved | None,
-        into: Places,
-    ) -> StageGradients:
-        """See `StageProgram.backward`."""
-        inputs, sums = self._gradients(chunk.rows, into)
-        kept = saved.parts if isinstance(saved, SavedTogether) else None
-        for number, (rows, piece) in enumerate(self._cut(chunk)):
-            given = {name: gradient[rows] for name, gradient in output_gradients.items()}
-            of_piece = None if kept is None else kept[number]
-            self._program.backward(piece, parameters, randomness, given, of_piece, _places(inputs, rows), sums)
-        return StageGradients(inputs, sums)
-
-    def turn(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness, into: Places
-    ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`."""
-        inputs, sums = self._gradients(chunk.rows, into)
-        counted = [
-            self._program.turn(piece, parameters, randomness, _places(inputs, rows), sums)[0]
-            for rows, piece in self._cut(chunk)
-        ]
-        return np.sum(counted, axis=0), StageGradients(inputs, sums)
-
-    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`."""
-        return np.sum([self._program.evaluate(piece, parameters) for _, piece in self._cut(chunk)], axis=0)
-
-    def predict(self, chunk: Chunk, parameters: Parameters, into: Places) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
-        outputs = self._outputs(chunk.rows, into)
-        for rows, piece in self._cut(chunk):
-            self._program.predict(piece, parameters, _places(outputs, rows))
-        return outputs
+    def run(self, run: StageRun) -> StageResult:
+        """Run the stage on a chunk, as `StageProgram.run` does."""
+        stage = self._program.stage
+        outputs = _memory(stage.outputs, run) if run.emits else {}
+        gradients = _memory([i for i in stage.inputs if i.needs_gradient], run) if run.differentiates else {}
+        sums = run.sums
+        if sums is None and run.differentiates:
+            sums = {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
+        kept = run.saved.parts if isinstance(run.saved, SavedTogether) else None
+        saved, counted = [], []
+        for number, (rows, piece) in enumerate(self._cut(run.chunk)):
+            found = self._program.run(
+                replace(
+                    run,
+                    chunk=piece,
+                    output_gradients=_places(run.output_gradients, rows),
+                    saved=None if kept is None else kept[number],
+                    into=_places(outputs or gradients, rows),
+                    sums=sums,
+                )
+            )
+            saved.append(found.saved)
+            counted.append(found.statistics)
+        return StageResult(
+            outputs,
+            SavedTogether(saved) if run.keep else None,
+            gradients,
+            sums or {},
+            np.sum(counted, axis=0) if run.counts else None,
+        )
 
     def _cut(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
         for first in range(0, chunk.rows, self._rows):
@@ -84,18 +67,12 @@ class Pieces:
             label, split = (None if one is None else one[rows] for one in (chunk.label, chunk.split))
             yield rows, Chunk(chunk.keys[rows], values, {}, label, split)
 
-    def _outputs(self, rows: int, into: Places) -> dict[str, Tensor]:
-        return {o.value: _memory(o.value, rows, o.shape, into) for o in self._program.stage.outputs}
 
-    def _gradients(self, rows: int, into: Places) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """Memory for the gradients of inputs, and zeros for those of parameters."""
-        stage = self._program.stage
-        inputs = {i.value: _memory(i.value, rows, i.shape, into) for i in stage.inputs if i.needs_gradient}
-        return inputs, {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
-
-
-def _memory(name: str, rows: int, shape: tuple[int, ...], into: Places) -> Tensor:
-    return into[name] if name in into else torch.empty(rows, *shape)
+def _memory(values: Sequence[StageInput | StageOutput], run: StageRun) -> dict[str, Tensor]:
+    """Return memory for all rows of values, which is the caller's if there is some."""
+    return {
+        v.value: run.into[v.value] if v.value in run.into else torch.empty(run.chunk.rows, *v.shape) for v in values
+    }
 
 
 def _places(columns: Mapping[str, Tensor], rows: slice) -> Places:

@@ -1,43 +1,37 @@
-"""Runs a stage on chunks: forward, backward, and the last stage's turn."""
+"""The program of a stage, which runs it on chunks in any mode."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
-import numpy as np
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.metrics import loss_gradient, statistics
-from lotan.randomness import Randomness
 from lotan.stages.autograd import AutogradStage
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, StageGradients, Terms
+from lotan.stages.chunk import Chunk, Terms
 from lotan.stages.flat import FlatStage
 from lotan.stages.known import Unknown
+from lotan.stages.metrics import loss_gradient, statistics
 from lotan.stages.saved_values import Memory
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Stage
 from planner.spec import LossSpec
 
-_NO_DRAWS = Randomness(seed=0, epoch=0)
-"""For evaluation, whose stages have no random operator."""
-
 
 class StageProgram:
-    """A stage, compiled once, run on any number of chunks, by several threads if need be.
+    """A stage that is compiled once and runs on any number of chunks, in several threads if need be.
 
     Stages of known calls run as a flat list of kernels, all others through autograd: the same numbers, to rounding.
-    Wherever memory is handed in, `into` is for rows (shape [rows, *shape], by value), and `sums` has the gradients of
-    parameters added to it.
 
     Args:
         stage: the stage.
-        source_gradients: "summed" returns one gradient row for each source row of a chunk, "per_edge" one per edge.
-        flat: False has autograd run also what is known.
-        memory: for what a forward run keeps, which other stages may take over; None: of its own.
+        source_gradients: "summed" for one gradient row for each source row of a chunk, "per_edge" for one for each edge.
+        flat: if False, autograd runs known calls too.
+        memory: memory for the values that a forward run keeps, which stages may share; None for memory of its own.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
 
     def __init__(
@@ -53,82 +47,52 @@ class StageProgram:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls are known."""
+        """True if all calls are known."""
         return isinstance(self._body, FlatStage)
 
     @property
     def some_flat(self) -> bool:
-        """As `flat`; of models side by side, whether some of them are."""
+        """True if the calls of some model are known. For one model it is equal to `flat`."""
         return self.flat
 
     @property
     def rereads(self) -> frozenset[str]:
-        """The inputs that a backward reads although its forward was saved."""
+        """The inputs that backward reads although its forward was saved."""
         return self._body.rereads
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept, as the plan says; autograd's graphs cannot go to a file."""
+        """The terms on which forward runs are kept, as the plan sets them. Autograd's graphs cannot be written to a file."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
-    def forward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        keep: bool = False,
-        into: Places = NOWHERE,
-    ) -> tuple[dict[str, Tensor], Saved | None]:
-        """The stage's outputs by StageOutput.value, [rows, *shape]; with `keep`, also what spares backward a rerun."""
-        if keep:
-            return self._body.record(chunk, parameters, randomness, into)
-        return self._body.run(chunk, parameters, randomness, into), None
+    def run(self, run: StageRun) -> StageResult:
+        """Run the stage on a chunk.
 
-    def backward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        output_gradients: Mapping[str, Tensor],
-        saved: Saved | None = None,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> StageGradients:
-        """Gradients of inputs and parameters, given those of the outputs; runs forward again if nothing was saved."""
-        return self._body.vjp(chunk, parameters, randomness, output_gradients, saved, into, sums)
-
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> tuple[np.ndarray, StageGradients]:
-        """The last stage forward, its loss over the training rows, and at once all gradients.
-
-        Returns:
-            Statistics of the splits that the stage counts (float64 [splits, k], other splits zero) and the gradients.
+        Raises:
+            StageError: an input, a parameter or a label is missing, or there is no such mode.
         """
-        label, split, loss = self._targets(chunk)
+        match run.mode:
+            case "forward" | "predict":
+                return self._body.forward(run)
+            case "backward":
+                return self._body.backward(run)
+            case "turn":
+                return self._turn(run)
+            case "evaluate":
+                label, split, loss = self._targets(run.chunk)
+                (logits,) = self._body.forward(run).outputs.values()
+                return StageResult(statistics=statistics(loss, logits, label, split))
+        raise StageError(f"stage {self.stage.name}: there is no mode {run.mode!r}")
+
+    def _turn(self, run: StageRun) -> StageResult:
+        label, split, loss = self._targets(run.chunk)
         counted = []
 
         def gradient(logits: Tensor) -> Tensor:
             counted.append(statistics(loss, logits, label, split, self.stage.counts))
             return loss_gradient(loss, logits, label, split)
 
-        found = self._body.turn(chunk, parameters, randomness, gradient, into, sums)
-        return counted[0], found
-
-    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """The last stage to its statistics. float64 [splits, k], see lotan.metrics."""
-        label, split, loss = self._targets(chunk)
-        (logits,) = self.predict(chunk, parameters).values()
-        return statistics(loss, logits, label, split)
-
-    def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """The stage's outputs, without random numbers or gradients."""
-        return self._body.run(chunk, parameters, _NO_DRAWS, into)
+        return replace(self._body.turn(run, gradient), statistics=counted[0])
 
     def _targets(self, chunk: Chunk) -> tuple[Tensor, Tensor, LossSpec]:
         if self.stage.loss is None or chunk.label is None or chunk.split is None:

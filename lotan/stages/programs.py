@@ -1,4 +1,4 @@
-"""From a stage to what runs it."""
+"""The function that makes the program of a stage."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Program = StageProgram | SideBySide
 def make_program(
     stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", memory: Memory | None = None
 ) -> Program:
-    """A program for a stage of one model, or of a batch.
+    """Return a program for a stage of one model, or of a batch.
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
+        memory: memory for the values that a forward run keeps, as in `StageProgram`.
 
     Raises:
-        StageError: a call is not allowed or reads a value that nothing made.
+        StageError: If a call is not allowed, or reads a value that no call made.
     """
     if stage.parts:
         return SideBySide(stage, source_gradients, memory)

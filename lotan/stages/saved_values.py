@@ -1,4 +1,4 @@
-"""What a forward run of known calls keeps for its backward: values in memory that is used again, or in a file."""
+"""The values that a forward run of known calls keeps for its backward, in memory that is used again or in a file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from lotan.spill_file import Extent, SpillFile
 from lotan.stages.chunk import Saved
+from lotan.stages.spill_file import Extent, SpillFile
 
 
 class Memory:
-    """Memory for values that are kept, by width: that of runs that are done with, where there is some, of whichever stage."""
+    """The memory for values that are kept, by width. The memory of finished runs of all stages is used again."""
 
     def __init__(self) -> None:
         self._free: dict[int, list[Tensor]] = {}
 
     def take(self, rows: int, width: int) -> Tensor:
-        """[rows or more, width]."""
+        """Return memory with at least `rows` rows, [rows or more, width]."""
         try:
-            found = self._free[width].pop()  # threads ask at once
+            found = self._free[width].pop()  # several threads may ask at once
         except (KeyError, IndexError):
             found = None
         if found is None or found.shape[0] < rows:
@@ -28,7 +28,7 @@ class Memory:
         return found
 
     def give(self, values: dict[int, Tensor]) -> None:
-        """Take back what nobody reads any more."""
+        """Take back memory that nothing reads any more."""
         while values:
             _, memory = values.popitem()
             self._free.setdefault(memory.shape[1], []).append(memory)
@@ -36,22 +36,22 @@ class Memory:
 
 @dataclass(eq=False)
 class SavedValues(Saved):
-    """What backward reads of a forward run. Its memory is taken over by a later run once it was used, or is in a file."""
+    """The values of a forward run that backward reads. After backward, a later run takes over their memory."""
 
     rows: int
     memory: Memory
-    values: dict[int, Tensor] = field(default_factory=dict)  # by region; as many rows as the chunk has, or more
+    values: dict[int, Tensor] = field(default_factory=dict)  # by region; with as many rows as the chunk, or more
     places: dict[int, tuple[Extent, int]] = field(
         default_factory=dict
-    )  # of those in the file instead, and their widths
+    )  # by region, the extents and widths of values in the file
 
     @property
     def bytes(self) -> int:
-        """Memory held."""
+        """The number of bytes of memory that the values take."""
         return sum(value.nbytes for value in self.values.values())
 
     def stow(self, file: SpillFile) -> bool:
-        """Move the values to the file."""
+        """Move the values to the file. Return False if there is no room."""
         places = file.write([value[: self.rows] for value in self.values.values()])
         if places is None:
             return False
@@ -60,13 +60,13 @@ class SavedValues(Saved):
         return True
 
     def fetch(self, file: SpillFile) -> None:
-        """Bring them back, into memory as aligned as it was: the same bits come of it."""
+        """Read the values back into memory with the same alignment, so that results have the same bits."""
         for region, (place, width) in self.places.items():
             self.values[region] = self.memory.take(self.rows, width)
             file.read(place, self.values[region][: self.rows])
         self.drop(file)
 
     def drop(self, file: SpillFile) -> None:
-        """Free their room in the file."""
+        """Free the values' room in the file."""
         file.free([place for place, _ in self.places.values()])
         self.places = {}

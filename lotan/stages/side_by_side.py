@@ -1,9 +1,9 @@
-"""Runs the stages of a model batch side by side: each model's own, on its own numbers of every row.
+"""The program that runs the stages of a model batch side by side, each on its own model's numbers of every row.
 
-Each runs as it would alone: on rows of its own, in memory aligned as ever, by the same kernels. So a model has the bits in
-a batch that it has by itself, whatever the others are; what they share is the row that travels, and all sums over edges.
-(One batched product for all models would be another kernel, whose sums are in another order: torch promises no equal bits
-between `bmm` and `mm`, nor between products of other widths.)
+Each stage runs as it would alone: on rows of its own, in aligned memory, by the same kernels. A model in a batch therefore
+has the same bits as the model alone. The models share the rows that travel and all sums over edges. One batched product
+for all models would be another kernel with another order of sums: torch does not promise equal bits between `bmm` and
+`mm`, or between products of different widths.
 """
 
 from __future__ import annotations
@@ -18,24 +18,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lotan.randomness import Randomness
-from lotan.stages.chunk import NOWHERE, Chunk, Parameters, Places, Saved, SavedTogether, StageGradients, Terms
+from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, Terms
 from lotan.stages.program import StageProgram
 from lotan.stages.saved_values import Memory
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import Part, Stage, StageInput, StageOutput, of_model
 
 
 @dataclass(frozen=True)
 class _Own:
-    """A part, its program, and where its numbers are in the rows of the whole: None for a value that all parts read whole."""
+    """A part, its program, and the places of its numbers in whole rows, which are None for values that all parts read whole."""
 
     part: Part
     program: StageProgram
-    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]  # the whole's, its own, the columns
+    # the input of the whole, the input of the part, and the columns
+    inputs: Sequence[tuple[StageInput, StageInput, slice | None]]
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
 
     def chunk(self, chunk: Chunk) -> Chunk:
-        """With the model's own rows, as far as the chunk has any of them."""
+        """Return the chunk with the model's own rows, as far as the chunk has any of them."""
         sparse = {
             own.value: chunk.sparse[whole.value]
             for whole, own, _ in self.inputs
@@ -48,22 +49,34 @@ class _Own:
         }
         return Chunk(chunk.keys, values, chunk.edges, chunk.label, chunk.split, sparse)
 
-    def given(
-        self, chunk: Chunk, parameters: Parameters, randomness: Randomness
-    ) -> tuple[Chunk, Parameters, Randomness]:
-        """What the model's program is run on, of what the whole was given."""
-        return self.chunk(chunk), self.parameters(parameters), randomness.of(self.part.model)
+    def run(self, run: StageRun, saved: Saved | None) -> StageRun:
+        """Return the run of the model's own program, from the whole's run and the values that the model's forward run kept."""
+        gradients = {
+            output.value: _rows(run.output_gradients[whole.value], columns, output)
+            for whole, output, columns in self.outputs
+            if whole.value in run.output_gradients
+        }
+        return StageRun(
+            run.mode,
+            self.chunk(run.chunk),
+            self.parameters(run.parameters),
+            run.randomness.of(self.part.model),
+            gradients,
+            run.keep,
+            saved,
+            sums=self.sums(run.sums),
+        )
 
     def parameters(self, named: Parameters) -> Parameters:
-        """By the model's own names."""
+        """Return the model's parameters by the model's own names."""
         return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
 
     def named(self, own: Parameters) -> dict[str, Tensor]:
-        """By the batch's names."""
+        """Return tensors by the batch's names."""
         return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
 
     def sums(self, sums: Places | None) -> Places | None:
-        """Those of the model's own parameters, by its own names."""
+        """Return the sums for the model's own parameters, by its own names."""
         if sums is None:
             return None
         trained = [p.name for p in self.part.stage.parameters if p.trainable]
@@ -71,12 +84,12 @@ class _Own:
 
 
 class SideBySide:
-    """A stage with parts, as a program: see `StageProgram`, whose methods it has.
+    """A stage with parts as a program, with the methods of `StageProgram`.
 
     Args:
         stage: the stage.
-        source_gradients: see `StageProgram`.
-        memory: see there.
+        source_gradients: "summed" or "per_edge", as in `StageProgram`.
+        memory: memory for the values that a forward run keeps, as in `StageProgram`.
     """
 
     def __init__(
@@ -97,130 +110,89 @@ class SideBySide:
 
     @property
     def flat(self) -> bool:
-        """Whether all calls of all parts are known."""
+        """True if all calls of all parts are known."""
         return all(own.program.flat for own in self._parts)
 
     @property
     def some_flat(self) -> bool:
-        """Whether those of some part are."""
+        """True if all calls of some part are known."""
         return any(own.program.flat for own in self._parts)
 
     @cached_property
     def rereads(self) -> frozenset[str]:
-        """The inputs that some part's backward reads although its forward was saved."""
+        """The inputs that the backward of some part reads although its forward was saved."""
         return frozenset(
             whole.value for part in self._parts for whole, own, _ in part.inputs if own.value in part.program.rereads
         )
 
     @property
     def terms(self) -> Terms:
-        """On which forward runs are kept."""
+        """The terms on which forward runs are kept."""
         return Terms(self.flat and self.stage.overflow == "file", self.stage.worth)
 
-    def forward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        keep: bool = False,
-        into: Places = NOWHERE,
-    ) -> tuple[dict[str, Tensor], Saved | None]:
-        """See `StageProgram.forward`."""
-        outputs, saved = self._outputs(chunk.rows, into), []
-        for own in self._parts:
-            rows, kept = own.program.forward(*own.given(chunk, parameters, randomness), keep)
-            _put(outputs, rows, own)
-            saved.append(kept)
-        return outputs, SavedTogether(saved) if keep else None
-
-    def backward(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        output_gradients: Mapping[str, Tensor],
-        saved: Saved | None = None,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> StageGradients:
-        """See `StageProgram.backward`."""
-        kept = saved.parts if isinstance(saved, SavedTogether) else [None] * len(self._parts)
-        found = _Gradients(self.stage, into)
-        for own, of_part in zip(self._parts, kept, strict=True):
-            given = {
-                output.value: _rows(output_gradients[whole.value], columns, output)
-                for whole, output, columns in own.outputs
-                if whole.value in output_gradients
-            }
-            mine = own.given(chunk, parameters, randomness)
-            found.add(own, own.program.backward(*mine, given, of_part, sums=own.sums(sums)))
-        return found.together(sums)
-
-    def turn(
-        self,
-        chunk: Chunk,
-        parameters: Parameters,
-        randomness: Randomness,
-        into: Places = NOWHERE,
-        sums: Places | None = None,
-    ) -> tuple[np.ndarray, StageGradients]:
-        """See `StageProgram.turn`. Statistics: float64 [models, splits, k], zero for models of other stages."""
-        counted, found = {}, _Gradients(self.stage, into)
-        for own in self._parts:
-            mine = own.given(chunk, parameters, randomness)
-            counted[own.part.model], gradients = own.program.turn(*mine, sums=own.sums(sums))
-            found.add(own, gradients)
-        return self._statistics(counted), found.together(sums)
-
-    def evaluate(self, chunk: Chunk, parameters: Parameters) -> np.ndarray:
-        """See `StageProgram.evaluate`; statistics as of `turn`."""
-        return self._statistics(
-            {own.part.model: own.program.evaluate(own.chunk(chunk), own.parameters(parameters)) for own in self._parts}
-        )
-
-    def predict(self, chunk: Chunk, parameters: Parameters, into: Places = NOWHERE) -> dict[str, Tensor]:
-        """See `StageProgram.predict`."""
-        outputs = self._outputs(chunk.rows, into)
-        for own in self._parts:
-            _put(outputs, own.program.predict(own.chunk(chunk), own.parameters(parameters)), own)
-        return outputs
-
-    def _statistics(self, counted: Mapping[int, np.ndarray]) -> np.ndarray:
-        found = np.zeros((self.stage.models, *next(iter(counted.values())).shape))
-        for model, sums in counted.items():
-            found[model] = sums
-        return found
-
-    def _outputs(self, rows: int, into: Places) -> dict[str, Tensor]:
-        return {o.value: into[o.value] if o.value in into else torch.empty(rows, *o.shape) for o in self.stage.outputs}
+    def run(self, run: StageRun) -> StageResult:
+        """Run each part on its own rows, as `StageProgram.run` does."""
+        kept = run.saved.parts if isinstance(run.saved, SavedTogether) else [None] * len(self._parts)
+        together = _Together(self.stage, run)
+        for own, saved in zip(self._parts, kept, strict=True):
+            together.add(own, own.program.run(own.run(run, saved)))
+        return together.result()
 
 
-class _Gradients:
-    """What the backward runs of parts yield, put together."""
+class _Together:
+    """The results of all parts' runs together."""
 
-    def __init__(self, stage: Stage, into: Places) -> None:
-        self._stage, self._into = stage, into
+    def __init__(self, stage: Stage, run: StageRun) -> None:
+        self._stage, self._run = stage, run
+        self._outputs = {o.value: self._place(o) for o in stage.outputs} if run.emits else {}
+        self._saved: list[Saved | None] = []
         self._inputs: dict[str, list[Tensor]] = {i.value: [] for i in stage.inputs if i.needs_gradient}
         self._parameters: dict[str, Tensor] = {}
+        self._counted: dict[int, np.ndarray] = {}
 
-    def add(self, own: _Own, found: StageGradients) -> None:
-        """The next part's."""
-        for whole, of_part, _ in own.inputs:
-            if whole.needs_gradient:
-                rows = found.inputs[of_part.value]
-                self._inputs[whole.value].append(rows.reshape(rows.shape[0], -1))
-        self._parameters.update(own.named(found.parameters))
+    def add(self, own: _Own, found: StageResult) -> None:
+        """Add the result of the next part."""
+        if self._run.emits:
+            _put(self._outputs, found.outputs, own)
+            self._saved.append(found.saved)
+        if self._run.differentiates:
+            for whole, of_part, _ in own.inputs:
+                if whole.needs_gradient:
+                    rows = found.input_gradients[of_part.value]
+                    self._inputs[whole.value].append(rows.reshape(rows.shape[0], -1))
+            self._parameters.update(own.named(found.parameter_gradients))
+        if found.statistics is not None:
+            self._counted[own.part.model] = found.statistics
 
-    def together(self, sums: Places | None) -> StageGradients:
-        """Rows side by side."""
-        inputs = {}
-        for i in self._stage.inputs:
-            if i.needs_gradient:
-                rows = self._inputs[i.value]
-                place = self._into.get(i.value)
-                inputs[i.value] = torch.empty(rows[0].shape[0], *i.shape) if place is None else place
-                torch.cat(rows, 1, out=inputs[i.value].view(rows[0].shape[0], -1))
-        return StageGradients(inputs, self._parameters if sums is None else sums)
+    def result(self) -> StageResult:
+        """Return rows side by side, and statistics [models, splits, k], which are zero for models of other stages."""
+        run = self._run
+        return StageResult(
+            self._outputs,
+            SavedTogether(self._saved) if run.keep else None,
+            {i.value: self._joined(i) for i in self._stage.inputs if i.needs_gradient} if run.differentiates else {},
+            self._parameters if run.sums is None else run.sums,
+            self._statistics() if run.counts else None,
+        )
+
+    def _place(self, one: StageInput | StageOutput, rows: int | None = None) -> Tensor:
+        """Return memory for a value of the whole, which is the caller's if there is some."""
+        place = self._run.into.get(one.value)
+        return torch.empty(self._run.chunk.rows if rows is None else rows, *one.shape) if place is None else place
+
+    def _joined(self, whole: StageInput) -> Tensor:
+        """Return the gradient of an input. The gradient of a source has other rows than the chunk."""
+        parts = self._inputs[whole.value]
+        rows = parts[0].shape[0]
+        place = self._place(whole, rows)
+        torch.cat(parts, 1, out=place.view(rows, -1))
+        return place
+
+    def _statistics(self) -> np.ndarray:
+        found = np.zeros((self._stage.models, *next(iter(self._counted.values())).shape))
+        for model, sums in self._counted.items():
+            found[model] = sums
+        return found
 
 
 def _inputs(stage: Stage) -> Iterator[list[tuple[StageInput, StageInput, slice | None]]]:
@@ -246,7 +218,7 @@ def _outputs(stage: Stage) -> Iterator[list[tuple[StageOutput, StageOutput, slic
 
 
 def _rows(whole: Tensor, columns: slice, own: StageInput | StageOutput) -> Tensor:
-    """A model's numbers of all rows, in one piece. [rows, *shape]."""
+    """Return a model's numbers of all rows as one contiguous tensor, [rows, *shape]."""
     rows = whole.reshape(whole.shape[0], -1)[:, columns]
     return rows.contiguous().view(-1, *own.shape)
 

@@ -1,4 +1,4 @@
-"""Rows that are mostly zeros, as the numbers that are not: what a linear map of them, and its gradient, take instead."""
+"""Rows that are mostly zeros, stored as their nonzero numbers. A linear map of them, and its gradient, read this form."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 class SparseRows:
-    """Numbers that are not zero, by row and by column.
+    """The nonzero numbers of some rows, by row and by column.
 
     Args:
-        rows: float32 [rows, width].
+        rows: The dense rows, float32 [rows, width].
     """
 
     def __init__(self, rows: Tensor) -> None:
@@ -23,36 +23,36 @@ class SparseRows:
         self._by_column = of_row[order].int(), _ends(columns, rows.shape[1]), values[order]
 
     def product(self, weight: Tensor) -> Tensor:
-        """x W^T. [out, width] -> [rows, out], memory of its own."""
+        """Return x W^T, [rows, out], in memory of its own. `weight` is W, [out, width]."""
         return _sums(_by_input(weight), *self._by_row)
 
     def add_gradient(self, total: Tensor, gradient: Tensor) -> None:
-        """Add g^T x to the gradient of W. [out, width], given that of the product, [rows, out]."""
+        """Add g^T x to the gradient of W, [out, width], where g is the gradient of the product, [rows, out]."""
         total.add_(_sums(gradient.contiguous(), *self._by_column).t())
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
+        """The number of bytes of memory that it takes."""
         return sum(part.nbytes for form in (self._by_row, self._by_column) for part in form)
 
 
 def _ends(places: Tensor, count: int) -> Tensor:
-    """Where the numbers of each row (column) begin, and the last ones end, given the row (column) of each. int32 [count + 1]."""
+    """Return the positions at which the numbers of each row (or column) begin, and the last end, int32 [count + 1]."""
     counts = torch.bincount(places, minlength=count)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)]).int()
 
 
 def _sums(matrix: Tensor, positions: Tensor, ends: Tensor, factors: Tensor) -> Tensor:
-    """Of rows of a matrix times their factors, between each two ends."""
+    """Return sums of a matrix's rows times their factors, one sum between each two ends."""
     if not positions.numel():
         return matrix.new_zeros(ends.numel() - 1, matrix.shape[1])
     return torch.embedding_bag(matrix, positions, ends, False, 0, False, factors, True)[0]
 
 
 def _by_input(weight: Tensor) -> Tensor:
-    """W^T in memory of its own, made once for all chunks that are given the same tensor."""
+    """Return W^T in memory of its own. It is made once for all chunks with the same tensor W."""
     made: tuple[int, Tensor] | None = getattr(weight, "_lotan_by_input", None)
     if made is None or made[0] != weight._version:
         made = weight._version, weight.t().contiguous()
-        weight._lotan_by_input = made  # type: ignore[attr-defined]  # goes with the tensor
+        weight._lotan_by_input = made  # lives as long as the tensor
     return made[1]

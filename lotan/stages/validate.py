@@ -1,4 +1,4 @@
-"""Whether a stage can run: every call is allowed, and reads only what was made before it."""
+"""The check that a stage can run: every call is allowed and reads only values that were made before it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def validate_stage(stage: Stage) -> None:
     """Check that a stage can run.
 
     Raises:
-        StageError: a name is made twice or read before it is made, an operator is not allowed, a source input is read
-            otherwise than by lotan.scatter, a loss stands without its one output, or parts and their stage do not agree.
+        StageError: the stage has one of these faults. A name is made twice or read before it is made. An operator is not
+            allowed. An operator other than lotan.scatter reads a source input. A loss has no single output. The parts
+            do not agree with their stage.
     """
     if stage.parts:
         _check_parts(stage)
@@ -30,20 +31,20 @@ def validate_stage(stage: Stage) -> None:
         for name in names_read(call):
             if name not in made:
                 raise StageError(
-                    f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, made by nothing before"
+                    f"stage {stage.name}: {call.output} = {call.op} reads {name!r}, which no earlier call makes"
                 )
         _check_sources(call, sources, stage)
         compile_call(call, {})
         _make(call.output, made, stage)
     for output in stage.outputs:
         if output.value not in made:
-            raise StageError(f"stage {stage.name}: its output {output.value!r} is made by nothing")
+            raise StageError(f"stage {stage.name}: no call makes its output {output.value!r}")
     if stage.loss is not None and len(stage.outputs) != 1:
         raise StageError(f"stage {stage.name}: a loss needs exactly one output, not {len(stage.outputs)}")
 
 
 def _check_parts(stage: Stage) -> None:
-    """Whether the numbers of a row are those of the parts, and the parameters theirs."""
+    """Check that a row's numbers and the parameters belong to the parts."""
     for part in stage.parts:
         validate_stage(part.stage)
         if part.model >= stage.models:
@@ -80,4 +81,4 @@ def _check_sources(call: Call, sources: dict[str, Any], stage: Stage) -> None:
                 f"lotan.scatter(_, 'source', {sources[name]!r}) can"
             )
     if scatters and not read & sources.keys():
-        raise StageError(f"stage {stage.name}: {call.output} scatters from sources what is not a source input")
+        raise StageError(f"stage {stage.name}: {call.output} scatters from sources, but reads no source input")

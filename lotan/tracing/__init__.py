@@ -1,9 +1,9 @@
-"""Tracing: a model as torch modules to a `planner.spec.Spec`.
+"""Tracing, which turns a model made of torch modules into a `planner.spec.Spec`.
 
-`recording` runs the model once on fake tensors (shapes without data), whose numbers of vertices and edges are symbols, and
-torch.fx writes down every operator before autograd or decompositions take it apart. `transcript` turns that into calls in one
-canonical form (`forms`) and refuses what mixes rows (`lotan.row_wise`); `check` compares the calls with the model itself on a
-small graph.
+`recording` runs the model once on fake tensors, which have shapes and no data. Their numbers of vertices and edges are
+symbols. torch.fx records every operator before autograd or decompositions take it apart. `transcript` turns the recording
+into calls in one canonical form (`forms`) and refuses operators that mix rows (`lotan.stages.row_wise`). `check` compares the
+calls with the model itself on a small graph.
 """
 
 from __future__ import annotations
@@ -24,23 +24,29 @@ from planner.spec import ParameterSpec, Spec
 __all__ = ["trace"]
 
 MOST_TRACED = 128
-"""Traces that are kept for the next models of the same form: those of a grid have few forms."""
+"""The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
 
 _TRACED: dict[Hashable, Spec] = {}
 
 
 def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
-    """Write a model down as a Spec.
+    """Return the Spec of a model.
 
     Args:
-        model: its `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers, and returns
-            [num_vertices, outputs]. Its training flags are as before afterwards.
-        width: of the features.
-        training: whether it is traced as in training (dropout is there) or evaluation.
+        model: a module whose `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers,
+            and returns [num_vertices, outputs]. Its training flags are not changed.
+        width: width of the features.
+        training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
 
     Raises:
-        ModelError: the model cannot be traced, mixes rows, or uses what is not supported; names the layer, the line, and
-            what to write instead.
+        ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
+            the layer, the line, and what to write instead.
+
+    Example:
+        >>> import lotan.nn
+        >>> spec = trace(lotan.nn.GCN(8, 16, num_layers=2, out_channels=4), width=8, training=True)
+        >>> sum(call.op == "lotan.aggregate" for call in spec.calls)
+        2
     """
     _require_float32(model)
     form = form_of(model)
@@ -55,7 +61,10 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
 
 
 def _trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
-    parameters = {**dict(model.named_parameters()), **dict(model.named_buffers())}  # a shared one appears once
+    parameters = {
+        **dict(model.named_parameters()),
+        **dict(model.named_buffers()),
+    }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
     with _mode(model, training):
         recording = record(model, parameters, width)

@@ -1,7 +1,7 @@
-"""The last check of a trace: on a small graph with real numbers, the calls do what the model does, and keep rows apart.
+"""The last check of a trace: on a small graph, the calls compute what the model computes, and do not mix rows.
 
-The table in `lotan.row_wise` says of operators what they are; this catches what slipped through, and what torch.fx cannot see,
-such as a backward of one's own in a torch.autograd.Function.
+The table in `lotan.stages.row_wise` classifies operators. This check finds the faults that the table misses, and those that
+torch.fx cannot see, such as the backward of a user's own torch.autograd.Function.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
-from lotan.row_wise import DTYPES, overload
+from lotan.stages.row_wise import DTYPES, overload
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
-_TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}  # the same operators in the same order: any real difference is far greater
+_TOLERANCE = {
+    "rtol": 1e-3,
+    "atol": 1e-4,
+}  # the operators and their order are the same, so any real difference is far greater
 
 
 def check_trace(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec) -> None:
     """Compare a traced model with its trace.
 
     Raises:
-        ModelError: outputs or gradients differ, or a row's result depends on rows it has no edge to.
+        ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
     """
     generator = torch.Generator().manual_seed(0)
-    edge_index = torch.randint(0, 6, (2, 17), generator=generator)  # loops, parallel edges; vertex 6 is isolated
+    edge_index = torch.randint(
+        0, 6, (2, 17), generator=generator
+    )  # has self-loops and parallel edges; vertex 6 has no edges
     features = torch.randn(7, spec.width, generator=generator)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
@@ -69,7 +74,7 @@ def _gradients(
 
 
 def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, edge_index: Tensor) -> None:
-    """A graph alone, and the same behind another one to which it has no edge, must give its rows the same results."""
+    """Check that a graph's rows have the same results alone and together with another graph without edges between them."""
     other = features.flip(0, 1)[:5] * 1.5 + 0.25
     shifted = torch.cat([torch.tensor([[0, 1, 2], [1, 2, 2]]), edge_index + len(other)], dim=1)
     with torch.no_grad():
@@ -85,17 +90,17 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: T
 def run_calls(
     spec: Spec, parameters: Mapping[str, Tensor], features: Tensor, edge_index: Tensor, drop: bool = True
 ) -> Tensor:
-    """Run a Spec on a graph that fits.
+    """Run a Spec on a graph.
 
     Args:
         spec: the traced model.
-        parameters: by name.
-        features: [num_vertices, width].
-        edge_index: int64 [2, num_edges].
-        drop: whether dropout drops.
+        parameters: parameters and buffers by name.
+        features: vertex rows [num_vertices, width].
+        edge_index: int64 [2, num_edges], sources above destinations.
+        drop: if False, dropout does nothing (default: True).
 
     Returns:
-        [num_vertices, outputs]
+        The output rows [num_vertices, outputs].
     """
     graph = EdgeIndex(edge_index, num_vertices=len(features), dtype=features.dtype)
     values: dict[str, Any] = dict(parameters)

@@ -1,4 +1,4 @@
-"""What a trace depends on, of models that consist of well-known modules alone: those of torch.nn and lotan.nn."""
+"""The form of a model, which determines its trace. Only models made of torch.nn's and lotan.nn's modules have one."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Hashable, Mapping
 import torch
 
 KNOWN = ("torch.nn.modules.", "lotan.nn.")
-"""Packages whose modules do what their types and fields say, and nothing else."""
+"""Packages whose modules' behaviour depends on their types and fields alone."""
 
 _BY_NAME = ("_parameters", "_buffers", "_modules", "training")
 
 
 def form_of(model: torch.nn.Module) -> Hashable | None:
-    """Equal for two models of which the traces are equal; None where that cannot be told.
+    """Return a model's form, or None if it has none. Models of equal form have equal traces.
 
     >>> form_of(torch.nn.Dropout(0.5)) == form_of(torch.nn.Dropout(0.5)) != form_of(torch.nn.Dropout(0.6))
     True
@@ -21,7 +21,7 @@ def form_of(model: torch.nn.Module) -> Hashable | None:
     modules = tuple(_module(name, module) for name, module in model.named_modules(remove_duplicate=False))
     if None in modules:
         return None
-    named = [*model.named_parameters(), *model.named_buffers()]  # a shared one appears once
+    named = [*model.named_parameters(), *model.named_buffers()]  # a parameter that is shared appears once
     return modules, tuple((name, tuple(t.shape), t.requires_grad, t.dtype) for name, t in named)
 
 
@@ -34,7 +34,7 @@ def _module(name: str, module: torch.nn.Module) -> Hashable | None:
 
 
 def _plain(value: object) -> str | None:
-    """A value in words, if it is one of numbers, names and empty containers."""
+    """Return a value as text, or None if it is more than numbers, names and empty containers."""
     if isinstance(value, Mapping | set) and not value:
         return "{}"
     if isinstance(value, tuple | list):

@@ -1,7 +1,10 @@
-"""The one form that the Planner meets of operators with several spellings.
+"""The canonical forms of operators that have several spellings.
 
-Every reshaping is aten.reshape with its full shape; squeeze names its dimensions; a conversion names its dtype; split and unbind
-are slices and selections; an operator that writes to its input becomes the one that does not; what does nothing is left out.
+- Every reshaping is aten.reshape with its full shape.
+- Squeeze names its dimensions, and a conversion names its dtype.
+- Split and unbind are slices and selections.
+- An operator that writes to its input becomes the one that returns a new tensor.
+- An operator that does nothing is left out.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ EXTREMES = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
 
 
 class FullSize:
-    """Stands for the full shape of a node's own value, its number of rows included, among its arguments."""
+    """An argument that stands for the full shape of the node's own value, its number of rows included."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,12 @@ class Form:
 
 
 def canonical_form(node: Node, name: str) -> Form:
-    """The call that a node stands for.
+    """Return a node's call in canonical form.
 
     Args:
-        node: calls an aten operator with one result.
-        name: of the operator, such as "view.default"; for one that writes to its input, that of the one that does not.
+        node: a node that calls an aten operator with one result.
+        name: the operator's name, such as "view.default". For an operator that writes to its input, it is the name of
+            the one that does not.
     """
     x = node.args[0] if node.args else None
     if name in _RESHAPES:
@@ -78,7 +82,7 @@ def canonical_form(node: Node, name: str) -> Form:
 
 
 def part_form(node: Node, source: Node, item: int) -> Form:
-    """The call for one part (`node`) of what `source` takes apart."""
+    """Return the call that makes one part, `node`, of the value that `source` takes apart. `item` is the part's index."""
     name = str(source.target).removeprefix("aten.")
     position = 1 if name == "unbind.int" else 2
     dim: Any = source.kwargs.get("dim", source.args[position] if len(source.args) > position else 0)
@@ -89,13 +93,13 @@ def part_form(node: Node, source: Node, item: int) -> Form:
 
 
 def extreme_arguments(source: Node) -> tuple[Any, Any, bool]:
-    """Input, dimension and keepdim of a node that calls one of `EXTREMES`."""
+    """Return the input, the dimension and keepdim of a node that calls one of `EXTREMES`."""
     x, dim, keepdim = (*source.args, None, False)[:3] if len(source.args) < 3 else source.args[:3]
     return x, source.kwargs.get("dim", dim), bool(source.kwargs.get("keepdim", keepdim))
 
 
 def does_nothing(node: Node, name: str) -> bool:
-    """Whether a node's value is its first argument, for any number of rows."""
+    """Return True if a node's value is its first argument, for any number of rows."""
     arguments: Any = node.args
     match name:
         case "dropout.default":
@@ -111,5 +115,5 @@ def does_nothing(node: Node, name: str) -> bool:
 
 
 def _single(x: Any) -> tuple[int, ...]:
-    """The dimensions of a node's value whose size is 1 for any number of rows."""
+    """Return the dimensions of a node's value whose size is 1 for any number of rows."""
     return tuple(dim for dim, size in enumerate(x.meta["val"].shape) if isinstance(size, int) and size == 1)

@@ -1,4 +1,4 @@
-"""Running a model on fake tensors while torch.fx records its operators."""
+"""The recording of a model: torch.fx records its operators while it runs on fake tensors."""
 
 from __future__ import annotations
 
@@ -20,21 +20,24 @@ from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
 from planner.spec import EdgeSet, Rows
 
-# Row counts of the fake graph. Their values mean nothing, but are primes so that no width divides them, and all different.
+# The row counts of the fake graph. They are different primes, so that no width divides them; otherwise they mean nothing.
 _VERTICES, _EDGES, _EDGES_WITH_LOOPS = 10007, 20011, 30011
-_OTHER_COUNTS = ((3, 5, 7), (1000003, 500009, 2000003))  # must lead to the same trace
+_OTHER_COUNTS = ((3, 5, 7), (1000003, 500009, 2000003))  # these counts must lead to the same trace
 _COLUMNS = ("in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 
 
 @dataclass(frozen=True)
 class Symbols:
-    """The row counts of a recording: what a first dimension equal to one of them means."""
+    """The row counts of a recording, by which the rows of a tensor are recognised."""
 
     vertices: Any  # torch.SymInt
     edges: Mapping[EdgeSet, Any]
 
     def rows(self, size: Any) -> tuple[Rows, EdgeSet | None] | None:
-        """What `size` rows are; None if it is neither a number nor one of the row counts."""
+        """Return the kind of rows of a tensor whose first dimension is `size`.
+
+        The result is None if `size` is neither a number nor one of the row counts.
+        """
         if isinstance(size, int):
             return "none", None
         if size.node.expr == self.vertices.node.expr:
@@ -50,8 +53,9 @@ class Recording:
     """A model's operators as torch.fx recorded them.
 
     Attributes:
-        module: holds the graph, and the constants it reads.
-        inputs: what each placeholder stands for, in order: a parameter's name, "features", or None for the graph's own tensors.
+        module: the graph of operators, and the constants that it reads.
+        inputs: the meaning of each placeholder, in order: a parameter's name, "features", or None for a tensor of the
+            graph.
         symbols: the row counts.
     """
 
@@ -61,15 +65,15 @@ class Recording:
 
 
 def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int) -> Recording:
-    """Run a model on fake tensors.
+    """Run a model on fake tensors and return the recording.
 
     Args:
-        model: in the mode it is to be recorded in.
+        model: the model, in training or evaluation mode as it is to be recorded.
         parameters: all its parameters and buffers, by name.
-        width: of the features.
+        width: width of the features.
 
     Raises:
-        ModelError: its forward fails, branches on values, or depends on the number of rows.
+        ModelError: the model's forward fails, branches on values, or depends on the number of rows.
     """
     scope = Scope(model)
     environment = _Environment(scope)
@@ -87,7 +91,7 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
             module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
     except ModelError:
         raise
-    except Exception as error:  # whatever a user's forward may raise
+    except Exception as error:  # a user's forward may raise any error
         raise environment.objection or scope.explain(error) from error
     if environment.objection is not None:
         raise environment.objection
@@ -97,7 +101,7 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
 
 @contextmanager
 def _without_logging() -> Iterator[None]:
-    """Torch logs a traceback of its own for every operator that does not fit; the error that it raises has the words."""
+    """Silence torch's log, which has a traceback for every operator that does not fit. The error's text says the same."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True
     try:
@@ -107,7 +111,7 @@ def _without_logging() -> Iterator[None]:
 
 
 class _Fakes:
-    """The inputs of a recording, without data: parameters, features, edge sets with their weights, static columns."""
+    """The fake inputs of a recording: parameters, features, edge sets with their weights, and static columns."""
 
     def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], width: int) -> None:
         self._mode = FakeTensorMode(shape_env=environment)
@@ -119,7 +123,7 @@ class _Fakes:
         self.symbols = Symbols(features.shape[0], {"graph": edges[1].shape[0], "self_loops": edges[3].shape[0]})
 
     def graph(self, values: list[Tensor]) -> EdgeIndex:
-        """The graph that layers see, of what `inputs` holds after the features."""
+        """Return the graph that layers see, made of the inputs after the features."""
         index, weight, index_with_loops, weight_with_loops, *columns = values
         count = columns[0].shape[0]
         return EdgeIndex.of(
@@ -135,27 +139,27 @@ class _Fakes:
         return self._fake(torch.empty(2, count, dtype=torch.int64), 1), self._fake(torch.empty(count), 0)
 
     def _fake(self, value: Tensor, rows: int) -> Tensor:
-        """A fake of `value` whose dimension `rows` is a symbol: the same one for the same size."""
+        """Return a fake of `value` whose dimension `rows` is a symbol. Equal sizes have the same symbol."""
         sizes = [DimDynamic.DUCK if dim == rows else DimDynamic.STATIC for dim in range(value.dim())]
         return self._mode.from_tensor(value, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
 
 
 class _Environment(ShapeEnv):
-    """Symbolic sizes that object to whatever depends on the number of rows, where it happens."""
+    """Symbolic sizes that raise an error at the line where a result depends on the number of rows."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
         self._scope = scope
         self._seen = 0
-        self.objection: ModelError | None = None  # the first
+        self.objection: ModelError | None = None  # the first error
 
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
-        """Decide an expression of sizes; torch notes as a guard what it took for granted."""
+        """Evaluate an expression of sizes. torch adds the assumptions that it made for it to the guards."""
         value = super().evaluate_expr(*args, **kwargs)
         new, self._seen = self.guards[self._seen :], len(self.guards)
         if self.objection is None and not all(_holds_for_other_counts(guard.expr) for guard in new):
             self.objection = self._scope.error(MIXED_ROWS)
-            raise self.objection  # rather than go on, perhaps through a loop over all rows
+            raise self.objection  # at once, because a loop over all rows may follow
         return value
 
 

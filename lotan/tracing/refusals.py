@@ -1,4 +1,4 @@
-"""Where in the user's program something stands, and how it is said that it cannot be."""
+"""The errors for models that cannot be traced, and the layer and line in the user's program that they name."""
 
 from __future__ import annotations
 
@@ -33,37 +33,45 @@ MOVED_ROWS = (
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LOTAN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LAYERS = os.path.join(_LOTAN, "nn") + os.sep
-_SCAFFOLDING = ("message_passing.py", "edge_index.py", "linear.py")  # what layers are made of says less than the layer
+_SCAFFOLDING = (
+    "message_passing.py",
+    "edge_index.py",
+    "linear.py",
+)  # parts of layers, which say less than the layer itself
 
 
 def refusal(node: Node, reason: str) -> ModelError:
-    """The error for a node: layer, line, reason."""
+    """Return the error for a node, which names its layer, its line and the reason."""
     return located(layer_of(node), line_of(node), reason)
 
 
 def located(layer: str, line: str, reason: str) -> ModelError:
-    """The error for a place in the model."""
+    """Return the error for a place in the model."""
     place = ", ".join(part for part in (f"layer {layer!r}" if layer else "the model", line) if part)
     return ModelError(f"{place}: {reason}")
 
 
 def layer_of(node: Node) -> str:
-    """Qualified name of the module whose forward made a node."""
+    """Return the qualified name of the module whose forward made a node."""
     return _noted(node, "layer")
 
 
 def line_of(node: Node) -> str:
-    """The user's line that made a node, as "file.py:12"."""
+    """Return the user's line that made a node, such as "file.py:12"."""
     return _noted(node, "line")
 
 
 def _noted(node: Node, what: str) -> str:
-    """What `lotan.tracing.scope` noted beside a node when it was made."""
+    """Return a note that `lotan.tracing.scope` added to a node when it was made."""
     return (node.meta.get("custom") or {}).get(what, "")  # type: ignore[no-any-return]
 
 
 def user_line(frames: list[tuple[str, int]]) -> str:
-    """Of frames (file, line), outermost first: the innermost of the user's own, else of this package's layers."""
+    """Return the line of the innermost frame in the user's files, else of that in this package's layers.
+
+    Args:
+        frames: file and line of each frame, outermost first.
+    """
     theirs = [frame for frame in frames if not frame[0].startswith((_TORCH, _LOTAN))]
     layers = [frame for frame in frames if frame[0].startswith(_LAYERS) and not frame[0].endswith(_SCAFFOLDING)]
     for path, line in reversed(theirs or layers):

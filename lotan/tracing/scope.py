@@ -1,4 +1,4 @@
-"""Follows a model while it is traced: which module's forward is under way, at which line of the user's program."""
+"""The scope of a trace: the module whose forward is running, and the line of the user's program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS
 
 
 class Scope:
-    """The module under way; refuses modules that can be known not to be traceable before they run."""
+    """Follows a model while it is traced, and refuses modules that are known to be untraceable before they run."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
@@ -31,21 +31,21 @@ class Scope:
 
     @property
     def layer(self) -> str:
-        """Qualified name of the innermost module under way."""
+        """The qualified name of the innermost module that is running."""
         return self._open[-1] if self._open else ""
 
     @property
     def line(self) -> str:
-        """The user's line under way."""
+        """The user's line that is running."""
         return _line(list(traceback.walk_stack(sys._getframe(1)))[::-1])
 
     def error(self, reason: str) -> ModelError:
-        """A ModelError for the line under way."""
+        """Return a ModelError for the line that is running."""
         return located(self.layer, self.line, reason)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While the model is traced: its modules are followed, and the nodes that torch.fx makes carry layer and line."""
+        """Follow the model's modules, and add layer and line to the nodes that torch.fx makes."""
         handles = [
             handle
             for module in self._model.modules()
@@ -62,12 +62,12 @@ class Scope:
                 handle.remove()
 
     def run(self, parameters: dict[str, Tensor], features: Tensor, graph: EdgeIndex) -> Any:
-        """Call the model. Below this frame of the stack are its own."""
+        """Call the model. The frames inside this one are the model's own."""
         with _Notes(self):
             return torch.func.functional_call(self._model, parameters, (features, graph))
 
     def explain(self, error: Exception) -> ModelError:
-        """A typed error for whatever the model's forward raised."""
+        """Return the ModelError for an exception of the model's forward."""
         text, kind = str(error).strip().split("\n")[0], type(error).__name__
         if "DataDependent" in kind or "data-dependent" in text or "on a meta tensor" in text:
             reason = DEPENDS_ON_VALUES
@@ -110,7 +110,7 @@ class Scope:
 
 
 class _Notes(TorchFunctionMode):
-    """Notes layer and line beside every operator, where torch.fx copies it to the node."""
+    """Adds layer and line to every operator, from where torch.fx copies them to the node."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__()
@@ -122,6 +122,6 @@ class _Notes(TorchFunctionMode):
 
 
 def _line(frames: list[tuple[Any, int]]) -> str:
-    """The user's line among frames, outermost first: what lies inside the model's forward."""
+    """Return the user's line among the frames inside the model's forward. `frames` begins with the outermost."""
     start = max((i for i, (frame, _) in enumerate(frames) if frame.f_code is Scope.run.__code__), default=len(frames))
     return user_line([(frame.f_code.co_filename, line) for frame, line in frames[start + 1 :]])

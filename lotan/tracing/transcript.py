@@ -1,7 +1,7 @@
-"""From torch.fx to the Planner's words: the nodes of a recording as the calls of a `planner.spec.Spec`.
+"""The translation of a recording: torch.fx's nodes become the calls of a `planner.spec.Spec`.
 
-Every value is sorted into rows of vertices, rows of edges, or neither, by the symbol its first dimension carries. A dtype among
-the arguments is a string, "torch.float32".
+Every value has rows of vertices, rows of edges, or no such rows. The symbol of its first dimension tells which. A dtype
+among the arguments is a string, such as "torch.float32".
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import torch
 from torch.fx import Node
 
 from lotan.errors import ModelError
-from lotan.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
+from lotan.stages.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
 from lotan.tracing.forms import (
     EXTREMES,
     PARTS,
@@ -44,7 +44,7 @@ AT_LEAST_ONE = "every row needs at least one number: give the layer an output of
 
 @dataclass(frozen=True)
 class _Unusable:
-    """Stands for a node that no call may read, with the reason."""
+    """A value that no call may read, and the reason."""
 
     reason: str
 
@@ -53,9 +53,9 @@ class Transcript:
     """Writes a Spec, node by node.
 
     Args:
-        width: of the features.
-        parameters: all parameters and buffers of the model, in its order.
-        recording: of the model.
+        width: width of the features.
+        parameters: all parameters and buffers of the model, in the model's order.
+        recording: the model's recording.
     """
 
     def __init__(self, width: int, parameters: tuple[ParameterSpec, ...], recording: Recording) -> None:
@@ -70,10 +70,10 @@ class Transcript:
         self._shared: set[Node] = set()  # nodes whose memory another node shares
 
     def spec(self) -> Spec:
-        """The whole recording as a Spec.
+        """Return the whole recording as a Spec.
 
         Raises:
-            ModelError: naming layer, line and what to write instead.
+            ModelError: the model cannot be planned. The error names the layer, the line and what to write instead.
         """
         *nodes, output = self._module.graph.nodes
         for node in nodes:
@@ -98,7 +98,7 @@ class Transcript:
             self._values[node] = Ref(name)
 
     def _constant(self, node: Node) -> None:
-        """A tensor that forward makes of a Python number is that number; any other would not travel with the model."""
+        """Translate a constant. Only a Python number is allowed, because other constants do not travel with the model."""
         value = getattr(self._module, str(node.target))
         self._values[node] = _Unusable(FOREIGN_TENSOR)
         if value.dim() == 0 and value.dtype == torch.float32:
@@ -125,7 +125,7 @@ class Transcript:
 
     def _tensor_operator(self, node: Node, name: str) -> None:
         if name in PARTS or name in EXTREMES:
-            self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # until one of them is taken
+            self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif does_nothing(node, name):
@@ -133,7 +133,7 @@ class Transcript:
         else:
             self._write(node, canonical_form(node, self._functional(node, name)))
         schema = node.target._schema  # type: ignore[union-attr]
-        # What writes to its input returns that input, which torch.fx then knows by the new node alone.
+        # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
 
@@ -157,7 +157,7 @@ class Transcript:
         self._write(node, Form(op, kept))
 
     def _item(self, node: Node) -> None:
-        """One result of an operator that has several, as calls that have one."""
+        """Translate one result of an operator that has several into calls that have one."""
         source, item = node.args
         assert isinstance(source, Node)
         assert isinstance(item, int)
@@ -168,7 +168,10 @@ class Transcript:
             self._write(node, part_form(node, source, item))
 
     def _extreme(self, node: Node, source: Node, item: int, argmax: str) -> None:
-        """The greatest number is the one at its position, so that ties are broken, and differentiated, as torch does."""
+        """Translate a greatest or least number into a position and the number there.
+
+        Ties are then broken and differentiated as torch does it.
+        """
         x, dim, keepdim = extreme_arguments(source)
         if item == 1:
             return self._write(node, Form(argmax, (x, dim, keepdim)))
@@ -200,7 +203,7 @@ class Transcript:
     # Arguments
 
     def _functional(self, node: Node, name: str) -> str:
-        """The name of the operator, or, for one that writes to its input, of the one that does not."""
+        """Return the operator's name. For one that writes to its input, it is the name of the one that does not."""
         if not node.target._schema.is_mutable:  # type: ignore[union-attr]
             return name
         packet, _, overload = name.partition(".")
@@ -237,7 +240,7 @@ class Transcript:
     def _require(self, node: Node, argument: Any, rows: Rows, edges: Any, text: str) -> None:
         ref = self._argument(node, argument)
         kind = self._types[ref.name] if isinstance(ref, Ref) else None
-        # On the way over edges all is float32; other numbers would fail in the first epoch, and on some engines alone.
+        # Only float32 crosses edges. Other numbers would fail in the first epoch, and on some engines only.
         fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
         if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
             raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
@@ -245,7 +248,7 @@ class Transcript:
     # Calls
 
     def _write(self, node: Node, form: Form) -> None:
-        """The call for a node."""
+        """Write the call of a node."""
         if _row_counts(form, self._values):
             raise refusal(node, f"{short_name(form.op)} {COUNT_AS_VALUE}")
         arguments = tuple(self._argument(node, argument) for argument in form.arguments)
@@ -264,7 +267,7 @@ class Transcript:
         name = name or node.name
         while name in self._types:
             name += "_"
-        # Mixed rows are looked for before the type is, for that gives the better reason.
+        # Mixed rows are checked before the type, because that gives the better reason.
         reason = None if op.startswith("lotan.") else why_not_row_wise(op, arguments, keywords, self._types)
         if reason is not None:
             raise refusal(node, reason)
@@ -299,13 +302,13 @@ def _leaves(argument: Any) -> list[Any]:
 
 
 def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
-    """Whether a number of rows is among the arguments."""
+    """Return True if a number of rows is among the arguments."""
     leaves = _leaves((form.arguments, form.keywords))
     return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
 
 
 def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
-    """The calls on which `output` depends."""
+    """Return the calls on which `output` depends."""
     needed, kept = {output}, []
     for call in reversed(calls):
         if call.output in needed:

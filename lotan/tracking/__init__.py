@@ -1,6 +1,6 @@
-"""What others are told of a run while it trains: a folder on the disk, TensorBoard, MLflow.
+"""Trackers, which record a run while it trains: in a folder on the disk, in TensorBoard or in MLflow.
 
-`tracker.py` has the interface and what is told; `open_tracker` opens all that are asked for as one.
+`tracker.py` has the interface. `open_tracker` opens all trackers that a user asks for as one.
 """
 
 from lotan.tracking.configuration import configuration, plain_settings, start_of

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lotan.optimizers import Optimizer
-from lotan.report import graph_figures
+from lotan.results.report import graph_figures
+from lotan.settings.optimizers import Optimizer
 from lotan.tracking.tracker import Start
 
 if TYPE_CHECKING:
-    from lotan.job import Job
-    from lotan.learner import Learner
-    from lotan.settings import TrainerConfig
+    from lotan.planning.job import Job
+    from lotan.settings.config import TrainerConfig
+    from lotan.training.learner import Learner
 
 
 def configuration(model: torch.nn.Module, job: Job, config: TrainerConfig) -> dict[str, Any]:
-    """What a run is: its settings, and what its model, graph and engine are."""
+    """Return a run's settings and descriptions of its model, graph and engine, as plain data."""
     kind = type(model)
     return {
         "settings": plain_settings(config),
@@ -36,13 +36,13 @@ def configuration(model: torch.nn.Module, job: Job, config: TrainerConfig) -> di
 
 
 def start_of(learner: Learner, planned: bool = True) -> Start:
-    """What there is to tell of a run as it begins, or goes on from a checkpoint.
+    """Return the data that trackers take when a run begins, or goes on from a checkpoint.
 
     Args:
-        learner: before its first epoch since then.
-        planned: whether the plan is part of it.
+        learner: the learner, before its first epoch since then.
+        planned: if True, the plan is part of the data (default: True).
     """
-    told = learner.state.epoch - (learner.owes_metrics and not learner.done)  # an epoch is told with its metrics
+    told = learner.state.epoch - (learner.owes_metrics and not learner.done)  # an epoch is recorded with its metrics
     job = learner.job
     return Start(
         configuration=configuration(learner.model, job, learner.config),
@@ -53,7 +53,7 @@ def start_of(learner: Learner, planned: bool = True) -> Start:
 
 
 def plain_settings(config: TrainerConfig) -> dict[str, Any]:
-    """The settings of a run as plain data for JSON."""
+    """Return the settings of a run as plain data for JSON."""
     return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
 
 

@@ -1,6 +1,6 @@
-"""A run's folder: all that is needed to read what it did, and to run it again.
+"""A run's folder. It has everything that is needed to inspect the run and to repeat it.
 
-| file | what |
+| file | content |
 |---|---|
 | `configuration.json` | settings, model and graph |
 | `environment.json` | Python, every installed package with its version, the machine |
@@ -23,29 +23,29 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import ConfigurationError
-from lotan.report import finite, versions, write_report
+from lotan.files import write_atomically
+from lotan.results.report import finite, versions, write_report
 from lotan.tracking.tracker import Entry, Start, Tracker
 from planner.explain import explain
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
 
 EPOCHS = "epochs.jsonl"
 VARIABLES = ("OMP_NUM_THREADS", "MKL_CBWR", "SPARK_HOME", "SPARK_CONF_DIR", "JAVA_HOME", "LOTAN_DATA", "LOTAN_COSTS")
-"""Of the environment, those that may matter to a run; all others may hold secrets, and are left out."""
+"""The environment variables that may matter to a run. All others are left out, because they may be secrets."""
 
 
 class RunFolder(Tracker):
     """Writes a run's folder.
 
     Args:
-        folder: made if it is not there.
-        resumed: whether a run that is there may go on.
+        folder: the folder, which is made if it does not exist.
+        resumed: if True, the folder may have a run already, which goes on (default: False).
 
     Raises:
-        ConfigurationError: another run is there.
+        ConfigurationError: the folder has another run, or is a file.
     """
 
     def __init__(self, folder: Path, resumed: bool = False) -> None:
@@ -59,7 +59,7 @@ class RunFolder(Tracker):
         self._folder = folder
 
     def begin(self, start: Start) -> None:
-        """Write what is known before the first epoch."""
+        """Write the files that are known before the first epoch."""
         self._folder.mkdir(parents=True, exist_ok=True)
         write_report(self._folder / "configuration.json", start.configuration)
         write_report(self._folder / "environment.json", environment())
@@ -69,16 +69,16 @@ class RunFolder(Tracker):
         if start.weights and not start.history:
             weights = dict(start.weights)
             write_atomically(self._folder / "initial.pt", lambda stream: torch.save(weights, stream))
-        # what a killed run wrote beyond its last checkpoint is trained, and told, once more
+        # a killed run may have written epochs after its last checkpoint, which are trained and recorded once more
         self._write(EPOCHS, "".join(map(_line, start.history)))
 
     def epoch(self, entry: Entry) -> None:
-        """Add a line, for whoever follows the file."""
+        """Append the epoch's line."""
         with open(self._folder / EPOCHS, "a") as lines:
             lines.write(_line(entry))
 
     def finish(self, run: Run) -> None:
-        """Write report and model; the lines once more, for an epoch may have been evaluated after it was told."""
+        """Write the report and the model, and all lines again, because an epoch may have been evaluated after its line."""
         self._write(EPOCHS, "".join(map(_line, run.history)))
         run.save(self._folder / "model")
         run.write_report(self._folder / "report.json")
@@ -88,7 +88,7 @@ class RunFolder(Tracker):
 
 
 def environment() -> dict[str, Any]:
-    """What a run ran with, as plain data."""
+    """Return the versions, packages, machine and variables of this process, as plain data."""
     packages = sorted((found.name, found.version) for found in metadata.distributions() if found.name)
     return {
         "versions": versions(),

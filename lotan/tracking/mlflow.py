@@ -1,7 +1,8 @@
-"""MLflow: a run's settings, figures, plan and model, where the server or folder is that MLflow's own variables name.
+"""The MLflow tracker, which logs a run's settings, figures, plan and model.
 
-`MLFLOW_TRACKING_URI` says where, `MLFLOW_EXPERIMENT_NAME` in which experiment (else: lotan), `MLFLOW_RUN_NAME` under which name.
-A run of MLflow's that is active already becomes the parent.
+MLflow's own environment variables apply: `MLFLOW_TRACKING_URI` is the server or folder, `MLFLOW_EXPERIMENT_NAME` is the
+experiment (default: lotan), and `MLFLOW_RUN_NAME` is the run's name. If an MLflow run is active already, it becomes the
+parent.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from lotan import __version__
 from lotan.errors import ConfigurationError, EngineError
 from lotan.tracking.tracker import Entry, Start, Tracker, scalars
+from lotan.version import __version__
 from planner.explain import explain
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
 
 log = logging.getLogger(__name__)
 
 EXPERIMENT = "lotan"
-LONGEST = 500  # characters of a parameter, which any of MLflow's stores takes
-TOGETHER = 100  # parameters that it takes at a time
+LONGEST = 500  # characters of a parameter that all of MLflow's stores take
+TOGETHER = 100  # parameters that MLflow takes at a time
 
 
 class Mlflow(Tracker):
-    """Logs to MLflow. What fails once training is under way is said, and ends the logging, never the training.
+    """Logs to MLflow. An error after training has begun is logged as a warning and ends the logging, not the training.
 
     Args:
-        name: of the run; empty: what `MLFLOW_RUN_NAME` says.
+        name: the run's name (default: the value of `MLFLOW_RUN_NAME`).
 
     Raises:
-        ConfigurationError: MLflow is not installed, or has no store of the kind that it is told to use.
-        EngineError: from `begin`: the store cannot be reached, or refuses.
+        ConfigurationError: MLflow is not installed, or cannot use its store.
+        EngineError: the store cannot be reached or refuses the run. `begin` raises this error.
     """
 
     def __init__(self, name: str = "") -> None:
@@ -47,7 +48,7 @@ class Mlflow(Tracker):
 
         try:
             self._client = MlflowClient()
-        except Exception as error:  # of whatever store there is
+        except Exception as error:  # its type depends on the store
             raise ConfigurationError(
                 f"MLflow cannot use its store at {_address()} (MLFLOW_TRACKING_URI): {_first_line(error)}"
             ) from error
@@ -56,7 +57,7 @@ class Mlflow(Tracker):
         self._status = "FAILED"
 
     def begin(self, start: Start) -> None:
-        """Make a run, with the settings as its parameters and the plan as a page."""
+        """Create a run in MLflow, with the settings as its parameters and the plan as a page."""
         try:
             made = self._client.create_run(self._experiment(), tags=_tags(), run_name=self._name)
             self._run = made.info.run_id
@@ -66,7 +67,7 @@ class Mlflow(Tracker):
                 self._client.log_text(self._run, explain(start.planned, "html"), "plan.html")
             for entry in start.history:
                 self._figures(entry)
-        except Exception as error:  # of whatever store there is
+        except Exception as error:  # its type depends on the store
             self.close()
             raise EngineError(f"MLflow at {_address()} does not take the run: {_first_line(error)}") from error
 
@@ -75,11 +76,11 @@ class Mlflow(Tracker):
         self._try(lambda: self._figures(entry))
 
     def finish(self, run: Run) -> None:
-        """Add the best epoch's figures, the report and the model."""
+        """Log the best epoch's figures, the report and the model."""
         self._try(lambda: self._results(run))
 
     def close(self) -> None:
-        """Say how the run has ended."""
+        """Set the run's final status, FINISHED or FAILED."""
         if self._run is not None:
             self._try(lambda: self._client.set_terminated(self._run, self._status))
             self._run = None
@@ -89,7 +90,7 @@ class Mlflow(Tracker):
             return
         try:
             log_it()
-        except Exception as error:  # of whatever store there is
+        except Exception as error:  # its type depends on the store
             log.warning("MLflow is told no more of this run: %s", _first_line(error))
             self._run = None
 
@@ -131,7 +132,7 @@ class Mlflow(Tracker):
 
 
 def flat(nested: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Settings within settings by one name each; what is not set is left out.
+    """Return nested settings by one name each. Settings that are None are left out.
 
     >>> flat({"settings": {"epochs": 5, "optimizer": {"name": "Adam", "groups": {}}, "router": None}})
     {'settings.epochs': 5, 'settings.optimizer.name': 'Adam'}

@@ -1,4 +1,4 @@
-"""The trackers that are asked for, as one."""
+"""The function that opens all trackers that a user asks for."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from lotan.tracking.tracker import Tracker, Trackers
 def open_tracker(
     log_dir: str | Path | None = None, mlflow: bool = False, resumed: bool = False, name: str = ""
 ) -> Tracker:
-    """What is told of a run, and by whom. Nothing is written before `begin`.
+    """Open the trackers of a run as one. Nothing is written before `begin`.
 
     Args:
-        log_dir: a folder for the run's files, see `lotan.tracking.folder`, with TensorBoard's events where that is installed.
-        mlflow: whether to log to MLflow.
-        resumed: whether the run may be one that is in that folder already.
-        name: of the run, for MLflow; empty: what MLflow's own variable says.
+        log_dir: a folder for the files that `lotan.tracking.folder` describes, and for TensorBoard's events if
+            tensorboard is installed (default: None, for no folder).
+        mlflow: if True, the run is logged to MLflow (default: False).
+        resumed: if True, the folder may have this run already (default: False).
+        name: the run's name in MLflow (default: the value of MLflow's own variable).
 
     Raises:
-        ConfigurationError: another run is in the folder; MLflow is not installed.
+        ConfigurationError: another run is in the folder, or MLflow is not installed.
     """
     trackers: list[Tracker] = []
     if log_dir is not None:

@@ -1,4 +1,4 @@
-"""TensorBoard's event files, beside the other files of a run's folder."""
+"""The TensorBoard tracker, which writes event files to a run's folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 def tensorboard_is_here() -> bool:
-    """Whether events can be written. Says what to do where they cannot: a folder is of use without them."""
+    """Return True if tensorboard is installed. If not, log how to install it, because a folder is of use without events."""
     if find_spec("tensorboard") is not None:
         return True
     log.warning("no TensorBoard events are written: tensorboard is not installed. pip install 'lotan[tensorboard]'")
@@ -24,10 +24,10 @@ def tensorboard_is_here() -> bool:
 
 
 class TensorBoard(Tracker):
-    """Writes scalars as events, of which TensorBoard draws a chart for each name.
+    """Writes scalars as events. TensorBoard draws a chart for each name.
 
     Args:
-        folder: of the run.
+        folder: the run's folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -35,7 +35,7 @@ class TensorBoard(Tracker):
         self._writer: SummaryWriter | None = None
 
     def begin(self, start: Start) -> None:
-        """Open a file of events; those beyond the last checkpoint of a run that was killed no longer count."""
+        """Open an event file. Events of a killed run after its last checkpoint no longer count."""
         from torch.utils.tensorboard import SummaryWriter
 
         purged = len(start.history) + 1
@@ -48,7 +48,7 @@ class TensorBoard(Tracker):
             self._writer.add_scalar(name, value, entry["epoch"])
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write the remaining events and close the file."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None

@@ -1,4 +1,4 @@
-"""The interface of a tracker, and what it is told."""
+"""The interface of a tracker, and the data that it takes."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 if TYPE_CHECKING:
-    from lotan.run import Run
+    from lotan.results.run import Run
     from planner import Planned
 
 Entry = Mapping[str, Any]
-"""One epoch, as in a run's history and its report."""
+"""One epoch, in the form of a run's history and its report."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """A run before its first epoch, or before the first one since it was resumed."""
+    """A run before its first epoch, or before the first epoch since it was resumed."""
 
     configuration: Mapping[str, Any]  # plain data: settings, model, graph
     planned: Planned | None = None
-    history: Sequence[Entry] = ()  # the epochs that it has already
-    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)  # that it starts from
+    history: Sequence[Entry] = ()  # the epochs before it was resumed
+    weights: Mapping[str, torch.Tensor] = field(default_factory=dict)  # the weights with which it starts
 
 
 class Tracker:
-    """Hears of one run; does nothing by itself.
+    """Records one run. This base class does nothing.
 
-    `begin` comes once, then `epoch` for each, in order, then `finish`; and `close` last, whatever happened: a run that was
-    not finished has failed, or was interrupted.
+    `begin` is called once, then `epoch` for each epoch in order, then `finish`. `close` is called last, in any case. A
+    run that was closed without `finish` has failed or was interrupted.
     """
 
     def begin(self, start: Start) -> None:
-        """The run is about to train."""
+        """Record a run that is about to train."""
 
     def epoch(self, entry: Entry) -> None:
-        """An epoch is done and, where that is its turn, evaluated."""
+        """Record an epoch, after its training and, if there is one, its evaluation."""
 
     def finish(self, run: Run) -> None:
-        """The run is at its end."""
+        """Record the end of the run."""
 
     def close(self) -> None:
-        """Let go of what is open. May be called twice."""
+        """Free everything. A second call does nothing."""
 
     def __enter__(self) -> Tracker:
         return self
@@ -54,35 +54,35 @@ class Tracker:
 
 
 class Trackers(Tracker):
-    """Several as one."""
+    """Several trackers as one."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self._trackers = tuple(trackers)
 
     def begin(self, start: Start) -> None:
-        """Tell each."""
+        """Call `begin` of each tracker."""
         for tracker in self._trackers:
             tracker.begin(start)
 
     def epoch(self, entry: Entry) -> None:
-        """Tell each."""
+        """Call `epoch` of each tracker."""
         for tracker in self._trackers:
             tracker.epoch(entry)
 
     def finish(self, run: Run) -> None:
-        """Tell each."""
+        """Call `finish` of each tracker."""
         for tracker in self._trackers:
             tracker.finish(run)
 
     def close(self) -> None:
-        """Close each, though one fails."""
+        """Close each tracker, even if another one fails to close."""
         with ExitStack() as stack:
             for tracker in self._trackers:
                 stack.callback(tracker.close)
 
 
 def scalars(entry: Entry) -> dict[str, float]:
-    """The numbers of an epoch by the names under which charts group them: what is measured, then where.
+    """Return the numbers of an epoch by names under which charts group them, such as "accuracy/val".
 
     >>> scalars({"epoch": 1, "loss": 0.5, "train_seconds": 2.0, "metrics": {"val": {"accuracy": 0.75}}})
     {'loss/step': 0.5, 'seconds/train': 2.0, 'accuracy/val': 0.75}

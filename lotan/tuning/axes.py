@@ -1,4 +1,4 @@
-"""One setting of a grid with the values it may have: a list, or a range to draw from."""
+"""One setting of a grid with its possible values: a list, or a range from which values are drawn."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _BOUNDS = ("low", "high")
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from low to high, both among them."""
+    """The numbers from low to high, inclusive."""
 
     low: float
     high: float
-    log: bool = False  # whether the logarithm is drawn evenly
-    whole: bool = False
+    log: bool = False  # if True, logarithms are drawn evenly instead of numbers
+    whole: bool = False  # if True, only whole numbers are drawn
 
     def at(self, share: float) -> float:
-        """The number at a share of the way, from 0 to less than 1."""
+        """Return the number at a share of the way from low to high. `share` is at least 0 and less than 1."""
         if self.whole and not self.log:
             return int(self.low) + math.floor(share * (int(self.high) - int(self.low) + 1))
         low, high = (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
@@ -37,33 +37,36 @@ class Range:
 
 @dataclass(frozen=True)
 class Axis:
-    """The values of a setting, as they are kept."""
+    """The values of a setting, after they were checked."""
 
     key: Key
     values: tuple[Any, ...] = ()
-    range: Range | None = None  # instead of values
+    range: Range | None = None  # a range in place of the values
 
     def draw(self, generator: np.random.Generator) -> Any:
-        """One of them, each as likely."""
+        """Draw one of the values. All have the same probability."""
         share = float(generator.random())
         return self.values[int(share * len(self.values))] if self.range is None else self.range.at(share)
 
     @property
     def ends(self) -> tuple[Any, ...]:
-        """The values, or the two ends: what can be tried beforehand."""
+        """The values, or the two ends of the range. They can be tried before anything is trained."""
         return self.values if self.range is None else (self.range.low, self.range.high)
 
 
 def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
-    """What was given for a key, checked, and remarks on it.
+    """Check the values that a grid gives a setting.
 
     Args:
         key: the setting.
-        given: a value, a list of values, or a table of low, high and, perhaps, log.
-        source: where it is from, for errors.
+        given: a value, a list of values, or a table of low, high and, optionally, log.
+        source: the grid's name, for the texts of errors.
+
+    Returns:
+        The axis, and remarks on it.
 
     Raises:
-        ConfigurationError: a value of the wrong type or out of its limits, an empty list, a range that is none.
+        ConfigurationError: a value has a wrong type or is beyond its limits, a list is empty, or a range is wrong.
     """
     if isinstance(given, Mapping):
         return Axis(key, range=_range_of(key, given, source)), ()

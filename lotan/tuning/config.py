@@ -7,33 +7,32 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from lotan.arguments import described, require_count, require_flag
+from lotan.batch.members import OWN
 from lotan.errors import ConfigurationError
-from lotan.members import OWN
-from lotan.search_names import SEARCHES, SearchName
-from lotan.settings import TrainerConfig, make_config
+from lotan.settings.config import TrainerConfig, make_config
 from lotan.tuning.search import ETA
+from lotan.tuning.search_names import SEARCHES, SearchName
 
 
 @dataclass(frozen=True)
 class TuneConfig:
-    """How to search. Every field is a keyword argument of `lotan.tune`."""
+    """The settings of a search. Every field is a keyword argument of `lotan.tune`."""
 
     search: SearchName = "grid"
-    trials: int | None = (
-        None  # to draw; None: 20. Halving without it begins with all combinations, if there are no ranges
-    )
-    eta: int = ETA  # of halving: one in so many goes on
-    epochs: int | None = None  # at most, where the grid does not say; None: 200
-    patience: int | None = None  # as of a Trainer, where the grid does not say
-    seed: int = 0  # of the search; of weights and dropout, where the grid does not say
-    max_models: int | None = None  # that train at a time; None: as many as memory takes
-    progress: bool = True  # a table of the models on standard error
+    # number of trials that are drawn; None for 20, but halving of a grid without ranges then begins with all combinations
+    trials: int | None = None
+    eta: int = ETA  # at each rung of halving, one in so many trials goes on
+    epochs: int | None = None  # the most epochs of a model if the grid does not set them; None for 200
+    patience: int | None = None  # a Trainer's patience if the grid does not set it
+    seed: int = 0  # seed of the search, and of weights and dropout if the grid does not set it
+    max_models: int | None = None  # number of models that train at a time; None for as many as fit in memory
+    progress: bool = True  # if True, a table of the models is shown on standard error
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used.
+        """Check the settings.
 
         Raises:
-            ConfigurationError: naming the setting, what was given and what is expected.
+            ConfigurationError: a setting cannot be used. The error names it, its value and the expected values.
         """
         if self.search not in SEARCHES:
             raise ConfigurationError(f"unknown search {described(self.search)}; there are {', '.join(SEARCHES)}")
@@ -48,10 +47,13 @@ class TuneConfig:
 
 
 def make_configs(options: Mapping[str, Any]) -> tuple[TuneConfig, TrainerConfig, dict[str, Any]]:
-    """Of keyword arguments: how to search, what the models have in common, and the arguments that say the latter.
+    """Split the keyword arguments of `lotan.tune`.
+
+    Returns:
+        The settings of the search, the settings that all models share, and the arguments for the latter.
 
     Raises:
-        ConfigurationError: for an unknown or unusable one.
+        ConfigurationError: an argument is unknown or cannot be used.
     """
     own = [item.name for item in fields(TuneConfig)]
     common = [item.name for item in fields(TrainerConfig) if item.name not in {*OWN, *own}]

@@ -1,4 +1,4 @@
-"""Parallel coordinates: an axis a setting, a line a trial, the score on the last axis."""
+"""Parallel coordinates: a picture with an axis for each setting and for the score, and a line for each trial."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lotan.tuning.trial_settings import short
 if TYPE_CHECKING:
     from lotan.tuning.result import Trial, Tuned
 
-WIDTH, TOP, HEIGHT, BOTTOM = 1100, 44, 300, 22  # of the picture; of what stands above the axes, of them, and below
-SIDE = 80  # left and right of the outer axes, for labels
-SPREAD = 9.0  # up and down from a value that many trials have, for their lines to be told apart
+WIDTH, TOP, HEIGHT, BOTTOM = 1100, 44, 300, 22  # the picture's width; the heights above, of and below the axes
+SIDE = 80  # space for labels, left and right of the outer axes
+SPREAD = 9.0  # lines of trials with the same value are spread up and down by this much, to be distinguished
 LEAST_APART = 130  # pixels between two axes on a small screen
 
 
 def coordinates(tuned: Tuned, shares: Mapping[int, float | None]) -> str:
-    """The picture, as SVG.
+    """Return the picture as SVG.
 
     Args:
-        tuned: what was found.
+        tuned: the search's result.
         shares: by trial number, from 0 for the worst score to 1 for the best; None without a score.
     """
     names = [*(short(path) for path in tuned.varied), f"val {tuned.monitor}"]
@@ -55,7 +55,7 @@ def _lines(
     across: Sequence[float],
     shares: Mapping[int, float | None],
 ) -> str:
-    """Worst first, so that the best lie on top; on each axis, those that share a value side by side."""
+    """Draw the lines, the worst trial first, so that the best are on top. Lines with the same value are spread."""
     heights = [
         _spread([_down(scale.place(value)) for value in column]) for scale, column in zip(scales, values, strict=True)
     ]
@@ -71,7 +71,7 @@ def _lines(
 
 
 def _spread(heights: Sequence[float]) -> list[float]:
-    """A few pixels up or down where several have the same place, in their order."""
+    """Return the heights with equal ones moved apart by a few pixels, in their order."""
     alike: dict[float, list[int]] = defaultdict(list)
     for place, height in enumerate(heights):
         alike[height].append(place)

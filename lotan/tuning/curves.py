@@ -1,4 +1,4 @@
-"""Learning curves: a metric or the loss of every trial, by epoch."""
+"""Learning curves: pictures of a metric, or of the loss, of every trial by epoch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from lotan.tuning.result import Trial, Tuned
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 540, 300, 56, 30, 12
-POINTS = 200  # of a line at most
-CLIPPED = 0.98  # of all values lie in the picture: the few beyond would press the others together
+POINTS = 200  # the most points of a line
+CLIPPED = 0.98  # this share of all values is in the picture; the few greatest would press the others together
 
 Points = list[tuple[int, float]]
 Read = Callable[[Mapping[str, Any]], float | None]
 
 
 def curves(tuned: Tuned, shares: Mapping[int, float | None]) -> list[tuple[str, str]]:
-    """Titles and pictures, as SVG; see `coordinates` for the arguments."""
+    """Return titles and pictures, as SVG. The arguments are those of `lotan.tuning.coordinates.coordinates`."""
     monitor = tuned.monitor
 
     def validation(entry: Mapping[str, Any]) -> float | None:

@@ -1,14 +1,14 @@
-"""Grid files, and grids given as dictionaries of the same form, to a checked `Space`.
+"""The reader of grid files, and of dictionaries with the same content. Its result is a checked `Space`.
 
-seed = [0, 1, 2]                             # also epochs, patience
+seed = [0, 1, 2]                               # also epochs and patience
 
 [model]
 kind = ["gcn", "sage"]
 hidden = [16, 64]
-dropout = 0.5                                # one value, for all
+dropout = 0.5                                  # one value for all models
 
 [optimizer]
-lr = { low = 0.0001, high = 0.1, log = true }  # to draw from
+lr = { low = 0.0001, high = 0.1, log = true }  # a range from which values are drawn
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 from lotan.arguments import described
 from lotan.errors import ConfigurationError
-from lotan.named_models import STOCK, accepted
+from lotan.nn.named_models import STOCK, accepted
 from lotan.tuning.axes import Axis, axis_of
 from lotan.tuning.keys import KEYS, KIND, MEANT, MODEL, OPTIMIZER, OPTIMIZER_NAME, TOP, Key
 from lotan.tuning.space import Space
@@ -34,13 +34,19 @@ _NO_OWN_PARAMETERS = frozenset(("in_channels", "out_channels"))
 
 
 def read_grid(given: str | Path | Mapping[str, Any]) -> Space:
-    """A grid, checked as far as it can be without a graph.
+    """Read a grid, and check it as far as that is possible without a graph.
 
     Args:
-        given: the path of a TOML file, or what would stand in one.
+        given: the path of a TOML file, or a dictionary with the content of one.
 
     Raises:
-        ConfigurationError: no file, no TOML, an unknown key, a wrong type, an empty list, or what no model has a use for.
+        ConfigurationError: the file does not exist or is no TOML, a key is unknown, a value has a wrong type, a list is
+            empty, or no model of the grid has a setting.
+
+    Example:
+        >>> space = read_grid({"model": {"kind": ["gcn", "sage"], "hidden": [16, 64]}})
+        >>> len(space.combinations()[0])
+        4
     """
     if isinstance(given, Mapping):
         return _space(given, "grid")
@@ -89,7 +95,7 @@ def _space(content: Mapping[str, Any], source: str) -> Space:
 
 @contextmanager
 def _in_the_grid(where: str) -> Iterator[None]:
-    """Say where in the grid it stands, of what is refused by those who do not know that there is one."""
+    """Add the place in the grid to errors of functions that do not know of the grid."""
     try:
         yield
     except ConfigurationError as error:
@@ -120,7 +126,7 @@ def _read_model(table: Mapping[str, Any], read: _Read, source: str) -> None:
 
 
 def _own_key(name: str) -> Key:
-    """A parameter of a factory of one's own: any plain value. No stock model has it."""
+    """Return the key of a parameter of a user's own factory, which takes any plain value. No stock model has it."""
     return Key("model", name, "a number, a string, true or false", _plain, owners=())
 
 
@@ -131,10 +137,10 @@ def _plain(value: Any) -> Any:
 
 
 def _known(table: str, name: str, source: str) -> Key:
-    """The key of that name.
+    """Return the key of that name.
 
     Raises:
-        ConfigurationError: there is none; with one that may have been meant.
+        ConfigurationError: there is no such key. The error suggests a similar one.
     """
     names = [key.name for key in TABLES[table]]
     if name in names:
@@ -157,7 +163,7 @@ def _advice(table: str, name: str, names: list[str]) -> str:
 
 
 def _check_use(space: Space) -> None:
-    """Refuse a setting that none of the models, or of the optimizers, has."""
+    """Refuse a setting that none of the grid's models or optimizers has."""
     values = {axis.key.path: axis.values for axis in space.axes}
     kinds, optimizers = values.get(KIND, ("gcn",)), values.get(OPTIMIZER_NAME, ("adam",))
     for axis in space.axes:

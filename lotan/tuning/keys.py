@@ -1,4 +1,4 @@
-"""What a grid may set: each key with the table it stands in, what it takes, whom it is for, and `lotan train`'s default."""
+"""The settings of a grid: each key with its table, its values, its models or optimizers, and `lotan train`'s default."""
 
 from __future__ import annotations
 
@@ -11,84 +11,84 @@ from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-from lotan.named_models import OWN
-from lotan.optimizers import OPTIMIZERS
+from lotan.nn.named_models import OWN
+from lotan.settings.optimizers import OPTIMIZERS
 
 NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
 
 
 class Absent(Enum):
-    """Of one value, which no setting has."""
+    """The type of the value `ABSENT`, which no setting has."""
 
     ABSENT = "absent"
 
 
-ABSENT = Absent.ABSENT  # a default: the setting is left out, so that whoever is called has its own
+ABSENT = Absent.ABSENT  # as a default: the setting is left out, so that the called function's own default applies
 
 Check = Callable[[Any], Any]
-"""Gives the value as it is kept; raises a ValueError where it cannot be used."""
+"""A function that returns a setting's value in its final type, or raises a ValueError if the value cannot be used."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """One setting."""
+    """One setting of a grid."""
 
     table: str  # "model", "optimizer", or "" for the top of the file
     name: str
-    expected: str  # a value, in words
+    expected: str  # the possible values, in words
     check: Check
     default: Any = ABSENT
-    owners: tuple[str, ...] | None = None  # stock models, or optimizers, that have it; None: all
-    argument: str = ""  # of the model's factory; "": as the name
-    spans: type[int] | type[float] | None = None  # what a range of it gives; None: it has none
-    knows_none: bool = False  # whether NONE is one of its values, and stands for None
+    owners: tuple[str, ...] | None = None  # the stock models, or the optimizers, that have it; None for all
+    argument: str = ""  # the argument of the model's factory; "" if it has the key's name
+    spans: type[int] | type[float] | None = None  # the type of numbers in a range; None if it cannot have a range
+    knows_none: bool = False  # True if NONE is one of its values, which stands for None
 
     @property
     def path(self) -> str:
-        """As errors and reports call it: "model.hidden"."""
+        """The name in errors and reports, such as "model.hidden"."""
         return f"{self.table}.{self.name}" if self.table else self.name
 
     @property
     def passed_as(self) -> str:
-        """The argument that it becomes."""
+        """The argument of the model's factory that it becomes."""
         return self.argument or self.name
 
 
 def exact(value: Any) -> tuple[type, Any]:
-    """What is equal for equal values of one type; 1, 1.0 and True are equal for Python, not for a model that is told them."""
+    """Return a value with its type, for comparisons. 1, 1.0 and True are equal in Python, but not for a model."""
     return type(value), value
 
 
 def whole(value: Any, least: int = 0, below: int = 2**63) -> int:
-    """A whole number, as Python's own."""
+    """Return a whole number as an int, or raise a ValueError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < below:
         raise ValueError(value)
     return int(value)
 
 
 def real(value: Any, least: float = -math.inf, below: float = math.inf) -> float:
-    """A finite number, as Python's own."""
+    """Return a finite number as a float, or raise a ValueError."""
     if isinstance(value, bool) or not isinstance(value, Real) or not (math.isfinite(value) and least <= value < below):
         raise ValueError(value)
     return float(value)
 
 
 def flag(value: Any) -> bool:
-    """True or false."""
+    """Return a bool, or raise a ValueError."""
     if not isinstance(value, bool):
         raise ValueError(value)
     return value
 
 
 def text(value: Any, choices: tuple[str, ...] = ()) -> str:
-    """A string, perhaps one of a few."""
+    """Return a string, which must be one of `choices` if there are any, or raise a ValueError."""
     if not isinstance(value, str) or not value or (choices and value not in choices):
         raise ValueError(value)
     return value
 
 
 def kind_of_model(value: Any) -> Any:
-    """A name, or in Python also a factory itself."""
+    """Return the name of a model, or a factory, which Python code can give in place of a name."""
     return value if callable(value) else text(value)
 
 
@@ -126,12 +126,12 @@ _DEFAULTS: Mapping[str, Any] = {"lr": 0.01, "weight_decay": 5e-4}
 
 
 def _of_optimizers() -> tuple[Key, ...]:
-    """The numbers and flags that the optimizers take, each with those that take it."""
+    """Return the keys of the optimizers' numbers and flags, each with the optimizers that have it."""
     owners: dict[str, list[str]] = {}
     forms: dict[str, str] = {}
     for name, optimizer in OPTIMIZERS.items():
         for item in dataclasses.fields(optimizer):
-            if item.type in _NUMBERS:  # annotations are text here; pairs and groups are left to Python
+            if item.type in _NUMBERS:  # annotations are text here; pairs and groups can be set in Python only
                 owners.setdefault(item.name, []).append(name)
                 forms[item.name] = str(item.type)
     keys = []
@@ -167,4 +167,4 @@ MEANT: Mapping[str, str] = {
     "normalization": "norm",
     "activation": "act",
 }
-"""What other tools call these."""
+"""The names that other tools use, with the names that they have here."""

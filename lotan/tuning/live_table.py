@@ -1,4 +1,4 @@
-"""What a search says while it runs: a table redrawn in place on a terminal, now and then a line otherwise, or nothing."""
+"""The progress of a search: a table that is redrawn in place on a terminal, or lines now and then elsewhere."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, TextIO
 from lotan.tuning.table import aligned
 
 if TYPE_CHECKING:
-    from lotan.members import MemberState
+    from lotan.batch.members import MemberState
 
-REDRAW_SECONDS = 0.1  # at most so often
-SPARE_LINES = 4  # of the terminal, for heads and what is below
-LINES_A_MODEL = 10  # where there is no terminal, beside its end
+REDRAW_SECONDS = 0.1  # the least time between two drawings of the table
+SPARE_LINES = 4  # lines of the terminal for the head and for the text below the table
+LINES_A_MODEL = 10  # lines of each model without a terminal, beside the line at its end
 ENDED = frozenset(("done", "stopped early", "stopped", "diverged"))
 
 _UP, _CLEAR = "\x1b[{}A", "\x1b[J"
@@ -42,9 +42,9 @@ class LiveTable:
     """Shows the models of a search.
 
     Args:
-        monitor: the metric to show, of the validation vertices.
-        show: False for silence.
-        stream: where to write; standard error by default, so that output can be piped.
+        monitor: the metric to show, measured on the validation vertices.
+        show: if False, nothing is shown (default: True).
+        stream: the stream to write to (default: standard error, so that the output can be piped).
     """
 
     def __init__(self, monitor: str, show: bool = True, stream: TextIO | None = None) -> None:
@@ -53,15 +53,15 @@ class LiveTable:
         self._live = show and self._stream.isatty()
         self._lines = show and not self._live
         self._models: list[_Line] = []
-        self._drawn = 0  # lines that stand there
+        self._drawn = 0  # lines of the table on the terminal
         self._drawn_at = 0.0
 
     def add(self, name: str, epochs: int) -> None:
-        """Another model, by what it is called and the epochs it may train."""
+        """Add a model with its name and its number of epochs."""
         self._models.append(_Line(name, epochs))
 
     def say(self, line: str) -> None:
-        """A line of its own, above the table."""
+        """Print a line above the table."""
         if self._live:
             self._wipe()
             self._write(line + "\n")
@@ -70,7 +70,7 @@ class LiveTable:
             self._write(line + "\n")
 
     def epoch(self, number: int, entry: Mapping[str, Any]) -> None:
-        """An epoch of a model is done; `entry` is its part of the report."""
+        """Show an epoch of a model. `entry` is the epoch's entry in the report."""
         line = self._models[number]
         line.epoch, line.loss, line.state, line.reason = entry["epoch"], entry["loss"], "training", ""
         line.value = entry.get("metrics", {}).get("val", {}).get(self._monitor, line.value)
@@ -80,7 +80,7 @@ class LiveTable:
             self._print(number)
 
     def states(self, found: Iterable[MemberState]) -> None:
-        """What has become of models between two rounds."""
+        """Show the models' states between two rounds."""
         for one in found:
             line = self._models[one.number]
             ends = one.state in ENDED and line.state != one.state
@@ -96,7 +96,7 @@ class LiveTable:
             self._redraw()
 
     def close(self) -> None:
-        """Take the table away; what is final is printed by others."""
+        """Remove the table. The final table is printed elsewhere."""
         if self._live:
             self._wipe()
 
@@ -127,7 +127,7 @@ class LiveTable:
         self._drawn, self._drawn_at = len(text), time.monotonic()
 
     def _chosen(self, most: int) -> list[int]:
-        """Numbers of the models to show, those in training before others, ascending."""
+        """Return the numbers of at most `most` models to show, ascending. Models in training are preferred."""
         numbers = range(len(self._models))
         urgent = sorted(numbers, key=lambda one: (self._models[one].state in ENDED, one))
         return sorted(urgent[:most])

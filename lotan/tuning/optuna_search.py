@@ -1,4 +1,4 @@
-"""Trials chosen by Optuna's sampler, asked for several at a time: those train as one batch."""
+"""The search with Optuna's sampler. Several trials are asked for at a time and train as one batch."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from lotan.tuning.trial_settings import Settings
 
 
 def require_optuna() -> Any:
-    """Optuna.
+    """Import Optuna and return the module.
 
     Raises:
-        ConfigurationError: it is not installed.
+        ConfigurationError: Optuna is not installed.
     """
     try:
         import optuna
@@ -31,16 +31,16 @@ def require_optuna() -> Any:
 
 
 def optuna_search(space: Space, trials: int, at_once: int, seed: int) -> Search:
-    """Optuna's tree-structured Parzen estimator over a space.
+    """Search a space with Optuna's tree-structured Parzen estimator.
 
     Args:
-        space: to draw from; its lists are choices without an order.
-        trials: in all; what Optuna suggests again counts, and is not trained again.
-        at_once: asked for at a time, before any of them has a score.
-        seed: of the sampler, which then depends on the scores alone.
+        space: the space. Its lists are choices without an order.
+        trials: the number of trials. A trial that Optuna suggests again counts, and is not trained again.
+        at_once: the number of trials that are asked for at a time, before any of them has a score.
+        seed: the sampler's seed. With a seed, the sampler depends on the scores alone.
     """
     with _hushed(require_optuna()) as optuna:
-        # constant_liar: of those asked for at a time, none is near another
+        # constant_liar keeps the trials that are asked for at a time apart from each other
         sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
         study = optuna.create_study(sampler=sampler, direction="maximize")
     known: dict[Settings, int] = {}
@@ -59,7 +59,7 @@ def optuna_search(space: Space, trials: int, at_once: int, seed: int) -> Search:
 def _suggested(axis: Axis, trial: Any) -> Any:
     path, range_ = axis.key.path, axis.range
     if range_ is None:
-        # by place: a value may be a factory, and Optuna takes plain ones
+        # Optuna takes plain values only and a value may be a factory, so the position stands for it
         return axis.values[trial.suggest_categorical(path, range(len(axis.values)))]
     if range_.whole:
         return trial.suggest_int(path, int(range_.low), int(range_.high), log=range_.log)
@@ -68,7 +68,7 @@ def _suggested(axis: Axis, trial: Any) -> Any:
 
 @contextmanager
 def _hushed(optuna: Any) -> Iterator[Any]:
-    """Within the block, without a line for the study; its logger is the user's own again afterwards."""
+    """Silence Optuna's logger within the block, and restore the user's level afterwards."""
     before = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(logging.WARNING)
     try:

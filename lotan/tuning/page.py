@@ -1,6 +1,6 @@
-"""A search as one self-contained HTML page: settings and scores, learning curves, a sorted table; nothing is fetched.
+"""The HTML page of a search: settings and scores, learning curves and a sorted table. It needs no network.
 
-Everything is there without its script too; `page.js` lets axes be brushed, lines be followed and the table be sorted.
+The page is complete without its script. With `page.js`, axes can be brushed, lines followed and the table sorted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from lotan.early_stopping import LOWER_IS_BETTER
+from lotan.training.early_stopping import LOWER_IS_BETTER
 from lotan.tuning.coordinates import coordinates
 from lotan.tuning.curves import curves
 from lotan.tuning.table import cells, heads
@@ -22,7 +22,7 @@ TITLE = "Models of a search"
 
 
 def page(tuned: Tuned) -> str:
-    """The page, as a whole document."""
+    """Return the page as a whole document."""
     shares = _shares(tuned)
     return "\n".join([
         "<!doctype html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
@@ -39,7 +39,10 @@ def _resource(name: str) -> str:
 
 
 def _shares(tuned: Tuned) -> dict[int, float | None]:
-    """From 0 for the worst score to 1 for the best, by rank: scores lie too close together for a scale of colours."""
+    """Return a number from 0 for the worst score to 1 for the best, by trial number.
+
+    The numbers follow the rank, because scores are too close together for a scale of colours.
+    """
     scored = [trial for trial in tuned.trials if trial.value is not None]
     worst = max(1, len(scored) - 1)
     found: dict[int, float | None] = {trial.number: None for trial in tuned.trials}
@@ -71,7 +74,7 @@ def _search(search: Mapping[str, Any]) -> str:
 
 
 def _ended(trials: Sequence[Trial]) -> str:
-    """How those ended that did not reach their last epoch."""
+    """Return the number of models that did not reach their last epoch, by state, in words."""
     states = [state for state in ("stopped early", "stopped", "diverged") if any(one.state == state for one in trials)]
     counts = [f"{sum(one.state == state for one in trials)} {state}" for state in states]
     return f" ({', '.join(counts)})" if counts else ""

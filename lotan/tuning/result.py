@@ -1,4 +1,4 @@
-"""What a search hands back: its trials, best first, and the best model."""
+"""The result of a search: its trials, best first, and the best model."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any
 
 import pandas as pd
 
-from lotan.checkpoint import write_atomically
 from lotan.errors import EngineError
-from lotan.report import write_report
-from lotan.run import Run
+from lotan.files import write_atomically
+from lotan.results.report import write_report
+from lotan.results.run import Run
 from lotan.tuning.table import table
 from lotan.tuning.trial_settings import Settings, short, varied
 from planner.explain.view import framed
 
-SHOWN = 40  # trials that are printed where a result is looked at
+SHOWN = 40  # number of trials in a result's printed form
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One model of a search, and what became of it."""
+    """One model of a search and its results."""
 
-    number: int  # in the order in which they were made, from 0
+    number: int  # trials are numbered from 0, in the order in which they were made
     settings: Settings
     state: str  # "done", "stopped early", "stopped" (by the search) or "diverged"
-    reason: str  # of a state that needs one, in words
-    epoch: int  # epochs trained
-    best_epoch: int  # 0 where it was never evaluated
-    value: float | None  # of the monitored metric on the validation vertices at that epoch; None where there is none
-    metrics: Mapping[str, Mapping[str, float]]  # by split and name, at that epoch
-    history: Sequence[Mapping[str, Any]] = field(repr=False)  # one entry an epoch, as in a run's report
-    # The words after `lotan train --graph ...` that train this model alone; None where it has no options for that.
+    reason: str  # the reason for the state, in words; "" if it needs none
+    epoch: int  # number of epochs that were trained
+    best_epoch: int  # the epoch with the best value; 0 if it was never evaluated
+    value: float | None  # the monitored metric on the validation vertices at the best epoch; None if there is none
+    metrics: Mapping[str, Mapping[str, float]]  # metrics at the best epoch, by split and name
+    history: Sequence[Mapping[str, Any]] = field(repr=False)  # one entry for each epoch, as in a run's report
+    # the words after `lotan train --graph ...` that train this model alone; None if there are no options for that
     train_options: Sequence[str] | None = field(default=None, repr=False)
 
     def report(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return the trial as plain data."""
         return {
             "number": self.number,
             "settings": self.settings.plain(),
@@ -55,21 +55,21 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """A finished search."""
+    """The result of a finished search."""
 
-    trials: list[Trial]  # best first, those without a value last
-    monitor: str  # name of the metric they are compared by, on the validation vertices
-    search: Mapping[str, Any]  # what was searched, how
-    notes: tuple[str, ...]  # what there is to say of the grid
-    batch: Mapping[str, Any] = field(repr=False)  # the report of the batch that trained them
-    best_run: Run | None = field(repr=False)  # of the best trial, as `Trainer.fit` returns it
+    trials: list[Trial]  # best first; trials without a value are last
+    monitor: str  # name of the metric by which trials are compared, on the validation vertices
+    search: Mapping[str, Any]  # the settings of the search
+    notes: tuple[str, ...]  # remarks on the grid
+    batch: Mapping[str, Any] = field(repr=False)  # the report of the batch that trained the models
+    best_run: Run | None = field(repr=False)  # the best trial's run, as `Trainer.fit` returns it
 
     @property
     def best(self) -> Trial:
         """The best trial.
 
         Raises:
-            EngineError: there is none, for all of them diverged.
+            EngineError: no model can be used, because all of them diverged.
         """
         if not self.trials or self.trials[0].value is None:
             reason = next((trial.reason for trial in self.trials if trial.reason), "no model was evaluated")
@@ -78,15 +78,19 @@ class Tuned:
 
     @cached_property
     def varied(self) -> list[str]:
-        """Paths of the settings in which trials differ."""
+        """The paths of the settings in which trials differ."""
         return varied(trial.settings for trial in self.trials)
 
     def frame(self) -> pd.DataFrame:
-        """One row a trial, best first: its number, the settings that differ, state, epochs, and the metrics of its best epoch."""
+        """Return a table with one row for each trial, best first.
+
+        Its columns are the trial's number, the settings that differ, the state, the epochs, and the metrics at the best
+        epoch.
+        """
         return pd.DataFrame([self._row(trial) for trial in self.trials])
 
     def report(self) -> dict[str, Any]:
-        """All of it as plain data, see docs/tune.md."""
+        """Return the result as plain data, whose keys docs/reference/report.md explains."""
         best = self.trials[0].number if self.trials and self.trials[0].value is not None else None
         return {
             **{name: item for name, item in self.batch.items() if name != "members"},
@@ -102,13 +106,13 @@ class Tuned:
         write_report(path, self.report())
 
     def html(self) -> str:
-        """A page without network access: parallel coordinates, learning curves, a sorted table."""
+        """Return an HTML page with parallel coordinates, learning curves and a sorted table. It needs no network."""
         from lotan.tuning.page import page
 
         return page(self)
 
     def write_html(self, path: str | Path) -> None:
-        """Write that page."""
+        """Write the page that `html` returns to a file."""
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         content = self.html().encode()
@@ -118,14 +122,14 @@ class Tuned:
         """Write the best model, for `lotan.load` and `lotan predict`.
 
         Raises:
-            EngineError: there is none.
+            EngineError: no model can be used, because all of them diverged.
         """
         _ = self.best
-        assert self.best_run is not None  # where there is a best trial
+        assert self.best_run is not None  # because there is a best trial
         self.best_run.save(directory)
 
     def lines(self, most: int | None = None) -> list[str]:
-        """A table of text, one line a trial, best first; with `most`, of so many of them."""
+        """Return a table of text with one line for each trial, best first, for at most `most` trials."""
         return table(self.trials, self.varied, self.monitor, most)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""From a value to its place on an axis of a picture, with the ticks beside it."""
+"""The axes of pictures: the places of values on them, and their ticks."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from typing import Any
 
 from lotan.tuning.trial_settings import shown
 
-ORDINAL = 6  # so many different numbers are set at equal distances; more, at places of a scale
-LOG_RATIO = 20.0  # of the greatest to the least number of a scale, from which it is one of logarithms
+ORDINAL = 6  # up to so many different numbers are placed at equal distances; more are placed on a scale
+LOG_RATIO = 20.0  # a scale may be logarithmic if its greatest number is at least so many times its least
 MISSING = "none"
 TICKS = 5
 
 
 @dataclass(frozen=True)
 class Scale:
-    """An axis of length 1, from its end (0) to its top (1)."""
+    """An axis of length 1, from its lower end (0) to its upper end (1)."""
 
-    ticks: tuple[tuple[str, float], ...]  # label and place
-    places: dict[Any, float]  # of every value on it
-    low: float = 0.0  # of an axis of numbers, at 0
-    high: float = 0.0  # and at 1
-    kind: str = "ordinal"  # or "linear", "log"
+    ticks: tuple[tuple[str, float], ...]  # label and place of each tick
+    places: dict[Any, float]  # place of each value
+    low: float = 0.0  # the number at 0, if the axis has numbers
+    high: float = 0.0  # the number at 1
+    kind: str = "ordinal"  # "ordinal", "linear" or "log"
 
     def place(self, value: Any) -> float:
-        """Where a value lies."""
+        """Return the place of a value."""
         return self.places[value]
 
 
 def scale_of(values: Sequence[Any], numbers: bool = False) -> Scale:
-    """The axis for some values; None is a value that is not there, and lies below the others.
+    """Return the axis for some values. None stands for a missing value, which is placed below the others.
 
     Args:
-        values: of all trials.
-        numbers: whether they are measured: on a linear scale, however few they are.
+        values: the values of all trials.
+        numbers: if True, the values are measured, and are placed on a linear scale however few they are
+            (default: False).
     """
     known = [value for value in dict.fromkeys(values) if value is not None]
     numeric = bool(known) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
@@ -48,7 +49,10 @@ def scale_of(values: Sequence[Any], numbers: bool = False) -> Scale:
 
 
 def _spread_by_ratio(known: Sequence[float], low: float, high: float) -> bool:
-    """Whether a quarter of the numbers lie below the middle of a scale of logarithms: of evenly drawn ones, few do."""
+    """Return True if a quarter of the numbers are below the middle of a logarithmic scale.
+
+    Few of the numbers that were drawn evenly from a linear scale are below it.
+    """
     middle = math.sqrt(low * high)
     return 4 * sum(value <= middle for value in known) >= len(known)
 
@@ -63,7 +67,7 @@ def _continuous(known: Sequence[float], some_missing: bool, log: bool) -> Scale:
     low, high = float(min(known)), float(max(known))
     if low == high:
         low, high = low - 0.5, high + 0.5
-    bottom = 0.12 if some_missing else 0.0  # room for those that have none
+    bottom = 0.12 if some_missing else 0.0  # space for missing values
 
     def share(value: float) -> float:
         part = math.log(value / low) / math.log(high / low) if log else (value - low) / (high - low)
@@ -79,7 +83,7 @@ def _continuous(known: Sequence[float], some_missing: bool, log: bool) -> Scale:
 
 
 def round_numbers(low: float, high: float) -> list[float]:
-    """Some numbers with few digits from low to high, at equal distances.
+    """Return some numbers with few digits from low to high, at equal distances.
 
     >>> round_numbers(0.013, 0.973), round_numbers(0, 200)
     ([0.2, 0.4, 0.6, 0.8], [0.0, 50.0, 100.0, 150.0, 200.0])

@@ -1,7 +1,7 @@
-"""How trials are chosen: a search yields rounds of training, and is sent the scores that came of each.
+"""The searches, which choose trials. A search is a generator that yields rounds of training and is sent their scores.
 
-A search is a generator without a clock or randomness of its own beyond a seed, so that the same scores lead to the same
-rounds: that is what makes a search that was killed go on from its models' checkpoints as if nothing had happened.
+A search has no clock and no randomness beyond a seed. The same scores therefore lead to the same rounds, and a search
+that was killed goes on from its models' checkpoints as if nothing had happened.
 """
 
 from __future__ import annotations
@@ -12,41 +12,42 @@ from dataclasses import dataclass, field
 
 from lotan.tuning.trial_settings import Settings
 
-ETA = 3  # of halving: one in so many goes on
-LEAST_EPOCHS = 5  # before halving lets the first ones go
+ETA = 3  # at each rung of halving, one in so many trials goes on
+LEAST_EPOCHS = 5  # no rung of halving is before this epoch
 
 Scores = Mapping[int, float]
-"""By trial number, greater is better; -inf for what has none, as a model that diverged."""
+"""Scores by trial number. Greater is better, and -inf stands for no score, such as that of a model that diverged."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """What to do next."""
+    """One round of a search."""
 
-    new: Sequence[Settings] = ()  # trials to add; they are numbered in the order in which they come, from 0
-    only: Sequence[int] | None = None  # numbers to train; None: all
-    upto: int | None = None  # epoch; None: each to its end
-    stop: Mapping[int, str] = field(default_factory=dict)  # first, numbers that train no further, and why
+    new: Sequence[Settings] = ()  # trials to add; trials are numbered from 0 in the order in which they are added
+    only: Sequence[int] | None = None  # numbers of the trials to train; None for all
+    upto: int | None = None  # epoch up to which they are trained; None to train each to its end
+    stop: Mapping[int, str] = field(default_factory=dict)  # trials to stop before the round, with the reason
 
 
 Search = Generator[Round, Scores, None]
 
 
 def all_at_once(trials: Sequence[Settings]) -> Search:
-    """Every trial to its end: grid and random search."""
+    """Train every trial to its end, as grid search and random search do."""
     yield Round(new=trials)
 
 
 def halving(trials: Sequence[Settings], rungs: Sequence[int], eta: int = ETA) -> Search:
-    """Successive halving: at each rung the best of `eta` trials go on, the others stop.
+    """Search by successive halving: at each rung, one in `eta` trials goes on and the others stop.
 
-    Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization" (2016), with the rungs of
-    Li et al., "A System for Massively Parallel Hyperparameter Tuning" (2020); whole rungs, so that nothing depends on timing.
+    The method is that of Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter
+    Optimization" (2016). The rungs are those of Li et al., "A System for Massively Parallel Hyperparameter Tuning"
+    (2020). All trials of a rung are compared together, so that nothing depends on timing.
 
     Args:
-        trials: to begin with.
-        rungs: epochs after which some are let go, ascending, see `rungs_of`.
-        eta: one in so many goes on, rounded up.
+        trials: the trials at the beginning.
+        rungs: the epochs after which trials stop, ascending, as `rungs_of` returns them.
+        eta: one in so many trials goes on, rounded up (default: `ETA`).
     """
     alive: Sequence[int] = range(len(trials))
     new, stop = trials, {}
@@ -59,20 +60,22 @@ def halving(trials: Sequence[Settings], rungs: Sequence[int], eta: int = ETA) ->
 
 
 def best(scores: Scores, among: Sequence[int], count: int) -> list[int]:
-    """Numbers of the best, ascending; the first of equal ones."""
+    """Return the numbers of the `count` best trials, ascending. Among equal scores, the first are taken."""
     return sorted(sorted(among, key=lambda one: (-scores.get(one, -math.inf), one))[:count])
 
 
 def rungs_of(trials: int, epochs: int, eta: int, every: int, least: int = LEAST_EPOCHS) -> list[int]:
-    """Epochs at which halving lets trials go: the last one has about `eta` left, and each has `eta` times the one before.
+    """Return the epochs of the rungs of `halving`.
+
+    Each rung is at about `eta` times the epoch of the one before. After the last rung, about one trial is left.
 
     Args:
-        trials: to begin with.
-        epochs: of the longest.
-        eta: see `halving`.
-        every: epochs between evaluations. A rung is the epoch after an evaluated one, whose metrics may be known only then:
-            where nothing is random, the next epoch's pass evaluates.
-        least: no rung is earlier.
+        trials: the number of trials at the beginning.
+        epochs: the number of epochs of the longest trial.
+        eta: at each rung, one in so many trials goes on.
+        every: the number of epochs between evaluations. A rung is the epoch after an evaluation, because its metrics may
+            be known only then: a plan without random numbers evaluates in the next epoch's pass.
+        least: no rung is before this epoch (default: `LEAST_EPOCHS`).
 
     >>> rungs_of(27, 200, 3, every=1), rungs_of(9, 200, 3, every=10), rungs_of(2, 200, 3, every=1)
     ([8, 23, 67], [31, 71], [67])

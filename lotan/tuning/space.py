@@ -1,4 +1,4 @@
-"""All that a grid may become: its axes, the combinations of their values, and draws from them."""
+"""The space of a grid: its axes, the combinations of their values, and random draws from them."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from lotan.tuning.axes import Axis
 from lotan.tuning.keys import Key
 from lotan.tuning.trial_settings import Settings, check_optimizer, settled
 
-MOST = 100_000  # combinations that a grid may have: beyond, a slip of the keyboard
+MOST = 100_000  # the most combinations of a grid; a larger number is taken for a typing error
 AT_RANDOM = "(--search random --trials 20; in Python, search='random', trials=20)"
-_FRUITLESS = 100  # draws for each trial wanted, after which a space is taken to be exhausted
+_FRUITLESS = 100  # after so many draws for each trial, a space is taken to have no more trials
 
 
 @dataclass(frozen=True)
 class Space:
-    """A checked grid."""
+    """A grid that was checked."""
 
     axes: tuple[Axis, ...]
-    further: Mapping[str, Key] = field(default_factory=dict)  # keys of models of one's own
-    source: str = "grid"  # where it is from, for errors
-    notes: tuple[str, ...] = ()  # what to say of it
-    defaults: Mapping[str, Any] = field(default_factory=dict)  # by path, of what has no axis
+    further: Mapping[str, Key] = field(default_factory=dict)  # keys of the parameters of users' own factories
+    source: str = "grid"  # the grid's name, for the texts of errors
+    notes: tuple[str, ...] = ()  # remarks on the grid
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # values of settings without an axis, by path
 
     def with_defaults(self, **values: Any) -> Space:
-        """The same with what is given, and not None, for what the grid does not say.
+        """Return the space with values for settings that the grid does not set. Values that are None are ignored.
 
         Raises:
-            ConfigurationError: it says so itself; but a seed is for the search as well.
+            ConfigurationError: the grid sets such a setting itself. A seed is allowed, because the search needs one too.
         """
         given = {axis.key.path for axis in self.axes}
         twice = [name for name, value in values.items() if value is not None and name in given and name != "seed"]
@@ -44,18 +44,18 @@ class Space:
 
     @property
     def ranges(self) -> list[str]:
-        """Paths of the axes that are ranges."""
+        """The paths of the axes that are ranges."""
         return [axis.key.path for axis in self.axes if axis.range is not None]
 
     def settle(self, values: Mapping[str, Any]) -> Settings:
-        """A trial's settings of a value for each axis."""
+        """Return a trial's settings for a value on each axis."""
         return settled({**self.defaults, **values}, self.further)
 
     def combinations(self) -> tuple[list[Settings], tuple[str, ...]]:
-        """Every combination once, and remarks.
+        """Return every combination once, and remarks.
 
         Raises:
-            ConfigurationError: an axis is a range, or there are too many.
+            ConfigurationError: an axis is a range, or there are too many combinations.
         """
         if self.ranges:
             raise ConfigurationError(
@@ -73,11 +73,14 @@ class Space:
         return merged([self.settle(dict(zip(paths, values, strict=True))) for values in several])
 
     def drawn(self, count: int, seed: int) -> tuple[list[Settings], tuple[str, ...]]:
-        """So many different trials, and remarks; fewer where the space has no more.
+        """Draw different trials at random.
 
         Args:
-            count: how many.
-            seed: of the draws.
+            count: the number of trials.
+            seed: the seed of the draws.
+
+        Returns:
+            The trials, which are fewer if the space has no more, and remarks.
         """
         generator = np.random.default_rng(seed)
         found: dict[Settings, None] = {}
@@ -89,7 +92,7 @@ class Space:
         return list(found), (few,) if len(found) < count else ()
 
     def samples(self) -> Iterable[Settings]:
-        """Trials in which each value, and each end of a range, occurs: what can be tried before anything is trained."""
+        """Yield trials in which each value and each end of a range occurs. They can be tried before any training."""
         first = {axis.key.path: axis.ends[0] for axis in self.axes}
         for axis in self.axes:
             for value in axis.ends:
@@ -97,17 +100,17 @@ class Space:
         yield self.settle(first)
 
     def check_optimizers(self) -> None:
-        """Have torch refuse the numbers that it would.
+        """Make the optimizers, so that torch refuses wrong numbers before any training.
 
         Raises:
-            ConfigurationError: naming them.
+            ConfigurationError: torch refuses a number. The error names the settings.
         """
         for settings in dict.fromkeys(self.samples()):
             check_optimizer(settings)
 
 
 def merged(trials: Sequence[Settings]) -> tuple[list[Settings], tuple[str, ...]]:
-    """Those that differ, in their order, and a remark on those that do not."""
+    """Return the trials that differ, in their order, and a remark on the number of equal ones."""
     distinct = list(dict.fromkeys(trials))
     same = len(trials) - len(distinct)
     if not same:

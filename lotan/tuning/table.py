@@ -1,4 +1,4 @@
-"""Trials as a table of text."""
+"""The trials of a search as a table of text."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def table(trials: Sequence[Trial], paths: Sequence[str], monitor: str, most: int | None = None) -> list[str]:
-    """One line a trial under one of names; with `most`, not more than so many.
+    """Return the lines of a table with a head and one line for each trial.
 
     Args:
-        trials: in their order.
-        paths: of the settings to show.
-        monitor: the metric to show, of the validation and the test vertices.
-        most: lines.
+        trials: the trials, in the order of the lines.
+        paths: the paths of the settings to show.
+        monitor: the metric to show, measured on the validation and the test vertices.
+        most: the most trials to show (default: None, for all).
     """
     rows = [heads(paths, monitor), *(cells(trial, paths, monitor) for trial in trials[:most])]
     more = len(trials) - len(rows) + 1
@@ -26,7 +26,7 @@ def table(trials: Sequence[Trial], paths: Sequence[str], monitor: str, most: int
 
 
 def heads(paths: Sequence[str], monitor: str) -> list[str]:
-    """Of the columns of `cells`."""
+    """Return the heads of the columns that `cells` fills."""
     return [
         "trial",
         *(short(path) for path in paths),
@@ -39,7 +39,7 @@ def heads(paths: Sequence[str], monitor: str) -> list[str]:
 
 
 def cells(trial: Trial, paths: Sequence[str], monitor: str) -> list[str]:
-    """What is said of a trial."""
+    """Return the cells of a trial's line."""
     values = trial.settings.values
     settings = [shown(values[path]) if path in values else "-" for path in paths]
     figures = [_figure(trial.metrics.get(split, {}).get(monitor)) for split in ("val", "test")]
@@ -48,7 +48,7 @@ def cells(trial: Trial, paths: Sequence[str], monitor: str) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Columns below each other, the last one as long as it is.
+    """Return lines whose columns are aligned. The last column is not padded.
 
     >>> aligned([["a", "long"], ["wide", "b"]])
     ['a     long', 'wide  b']

@@ -1,24 +1,25 @@
-"""What the models of a search have in common, as options of `lotan train`."""
+"""The settings that all models of a search share, as options of `lotan train`."""
 
 from __future__ import annotations
 
 from dataclasses import fields
 
-from lotan.members import OWN
-from lotan.settings import TrainerConfig
+from lotan.batch.members import OWN
+from lotan.settings.config import TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
-"""Settings that say where results go: nothing that a model becomes depends on them."""
+"""Settings that determine where results are written. A trained model does not depend on them."""
 UNSAID = ("task", "class_weights", "chunk_rows")
-"""Settings that `lotan train` has no option for."""
+"""Settings for which `lotan train` has no option."""
 
 
 def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[str, ...] | None:
-    """The options for what is no default; None where there is none for some of it.
+    """Return the options for all settings that differ from their defaults, or None if a setting has no option.
 
     Args:
-        config: as asked for.
-        engine: what "auto" came to: alone, a model might be given another one. None: it is left to `lotan train`.
+        config: the user's settings.
+        engine: the engine that was chosen for "auto", because another one might be chosen for one model alone. None
+            leaves the choice to `lotan train` (default: None).
 
     >>> words_in_common(TrainerConfig(engine="rows", rgb=False, disable=["push_down"], master="local[2]"))
     ('--engine', 'rows', '--disable', 'push_down', '--no-rgb', '--master', 'local[2]')
@@ -29,7 +30,7 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     if any(getattr(config, name) is not None for name in UNSAID):
         return None
     defaults, found = TrainerConfig(), []
-    idle = ("router", "keys") if engine == "local" else ()  # which "auto" may be given, and "local" refuses
+    idle = ("router", "keys") if engine == "local" else ()  # settings that "auto" may have and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
         value = (engine if name == "engine" else None) or getattr(config, name)
         if name in (*OWN, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):

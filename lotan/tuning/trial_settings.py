@@ -1,4 +1,4 @@
-"""The settings of one trial: complete, without those that play no part, and what becomes of them."""
+"""The settings of one trial. They are complete, and settings that its model or optimizer does not have are left out."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import torch
 
+from lotan.batch.members import Member
 from lotan.errors import ConfigurationError, LotanError, ModelError
-from lotan.members import Member
-from lotan.named_models import STOCK, Factory, accepted, factory_of, made
-from lotan.optimizers import Optimizer, optimizer_by_name
+from lotan.nn.named_models import STOCK, Factory, accepted, factory_of, made
+from lotan.settings.optimizers import Optimizer, optimizer_by_name
 from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
 
-_OPTIONS: Mapping[str, str] = {  # settings that `lotan train` has options for
+_OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has options
     KIND: "--model",
     "model.hidden": "--hidden",
     "model.layers": "--layers",
@@ -33,9 +33,9 @@ _OPTIONS: Mapping[str, str] = {  # settings that `lotan train` has options for
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What one trial is trained with: equal for two trials that would become the same model, bit for bit."""
+    """The settings of one trial. Two trials with equal settings become the same model, bit for bit."""
 
-    items: tuple[tuple[str, Any], ...]  # by path, such as "model.hidden", in the order of `keys`
+    items: tuple[tuple[str, Any], ...]  # path, such as "model.hidden", and value, in the order of `keys`
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Settings) and self._exact == other._exact
@@ -49,28 +49,28 @@ class Settings:
 
     @cached_property
     def values(self) -> dict[str, Any]:
-        """By path."""
+        """The values by path."""
         return dict(self.items)
 
     def plain(self) -> dict[str, Any]:
-        """As data for JSON."""
+        """Return the settings as data for JSON."""
         return {path: _named(value) for path, value in self.items}
 
     @property
     def optimizer(self) -> Optimizer:
-        """Of torch's, as data.
+        """The optimizer, as data.
 
         Raises:
-            ConfigurationError: a value that torch refuses.
+            ConfigurationError: torch refuses a value.
         """
         arguments = {path.partition(".")[2]: value for path, value in self.items if path.startswith("optimizer.")}
         return optimizer_by_name(arguments.pop("name"), **arguments)
 
     def model(self, in_channels: int, out_channels: int) -> torch.nn.Module:
-        """The model with its weights drawn, as `lotan train` draws them.
+        """Return the model, with its weights drawn as `lotan train` draws them.
 
         Raises:
-            ConfigurationError, ModelError: naming the settings, for what the model refuses.
+            ConfigurationError, ModelError: the model refuses a setting. The error names the trial's settings.
         """
         kind = self.values[KIND]
         arguments = {"in_channels": in_channels, "out_channels": out_channels, **self._arguments()}
@@ -80,7 +80,7 @@ class Settings:
             raise type(error)(f"{error} (in the model with {self.words()})") from error
 
     def member(self, in_channels: int, out_channels: int, name: str) -> Member:
-        """What a batch of models trains."""
+        """Return the trial's member of a batch of models."""
         return Member(
             self.model(in_channels, out_channels),
             self.optimizer,
@@ -91,12 +91,12 @@ class Settings:
         )
 
     def words(self, paths: Iterable[str] | None = None) -> str:
-        """In words, all or those of some paths: "hidden 16, lr 0.01"."""
+        """Return the settings, or those of some paths, in words, such as "hidden 16, lr 0.01"."""
         chosen = self.values if paths is None else [path for path in paths if path in self.values]
         return ", ".join(f"{short(path)} {shown(self.values[path])}" for path in chosen)
 
     def command(self) -> list[str] | None:
-        """These as options of `lotan train`; None where it has none for some of them."""
+        """Return the settings as options of `lotan train`, or None if a setting has no option."""
         if any(path not in _OPTIONS or callable(value) for path, value in self.items):
             return None
         return [word for path, value in self.items for word in (_OPTIONS[path], str(value))]
@@ -110,29 +110,29 @@ class Settings:
                 is_none = key is not None and key.knows_none and value == NONE
                 found[name if key is None else key.passed_as] = None if is_none else value
         if found.get("norm") == "layer_norm":
-            found["norm_kwargs"] = {"mode": "node"}  # the only one that does not mix rows
+            found["norm_kwargs"] = {"mode": "node"}  # the only mode that does not mix rows
         return found
 
 
 def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
-    """Settings from what was given: defaults added, and left out what the model or the optimizer has no use for.
+    """Return a trial's settings, with defaults and without settings that its model or optimizer does not have.
 
     Args:
-        values: by path, checked.
-        further: keys of models of one's own.
+        values: values by path, which were checked.
+        further: keys of the parameters of users' own factories, by path.
     """
     kind, optimizer = values.get(KIND, "gcn"), values.get(OPTIMIZER_NAME, "adam")
     found = []
     for path, key in {**KEYS, **further}.items():
         value = values.get(path, key.default)
-        as_by_default = key.knows_none and value == NONE and kind in STOCK  # whose own default is None
+        as_by_default = key.knows_none and value == NONE and kind in STOCK  # None is a stock model's own default
         if value is not ABSENT and not as_by_default and plays_a_part(key, kind, optimizer):
             found.append((path, value))
     return Settings(tuple(found))
 
 
 def plays_a_part(key: Key, kind: Any, optimizer: str) -> bool:
-    """Whether that model or optimizer has the setting."""
+    """Return True if the model or the optimizer has the setting."""
     if key.table == "optimizer":
         return key.owners is None or optimizer in key.owners
     if key.table != "model" or key.path == KIND:
@@ -143,21 +143,21 @@ def plays_a_part(key: Key, kind: Any, optimizer: str) -> bool:
 
 
 def factory(kind: Any) -> Factory:
-    """What makes models of a kind.
+    """Return the function that makes models of a kind.
 
     Raises:
-        ConfigurationError: there is none of that name.
+        ConfigurationError: there is no kind of that name.
     """
     return kind if callable(kind) else factory_of(kind, KIND)
 
 
 def short(path: str) -> str:
-    """A setting's name in tables: "hidden" for model.hidden, "model" for its kind."""
+    """Return a setting's name in tables, such as "hidden" for model.hidden. The name of model.kind is "model"."""
     return {KIND: "model", OPTIMIZER_NAME: "optimizer"}.get(path, path.rpartition(".")[2])
 
 
 def shown(value: Any) -> str:
-    """A value in tables.
+    """Return a value as tables show it.
 
     >>> shown(0.001234567), shown(64), shown(True)
     ('0.00123457', '64', 'true')
@@ -168,7 +168,7 @@ def shown(value: Any) -> str:
 
 
 def varied(trials: Iterable[Settings]) -> list[str]:
-    """The paths in which trials differ, in the order of `keys`."""
+    """Return the paths of the settings in which trials differ, in the order of `keys`."""
     several = list(trials)
     paths = dict.fromkeys(path for path in KEYS if any(path in one.values for one in several))
     paths |= dict.fromkeys(path for one in several for path in one.values)
@@ -176,10 +176,10 @@ def varied(trials: Iterable[Settings]) -> list[str]:
 
 
 def check_optimizer(settings: Settings) -> None:
-    """Have torch refuse what it would.
+    """Make a trial's optimizer, so that torch refuses wrong numbers.
 
     Raises:
-        ConfigurationError: naming the settings.
+        ConfigurationError: torch refuses a number. The error names the trial's settings.
     """
     try:
         settings.optimizer  # noqa: B018
@@ -188,5 +188,5 @@ def check_optimizer(settings: Settings) -> None:
 
 
 def _named(value: Any) -> Any:
-    """A value, a factory by its name."""
+    """Return a value, or the name of a factory."""
     return f"{value.__module__}:{getattr(value, '__qualname__', value)}" if callable(value) else value

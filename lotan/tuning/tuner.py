@@ -1,4 +1,4 @@
-"""Many models on one graph: a search chooses them, a batch trains them over shared passes of the graph."""
+"""The training of a search's models: the search chooses them, and a batch trains them over shared passes of the graph."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from lotan.arguments import require_kind
+from lotan.batch.members import Member, MemberState
+from lotan.batch.model_batch import ModelBatch
 from lotan.borders import spark_translated
-from lotan.early_stopping import LOWER_IS_BETTER, make_stopping
 from lotan.engines.opening import check_engine, placed
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
-from lotan.job import GUESSED_OUTPUTS, foreseen_of
-from lotan.members import Member, MemberState
-from lotan.model_batch import ModelBatch
-from lotan.settings import TrainerConfig
+from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
+from lotan.settings.config import TrainerConfig
+from lotan.training.early_stopping import LOWER_IS_BETTER, make_stopping
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid
 from lotan.tuning.live_table import LiveTable
@@ -32,29 +32,29 @@ from lotan.tuning.trial_settings import Settings, varied
 from planner.footprint import Footprint
 from planner.spec import SPLITS
 
-TRIALS = 20  # of a search that draws, where nobody says
-AT_ONCE = 8  # trials that Optuna is asked for at a time, where nobody says how many train together
+TRIALS = 20  # default number of trials of a search that draws
+AT_ONCE = 8  # default number of trials that Optuna is asked for at a time
 
 
 @spark_translated()
 def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> Tuned:
     """Train the models of a grid on one graph, over shared passes, and compare them.
 
-    Each model becomes what `lotan train` with its settings makes of it, bit for bit.
+    Each model is equal, bit for bit, to the one that `lotan train` makes with the same settings.
 
     Args:
-        graph: what to train on; it needs validation vertices.
-        grid: the path of a grid file, or a dictionary of the same form, see docs/tune.md.
-        options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that are not each model's
-            own, such as `engine`, `monitor`, `checkpoint_dir`.
+        graph: the graph to train on, which needs validation vertices.
+        grid: the path of a grid file, or a dictionary with the content of one. docs/reference/grid-file.md explains its form.
+        options: the fields of `lotan.tuning.TuneConfig`, and those of `lotan.TrainerConfig` that belong to no single
+            model, such as `engine`, `monitor` and `checkpoint_dir`.
 
     Returns:
         The trials, best first, and the best model.
 
     Raises:
-        ConfigurationError: before anything is trained, for a grid or an option that cannot be used.
-        GraphError, ModelError, PlanError: likewise, for what cannot be trained.
-        EngineError: for a failure while running. A model that diverges is none: the others go on.
+        ConfigurationError: the grid or an option cannot be used. It is raised before any training.
+        GraphError, ModelError, PlanError: the graph or a model cannot be trained. They are raised before any training.
+        EngineError: training failed. A model that diverges raises no error, and the others go on.
     """
     require_kind("tune", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
     config, common, shared = make_configs(options)
@@ -69,15 +69,15 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         monitor = _monitor(found, common)
         widths = found.statistics.width, found.labels.outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):
-            settings.model(*widths)  # what a model refuses, it refuses before any other is trained
+            settings.model(*widths)  # a setting that a model refuses raises an error before any model is trained
         tuning = _Tuning(found, widths, config, shared, common, monitor, _paths(space, trials))
         tuned = tuning.run(_search(space, trials, config, common), (*space.notes, *notes))
-    # what Spark opened is closed by now: the run goes on with the graph as it was given
+    # the tables that Spark opened are closed by now, so the run is given the user's own graph
     return tuned if tuned.best_run is None else replace(tuned, best_run=replace(tuned.best_run, graph=graph))
 
 
 def _trials(space: Space, config: TuneConfig) -> tuple[list[Settings], tuple[str, ...]]:
-    """Those that are known beforehand, and remarks; none for Optuna, which chooses by scores."""
+    """Return the trials that are known beforehand, and remarks. Optuna has none, because it chooses by scores."""
     if config.search == "optuna":
         return [], ()
     if config.search == "grid" or (config.search == "halving" and config.trials is None and not space.ranges):
@@ -86,11 +86,13 @@ def _trials(space: Space, config: TuneConfig) -> tuple[list[Settings], tuple[str
 
 
 def _needs(space: Space, trials: Sequence[Settings], graph: Graph, common: TrainerConfig) -> Footprint | None:
-    """What the greatest model on files is estimated to need, before their labels are read: its outputs are guessed.
+    """Estimate the memory that the greatest model needs on a graph in files.
+
+    The labels are not read yet, so the number of outputs is guessed.
 
     Raises:
-        ConfigurationError: what a model refuses, and more than the memory limit.
-        ModelError: as `Settings.model`, and for a model that cannot be traced.
+        ConfigurationError: a model refuses a setting, or the estimate exceeds the memory limit.
+        ModelError: a model cannot be made or traced.
     """
     if graph.origin != "files" or common.engine == "local":
         return None
@@ -110,11 +112,11 @@ def _search(space: Space, trials: Sequence[Settings], config: TuneConfig, common
 
 
 def _monitor(graph: Graph, common: TrainerConfig) -> str:
-    """The name of the metric by which models are compared.
+    """Return the name of the metric by which models are compared.
 
     Raises:
-        GraphError: no vertex to train on, or none to compare by.
-        ConfigurationError: the task has no such metric.
+        GraphError: no training vertex or no validation vertex has a label.
+        ConfigurationError: the task has no metric of the name that the user gave.
     """
     require_training_labels(graph.labels)
     labelled = graph.labels.labelled[SPLITS.index("val")]
@@ -126,7 +128,7 @@ def _monitor(graph: Graph, common: TrainerConfig) -> str:
 
 
 def _paths(space: Space, trials: Sequence[Settings]) -> list[str]:
-    """Of the settings by which models are told apart."""
+    """Return the paths of the settings by which models are distinguished."""
     return varied(trials) if trials else [axis.key.path for axis in space.axes if len(axis.ends) > 1]
 
 
@@ -135,12 +137,12 @@ class _Tuning:
     """One search, from its first round to its result."""
 
     graph: Graph
-    widths: tuple[int, int]  # of the features, and of what a model puts out
+    widths: tuple[int, int]  # widths of the features and of a model's output
     config: TuneConfig
-    shared: Mapping[str, Any]  # what models have in common, as a ModelBatch takes it
-    common: TrainerConfig  # the same, complete
+    shared: Mapping[str, Any]  # the settings that models share, as a ModelBatch takes them
+    common: TrainerConfig  # the same settings, with defaults
     monitor: str
-    paths: Sequence[str]
+    paths: Sequence[str]  # the settings by which models are distinguished
     trials: list[Settings] = field(default_factory=list)  # by number
 
     def run(self, search: Search, notes: tuple[str, ...]) -> Tuned:
@@ -165,7 +167,7 @@ class _Tuning:
         return ModelBatch(self.graph, members, on_epoch=shown.epoch, **options)
 
     def _members(self, one: Round, shown: LiveTable) -> list[Member]:
-        """Of the trials that a round adds."""
+        """Return the members of the trials that a round adds."""
         members = []
         for settings in one.new:
             name = settings.words(self.paths) or f"model {len(self.trials)}"
@@ -175,7 +177,7 @@ class _Tuning:
         return members
 
     def _score(self, state: MemberState, upto: int | None) -> float:
-        """The best value of the monitored metric before an epoch, turned so that greater is better; see `rungs_of`."""
+        """Return the best value of the monitored metric before the epoch `upto`, negated if lower values are better."""
         if state.state == "diverged":
             return -math.inf
         known = [entry for entry in state.history if upto is None or entry["epoch"] < upto]
@@ -184,7 +186,7 @@ class _Tuning:
         return max((sign * value for value in values if math.isfinite(value)), default=-math.inf)
 
     def _trial(self, state: MemberState, words: Sequence[str] | None) -> Trial:
-        """What became of a model; `words`: options of `lotan train`, if it has them, for what all have in common."""
+        """Return the trial of a model. `words` has the options of `lotan train` that all models share, if they exist."""
         diverged = state.state == "diverged"
         metrics = {} if diverged else dict(state.metrics)
         own = self.trials[state.number].command()
@@ -219,7 +221,7 @@ class _Tuning:
 
 
 def _next(search: Search, scores: Scores) -> Round | None:
-    """The round that comes of scores, if there is one."""
+    """Send scores to a search, and return its next round or None."""
     try:
         return search.send(scores)
     except StopIteration:

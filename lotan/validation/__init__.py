@@ -1,4 +1,4 @@
-"""Bad graphs are found before the first epoch: see `check_graph`."""
+"""The check of a graph before the first epoch."""
 
 from __future__ import annotations
 
@@ -17,23 +17,33 @@ def check_graph(
     in_channels: int | None,
     normalised_weights: bool = False,
 ) -> GraphReport:
-    """Check a graph, and its fit with a model and a task; in Spark (five jobs) where its tables are there.
+    """Check a graph, and that it fits a model and a task.
 
-    A graph whose files Spark shall read is checked there as `graph.on_spark(spark)`.
+    A graph in Spark is checked there, with five jobs. To have Spark read the files of a graph, pass
+    `graph.on_spark(spark)`.
 
     Args:
-        graph: to check.
-        task: what is trained; None to look at neither labels nor splits, as for predictions.
-        outputs: width of the model's output; None for any.
-        in_channels: width the model expects; None for any.
-        normalised_weights: whether a layer takes roots of summed weights (GCN), which must then not be negative.
+        graph: the graph.
+        task: the task; or None, as for predictions, to check neither labels nor splits.
+        outputs: width of the model's output, or None for any.
+        in_channels: width of the features that the model expects, or None for any.
+        normalised_weights: True if a layer takes roots of summed weights, as GCN does, so that weights must not be
+            negative (default: False).
+
+    Returns:
+        Counts of the graph, and warnings.
 
     Raises:
-        GraphError: the first thing that makes training impossible, with table, column, count, an example and what to do.
+        GraphError: training is impossible. The error names the table, the column, the number of rows, an example and
+            what to do.
+
+    Example:
+        >>> check_graph(Graph.read("digits"), task="classification", outputs=10, in_channels=64).vertices
+        1797
     """
     demands = Demands(task, outputs, in_channels, normalised_weights)
     if graph.origin != "spark":
         return check_arrays(graph.arrays(), demands)
-    from lotan.validation.frames import check_frames  # the one that needs Spark
+    from lotan.validation.frames import check_frames  # imported here because it needs Spark
 
     return check_frames(graph, demands)

@@ -1,4 +1,4 @@
-"""Checks of a graph in memory. What would not even make arrays was refused when they were made: see `lotan.graph.columns`."""
+"""Checks of a graph in memory. Tables that make no arrays are refused earlier, by `lotan.graph.columns`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Rows = npt.NDArray[np.bool_]
 
 
 def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
-    """See `lotan.validation.check_graph`."""
+    """Check a graph in memory, as `lotan.validation.check_graph` describes it."""
     complaints.check_width(graph.features.shape[1], demands)
     _check_features(graph)
     if demands.task is not None:
@@ -78,7 +78,7 @@ def _check_weights(graph: GraphArrays, demands: Demands) -> None:
 
 
 def _report(graph: GraphArrays) -> GraphReport:
-    # Edges are sorted by destination, then source: parallel ones are neighbours.
+    # Edges are sorted by destination, then source, so parallel edges are neighbours.
     parallel = (graph.src[1:] == graph.src[:-1]) & (graph.dst[1:] == graph.dst[:-1])
     return GraphReport(
         vertices=len(graph.ids),

@@ -1,4 +1,4 @@
-"""What is said of a graph that cannot be trained on, wherever its tables are: one function a complaint."""
+"""The errors for graphs that cannot be trained on, in memory or in Spark. Each fault has one function."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from planner.spec import SPLITS
 
 
 def check_width(width: int, demands: Demands) -> None:
-    """The features' width against the model's."""
+    """Raise a GraphError if the features' width is not the model's."""
     if width == 0:
         raise fault("vertices", "features", "rows hold no numbers", "Give every vertex at least one feature.")
     if demands.in_channels not in (None, width):
@@ -25,7 +25,7 @@ def check_width(width: int, demands: Demands) -> None:
 
 
 def check_label_kind(classes: bool, demands: Demands) -> None:
-    """Integer labels for classification, arrays or floats for the other tasks."""
+    """Raise a GraphError unless labels are integers for classification, and floats or arrays for the other tasks."""
     if demands.task is None or classes == (demands.task == "classification"):
         return
     given, wanted, cast = (
@@ -42,7 +42,7 @@ def check_label_kind(classes: bool, demands: Demands) -> None:
 
 
 def check_label_width(width: int, demands: Demands) -> None:
-    """The label arrays' width against the model's output."""
+    """Raise a GraphError if the width of label arrays is not that of the model's output."""
     if demands.task is not None and width and demands.outputs not in (None, width):
         raise fault(
             "vertices",
@@ -55,7 +55,7 @@ def check_label_width(width: int, demands: Demands) -> None:
 
 
 def empty_training_set() -> GraphError:
-    """No vertex is in 'train'."""
+    """Build the error for a graph without a vertex in 'train'."""
     return fault(
         "vertices",
         "split",
@@ -65,7 +65,7 @@ def empty_training_set() -> GraphError:
 
 
 def not_finite(count: int, identifier: object, features: Sequence[float]) -> GraphError:
-    """Features that are NaN or infinite."""
+    """Build the error for features that are NaN or infinite."""
     at, value = next((at, value) for at, value in enumerate(features) if not math.isfinite(value))
     example = example_row(identifier, f"{value} at position {at}")
     mend = "Replace them by numbers, or drop the vertices."
@@ -73,21 +73,21 @@ def not_finite(count: int, identifier: object, features: Sequence[float]) -> Gra
 
 
 def missing_labels(count: int, identifier: object, split: str) -> GraphError:
-    """Vertices of a split without a label."""
+    """Build the error for vertices of a split that have no label."""
     mend = "Label them, give them no split (null), or name the column of labels where the graph is made."
     problem = "vertices of a split that have no label"
     return fault("vertices", "label", problem, mend, count, example_row(identifier, f"in {split!r}"))
 
 
 def labels_out_of_range(count: int, identifier: object, label: object, outputs: int) -> GraphError:
-    """Classes that the model has no output for."""
+    """Build the error for classes without an output of the model."""
     problem = f"labels that are not among the model's {outputs} classes 0 to {outputs - 1} (-1 or null for none)"
     mend = "Number the classes from 0, or make the model with more outputs."
     return fault("vertices", "label", problem, mend, count, example_row(identifier, plain(label)))
 
 
 def labels_not_binary(count: int, identifier: object, label: object) -> GraphError:
-    """Multi-label targets other than 0 and 1."""
+    """Build the error for multi-label targets other than 0 and 1."""
     mend = "Use 0 and 1, or the task regression."
     return fault(
         "vertices", "label", "rows that hold other numbers than 0 and 1", mend, count, example_row(identifier, label)
@@ -95,7 +95,7 @@ def labels_not_binary(count: int, identifier: object, label: object) -> GraphErr
 
 
 def labels_not_finite(count: int, identifier: object, label: object) -> GraphError:
-    """Targets that are infinite, or NaN in part."""
+    """Build the error for targets that are infinite, or of which only some are NaN."""
     mend = "Replace them by numbers, or give null for no label."
     return fault(
         "vertices", "label", "rows that hold NaN or an infinite number", mend, count, example_row(identifier, label)
@@ -103,7 +103,7 @@ def labels_not_finite(count: int, identifier: object, label: object) -> GraphErr
 
 
 def bad_weights(count: int, src: object, dst: object, weight: object, negative: bool) -> GraphError:
-    """Weights no layer can use, or none with GCN's normalisation."""
+    """Build the error for weights that are NaN or infinite, or negative and therefore unfit for GCN's normalisation."""
     if negative:
         problem = "weights that are negative, which GCN's normalisation takes the root of"
         mend = "Replace them by numbers of at least 0, or make the layer with normalize=False."

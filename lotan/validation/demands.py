@@ -1,4 +1,4 @@
-"""What a job demands of its graph, and what is legal in a graph but worth knowing."""
+"""The demands of a job on its graph, and the report on a graph that meets them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from planner.spec import Task
 
 @dataclass(frozen=True)
 class Demands:
-    """See `lotan.validation.check_graph`."""
+    """A job's demands on its graph: the arguments of `lotan.validation.check_graph`."""
 
     task: Task | None
     outputs: int | None
@@ -22,15 +22,15 @@ class GraphReport:
     """Counts of a graph that can be trained on."""
 
     vertices: int
-    edges: int  # reverses included
-    width: int  # of the features
+    edges: int  # number of edges, reverses included
+    width: int  # width of the features
     self_loops: int
-    parallel_edges: int  # edges beyond the first between two vertices
-    without_in_edges: int  # vertices
+    parallel_edges: int  # number of edges beyond the first from one vertex to another
+    without_in_edges: int  # number of vertices without in-edges
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is legal, and may be a surprise."""
+        """Sentences about features of the graph that are legal and may surprise."""
         if self.edges == 0:
             return ("edges: there are none; every layer sees each vertex alone, as in an MLP.",)
         notes = (

@@ -1,4 +1,4 @@
-"""Checks of a graph in Spark: a fixed number of jobs, and nothing on the driver but counts and a few examples."""
+"""Checks of a graph in Spark. They take a fixed number of jobs, which return only counts and a few examples."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Fault:
     """One kind of bad row."""
 
     bad: Column  # true or false for every row, never null
-    error: Callable[..., GraphError]  # from the number of bad rows and the first of them, up to EXAMPLES
+    error: Callable[..., GraphError]  # builds the error from the number of bad rows and the first EXAMPLES of them
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """What one job tells of the vertices, beside their faults."""
+    """The counts that one job returns for the vertices, beside their faults."""
 
     rows: int
     narrowest: int | None
@@ -38,7 +38,7 @@ class Sizes:
 
 
 def check_frames(graph: Graph, demands: Demands) -> GraphReport:
-    """See `lotan.validation.check_graph`."""
+    """Check a graph in Spark, as `lotan.validation.check_graph` describes it."""
     raw_vertices, raw_edges = graph.tables()
     vertices = standard_vertices(raw_vertices, graph.names)
     edges = standard_edges(raw_edges, graph.names, vertices, graph.undirected)
@@ -51,7 +51,7 @@ def check_frames(graph: Graph, demands: Demands) -> GraphReport:
 
 
 def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
-    """Check row by row, in one job, and raise the first fault in the order in which they hide each other."""
+    """Check every vertex, in one job. A fault that may cause others is raised before these."""
     presence, contents = _presence_faults(), _content_faults()
     labels = _label_faults(vertices, demands) if demands.task is not None else []
     kinds = [*presence, *contents, *labels]
@@ -74,7 +74,7 @@ def _check_vertices(vertices: DataFrame, demands: Demands) -> Sizes:
 
 def _count_all(vertices: DataFrame, kinds: list[Fault]) -> tuple[Sizes, dict[Fault, int]]:
     label_size = F.lit(None).cast("int") if is_class(vertices) else F.size("label")
-    label_size = F.when(F.col("label").isNotNull(), label_size)  # older Spark: -1 for null
+    label_size = F.when(F.col("label").isNotNull(), label_size)  # older versions of Spark return -1 for null
     widths = [F.min(F.size("features")), F.max(F.size("features")), F.min(label_size), F.max(label_size)]
     training = F.count_if(F.coalesce(F.col("split") == SPLITS[0], F.lit(False)))
     row = vertices.agg(F.count("*"), *widths, training, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]
@@ -175,7 +175,7 @@ def _check_doubled(vertices: DataFrame) -> None:
 
 
 def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
-    """Check row by row, in one job; return the number of edges and that of self-loops."""
+    """Check every edge, in one job. Return the number of edges and the number of self-loops."""
     kinds = _edge_faults(demands)
     loops = F.count_if(F.coalesce(F.col("src") == F.col("dst"), F.lit(False)))
     count, self_loops, *bad = edges.agg(F.count("*"), loops, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]

@@ -5,9 +5,9 @@ overlap what runs side by side. It is equations 13 to 17 of the paper, with thei
 """
 
 from planner.cost.counting import step_work
-from planner.cost.rates import DEFAULT_RATES, GUESSES, Rates
 from planner.cost.seconds import PASS, Corrections, PassCost, Pricing, StepCost, epoch_seconds, pass_seconds
-from planner.cost.work import GROUPS, UNITS, Work, total
+from planner.rates import DEFAULT_RATES, GUESSES, Rates
+from planner.work import GROUPS, UNITS, Work, total
 
 __all__ = [
     "DEFAULT_RATES",

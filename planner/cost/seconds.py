@@ -8,14 +8,16 @@ from functools import cached_property
 from operator import attrgetter, mul
 
 from planner.cost.counting import step_work
-from planner.cost.rates import DEFAULT_RATES, Rates
 from planner.cost.shuffles import shuffled_bytes
 from planner.cost.stages import beyond_memory
-from planner.cost.work import GROUPS, Work, total
 from planner.layout import Layout
-from planner.physical import Plan, Step
+from planner.physical import Plan
+from planner.rates import Rates
 from planner.shares import Crew
 from planner.statistics import Statistics
+from planner.steps.step import Step
+from planner.traits import ONE_PROCESS, EngineTraits
+from planner.work import GROUPS, Work, total
 
 GRADIENT_BYTES = 8  # of a number of a parameter's gradient as workers hand it in: sums over chunks are float64
 PASS = Work(passes=1)  # what a pass takes beside its steps
@@ -24,7 +26,7 @@ _OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # coun
 
 @dataclass(frozen=True)
 class Corrections:
-    """What runs on a machine have taken by what was estimated, by group of `planner.cost.work.GROUPS`."""
+    """What runs on a machine have taken by what was estimated, by group of `planner.work.GROUPS`."""
 
     fixed: float = 1.0
     graph: float = 1.0
@@ -33,14 +35,18 @@ class Corrections:
 
 @dataclass(frozen=True)
 class Pricing:
-    """All that turns a plan into seconds."""
+    """All that turns a plan into seconds: the engine that runs it, how its work is spread, and what a unit of work takes."""
 
-    engine: str = "local"
+    traits: EngineTraits = ONE_PROCESS
     layout: Layout = field(default_factory=lambda: Layout(Crew(2, 2), 2, cores=2))
-    rates: Rates = DEFAULT_RATES["local"]
+    measured: Rates | None = None  # on this machine; None: nobody has
     corrections: Corrections = Corrections()
-    measured: bool = False  # whether the rates are of this machine
     runs: int = 0  # on which the corrections rest
+
+    @property
+    def rates(self) -> Rates:
+        """Seconds of each unit of work: as measured on this machine, or else on another."""
+        return self.traits.rates if self.measured is None else self.measured
 
 
 @dataclass(frozen=True)
@@ -104,9 +110,9 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     """
     if not steps:
         return PassCost((), 0.0, dict.fromkeys(GROUPS, 0.0), 0.0, {})
-    beyond = beyond_memory(plan, statistics, pricing.engine, pricing.layout)
-    works = [step_work(step, plan, statistics, pricing.engine, pricing.layout, beyond) for step in steps]
-    if pricing.engine == "blocks":
+    beyond = beyond_memory(plan, statistics, pricing.traits, pricing.layout)
+    works = [step_work(step, plan, statistics, pricing.traits, pricing.layout, beyond) for step in steps]
+    if pricing.traits.counts_shuffles:
         sent = shuffled_bytes(steps, plan, statistics, pricing.layout)
         for work, count in zip(works, sent, strict=True):
             work.shuffled_bytes = count
@@ -118,7 +124,7 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     groups = {name: plain[name] * whole[name] for name in GROUPS}
     seconds = sum(share[name] * whole[name] for name in GROUPS)
     own = _seconds(PASS, prices)["fixed"]
-    return PassCost(tuple(works), own, groups, seconds, prices, hands_in=pricing.engine != "local")
+    return PassCost(tuple(works), own, groups, seconds, prices, hands_in=not pricing.traits.in_process)
 
 
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -129,7 +135,7 @@ def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, flo
 def parallelism(pricing: Pricing) -> dict[str, float]:
     """Processors that the work of each group may keep busy by itself."""
     layout = pricing.layout
-    if pricing.engine == "local":
+    if pricing.traits.in_process:
         return {"fixed": 1.0, "graph": layout.cores, "neural": layout.cores}
     tasks, workers = min(layout.crew.tasks, layout.partitions), layout.workers
     return {"fixed": 1.0, "graph": max(1, min(tasks, layout.cores)), "neural": max(1, min(workers, layout.cores))}

@@ -9,20 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from planner.estimate import BYTES, row_bytes
 from planner.layout import Layout
-from planner.physical import (
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Step,
-)
+from planner.physical import Plan
 from planner.statistics import Statistics
+from planner.steps.step import AtSources, Step
 
 
 def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, layout: Layout) -> Iterator[float]:
@@ -42,36 +32,7 @@ def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, la
     """
     partitions = layout.partitions
     others = statistics.degrees().replication(partitions) * (partitions - 1) / partitions  # with edges from a vertex
-    brought: set[tuple[str, int | None]] = set()  # columns, and the level up to which edges end
+    brought: set[AtSources] = set()
     for step in steps:
-        row = 0.0  # bytes for each source
-        match step:
-            case PipeStep():
-                row = _collected_bytes(step, plan) * others
-            case GatherStep():
-                row = row_bytes(step.output) * (others + 1)  # a partition sends its own vertices' sums the same way
-            case PropagateStep() if layout.shuffled:
-                row = row_bytes(step.output) * others
-            case EdgeStep() if layout.shuffled:
-                new = {(name, step.within) for name in step.at_sources} - brought
-                brought |= new  # once, however many steps of the pass read it there
-                row = sum(row_bytes(plan.columns[name]) for name, _ in new) * others + _returned_bytes(step, others)
+        row = step.bytes_for_a_source(plan, layout, others, brought)
         yield row and row * statistics.sources_within(step.within)
-
-
-def _collected_bytes(step: PipeStep, plan: Plan) -> int:
-    """Of the columns that a stage reads at a source: every pipe has them brought anew."""
-    if not step.collections:
-        return 0
-    inputs = (one for one in plan.stage(step.stage).inputs if one.role == "source")
-    return sum({(one.edges, one.column): one.width * BYTES[one.dtype] for one in inputs}.values())
-
-
-def _returned_bytes(step: EdgeStep, others: float) -> float:
-    """Of what partitions have summed for a source."""
-    match step:
-        case ExtremeGradientStep():
-            return row_bytes(step.output) * (others + 1)  # as of a Gather
-        case EdgeSumStep(end="source") | ScaledPropagateStep(reverse=True):
-            return row_bytes(step.output) * others
-    return 0.0

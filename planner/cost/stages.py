@@ -7,17 +7,19 @@ from functools import reduce
 from math import ceil, prod
 from operator import add
 
-from planner.chunks import CHUNK_ROWS, SAVED_BYTES, chunks_in_group, even_chunks, local_chunk_rows, sharing_threads
-from planner.cost.work import Work
+from planner.chunks import SAVED_BYTES, chunk_count, chunk_rows, chunks_in_group, sharing_threads
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import trained_stages
 from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
 from planner.layout import Layout
-from planner.physical import PipeStep, Plan, Stage
+from planner.physical import Plan, Stage
 from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.traits import EngineTraits
+from planner.work import Work
 
 LOSS = 4  # operations on an output, of a loss and its gradient
 BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
@@ -25,35 +27,20 @@ SCATTERED = 0.25  # numbers of a row on its edges that is summed as it is brough
 SOFTMAX_ON_EDGES = 5  # operations of a softmax over in-edges, on each number, by autograd
 
 
-def chunk_count(rows: int, engine: str, layout: Layout) -> int:
-    """In how many chunks a stage runs over so many vertices."""
-    if engine == "local":
-        return max(1, _even_chunks(rows, layout)[0])
-    return layout.partitions * max(1, ceil(ceil(rows / layout.partitions) / chunk_rows(rows, engine, layout)))
-
-
-def chunk_rows(rows: int, engine: str, layout: Layout) -> int:
-    """Vertices in a chunk of a stage that runs over so many of them, at the most."""
-    return _even_chunks(rows, layout)[1] if engine == "local" else layout.chunk_rows or CHUNK_ROWS
-
-
-def _even_chunks(rows: int, layout: Layout) -> tuple[int, int]:
-    """Of the local engine."""
-    return even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))
-
-
-def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, layout: Layout, beyond: float) -> Work:
+def pipe_work(
+    step: PipeStep, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout, beyond: float
+) -> Work:
     """The work of one run of a stage; `beyond` as of `beyond_memory`."""
     stage, vertices = plan.stage(step.stage), statistics.rows_within(step.within)
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
-    chunks = chunk_count(vertices, engine, layout)
-    turns = max(1.0, chunks / _sharing(chunks, engine, layout))  # chunks that one runs after the other
-    handed_in = _handed_in(stage, vertices, engine, layout) if backward else 0.0
+    chunks = chunk_count(vertices, traits, layout)
+    turns = max(1.0, chunks / _sharing(chunks, traits, layout))  # chunks that one runs after the other
+    handed_in = _handed_in(stage, vertices, traits, layout) if backward else 0.0
     if stage.edge_sets:
         found = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
         found *= forward + BACKWARD_ON_EDGES * backward
-        found.calls *= 1 if engine == "local" else turns  # there such a stage is one chunk
+        found.calls *= 1 if traits.chunking == "whole" else turns  # such a stage is then one chunk
         found.piped_bytes, found.parameter_numbers = rows, handed_in
         return found
     runs = [_rerun(stage, statistics.density)] if forward else []
@@ -68,11 +55,9 @@ def pipe_work(step: PipeStep, plan: Plan, statistics: Statistics, engine: str, l
     return found + _kept_elsewhere(step, stage, statistics, beyond) if beyond else found
 
 
-def _sharing(chunks: int, engine: str, layout: Layout) -> int:
+def _sharing(chunks: int, traits: EngineTraits, layout: Layout) -> int:
     """How many share the chunks of a stage."""
-    if engine != "local":
-        return layout.workers
-    return sharing_threads(chunks, layout.cores)
+    return sharing_threads(chunks, layout.cores) if traits.in_process else layout.workers
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
@@ -171,18 +156,18 @@ def _operations(stage: Stage, call: Call) -> float:
     return SCATTERED if readers == {"lotan.aggregate"} else 1
 
 
-def _handed_in(stage: Stage, vertices: int, engine: str, layout: Layout) -> float:
+def _handed_in(stage: Stage, vertices: int, traits: EngineTraits, layout: Layout) -> float:
     """Numbers of parameters' gradients, each as often as it is handed in."""
     parts = layout.partitions
-    if engine == "local":
-        chunks, length = _even_chunks(vertices, layout)
+    if traits.chunking == "whole":
+        chunks, length = chunk_count(vertices, traits, layout), chunk_rows(vertices, traits, layout)
         parts = ceil(chunks / chunks_in_group(chunks, length))
     return parts * sum(prod(parameter.shape) for parameter in stage.parameters if parameter.trainable)
 
 
-def beyond_memory(plan: Plan, statistics: Statistics, engine: str, layout: Layout) -> float:
+def beyond_memory(plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> float:
     """Of what forward runs keep for their backward, the share that workers have no memory for."""
-    if engine == "local":
+    if traits.memory == "process":
         return 0.0
     kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
     room = layout.workers * (SAVED_BYTES if layout.saved is None else layout.saved)

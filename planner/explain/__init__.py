@@ -1,12 +1,14 @@
 """What will run and why: as text, as data, and as pictures.
 
-`text`, `rules` and `places` have the words and the plain data; `diagram` makes boxes and arrows of the data, which `mermaid`
-writes down and `layout`, `arrows` and `svg` draw for a `page`; `comparison` sets two plans side by side; `formats` has the doors.
+`text`, `rules` and `places` have the words and the plain data, `brief` the most important of them in at most 40 lines;
+`diagram` makes boxes and arrows of the data, which `mermaid` writes down and `layout`, `arrows` and `svg` draw for a `page`;
+`comparison` sets two plans side by side; `formats` has the doors.
 """
 
+from planner.explain.brief import brief_text, rules_line
 from planner.explain.formats import FORMATS, STAGES, Format, check_form, compare, explain
 from planner.explain.sizes import duration, size
-from planner.explain.text import Measured, PlanStage, as_data, head_text, own_line, passes, step_label
+from planner.explain.text import Measured, PlanStage, as_data, head_text, own_line, passes
 from planner.explain.view import DiffView, PlanView
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "PlanStage",
     "PlanView",
     "as_data",
+    "brief_text",
     "check_form",
     "compare",
     "duration",
@@ -25,6 +28,6 @@ __all__ = [
     "head_text",
     "own_line",
     "passes",
+    "rules_line",
     "size",
-    "step_label",
 ]

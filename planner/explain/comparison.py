@@ -109,7 +109,7 @@ def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
         ("bytes they hand on", lambda planned: size(moved_bytes(planned, planned.plan.train))),
         ("an epoch, evaluated", lambda planned: duration(planned.seconds)),
         ("memory, all processes", lambda planned: size(planned.peak_bytes)),
-        ("engine", lambda planned: planned.options.engine),
+        ("engine", lambda planned: planned.options.traits.name),
     ]
     rows = [(name, measure(a.planned), measure(b.planned)) for name, measure in measures]
     rules = [(rule, rule_state(a.planned, rule), rule_state(b.planned, rule)) for rule in a.planned.firings]

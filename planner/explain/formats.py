@@ -84,7 +84,8 @@ def _mermaid(planned: Planned, stage: PlanStage, measured: Measured | None) -> s
 def _html(planned: Planned, stage: PlanStage, measured: Measured | None) -> str:
     less = ablations(planned)
     data = as_data(planned, stage, less, measured)
-    return page(data, diagrams(data), {rule: diagrams(graphs_data(plan, stage)) for rule, plan in less.items()})
+    others = {rule: diagrams(graphs_data(plan, stage)) for rule, plan in less.items()}
+    return page(data, planned.options.traits, diagrams(data), others)
 
 
 _EXPLAIN: dict[Format, Callable[[Planned, PlanStage, Measured | None], str]] = {

@@ -18,6 +18,7 @@ from planner.explain.rules import LOSS, gain_mark, gain_words
 from planner.explain.sizes import size
 from planner.explain.svg import svg
 from planner.explain.text import head_words
+from planner.traits import EngineTraits
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,14 @@ class View:
     """For each rule without which it is the same: the views that differ."""
 
 
-def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]) -> str:
+def page(
+    data: Mapping[str, Any], traits: EngineTraits, shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]
+) -> str:
     """The page of a plan.
 
     Args:
         data: of `planner.explain.as_data`.
+        traits: of the plan's engine.
         shown: its diagrams.
         without: for each rule that fired, the diagrams of the plan that does without it.
     """
@@ -56,7 +60,9 @@ def page(data: Mapping[str, Any], shown: Sequence[Diagram], without: Mapping[str
         replace(view, elsewhere={rule: found for rule, found in differing.items() if not _differs(view, rule)})
         for view in views
     ]
-    return document("Plan", _facts(data), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>')
+    return document(
+        "Plan", _facts(data, traits), views, f'<aside aria-label="Rules"><h2>Rules</h2><ul>{rules}</ul></aside>'
+    )
 
 
 def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
@@ -182,8 +188,8 @@ def _legend(most: int, pictures: Sequence[Picture]) -> str:
 # --- words ----------------------------------------------------------------------------------------------------------
 
 
-def _facts(data: Mapping[str, Any]) -> str:
-    facts = head_words(data).items()
+def _facts(data: Mapping[str, Any], traits: EngineTraits) -> str:
+    facts = head_words(data, traits).items()
     return "<dl>" + "".join(f"<div><dt>{name}</dt><dd>{escape(said)}</dd></div>" for name, said in facts) + "</dl>"
 
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from planner.compiler import Planned
-from planner.differentiate import CONSTANTS
 from planner.labels import ITSELF, layer_of
 from planner.nodes import Node, topological
 from planner.phases import TRAIN
-from planner.physical import PipeStep, Plan, Stage, Step, makes, reads
+from planner.physical import Plan, Stage
 from planner.rules.choose_physical import choose_physical
 from planner.rules.drop_dead_gradients import drop_dead_gradients
 from planner.rules.fuse_apply import fuse_apply
@@ -21,6 +20,9 @@ from planner.rules.hold_sparse import hold_sparse
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.prune_vertices import prune_vertices
 from planner.rules.reuse_evaluation import reuse_evaluation
+from planner.steps.backward import CONSTANTS
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 MOVED = " (its linear map moved behind the sum)"
 SHOWN = 8
@@ -90,8 +92,8 @@ def without_gradient(planned: Planned) -> list[str]:
             read |= dict.fromkeys(i.column for i in stage.inputs if i.dtype.startswith("float"))
             trained |= _trained_outputs(stage, trained)
         else:
-            read |= dict.fromkeys(reads(step))
-            trained |= set(makes(step)) if trained.intersection(reads(step)) else set()
+            read |= dict.fromkeys(step.reads)
+            trained |= set(step.makes) if trained.intersection(step.reads) else set()
     return [name for name in read if name not in trained and name not in CONSTANTS]
 
 
@@ -122,12 +124,12 @@ def reused(planned: Planned) -> list[str]:
         return _places(_forward(plan))
     trains = [_is_of_training(step, plan) for step in plan.train_and_evaluate]
     both = list(zip(plan.train_and_evaluate, trains, strict=True))
-    needed = {name for step, is_training in both if not is_training for name in reads(step)}
+    needed = {name for step, is_training in both if not is_training for name in step.reads}
     shared: list[Step] = []
     for step, is_training in reversed(both):
-        if is_training and needed.intersection(makes(step)):
+        if is_training and needed.intersection(step.makes):
             shared.append(step)
-            needed.update(reads(step))
+            needed.update(step.reads)
     return _places(shared[::-1]) or ["one pass for both, without common steps"]
 
 
@@ -162,7 +164,7 @@ def _forward(plan: Plan) -> tuple[Step, ...]:
 
 def _places(steps: Sequence[Step]) -> list[str]:
     """The stages of steps, and what steps on the graph make."""
-    return list(dict.fromkeys(step.stage if isinstance(step, PipeStep) else makes(step)[0] for step in steps))
+    return list(dict.fromkeys(step.stage if isinstance(step, PipeStep) else step.makes[0] for step in steps))
 
 
 def _stages(plan: Plan, steps: Sequence[Step]) -> list[Stage]:

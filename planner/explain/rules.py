@@ -10,13 +10,12 @@ from operator import or_
 from typing import Any
 
 from planner.compiler import Planned, without
-from planner.estimate import step_bytes
 from planner.explain.places import PLACES, layers, listed
 from planner.explain.sizes import counted, duration, size
 from planner.labels import layer_of, place
 from planner.nodes import Node
 from planner.optimizer import Firing
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, Step
+from planner.physical import Plan
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
 from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
 from planner.rules.choose_physical import choose_physical
@@ -24,6 +23,9 @@ from planner.rules.hoist_invariant import declined as stops_hoisting
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.keep_or_recompute import keep_or_recompute
 from planner.rules.reuse_evaluation import reuse_evaluation
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 OF_EVALUATION = (reuse_evaluation.__name__, choose_physical.__name__)
 SAME, GAIN, LOSS = "=", "+", "!"  # before what a rule does to a pass
@@ -175,7 +177,7 @@ def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> 
 
 def moved_bytes(planned: Planned, steps: Sequence[Step]) -> int:
     """Bytes that all steps of a pass hand on."""
-    return sum(step_bytes(step, planned.statistics, planned.plan) for step in steps)
+    return sum(step.bytes(planned.statistics, planned.plan) for step in steps)
 
 
 def _why_same(planned: Planned, less: Planned, name: str) -> str:

@@ -11,37 +11,22 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
 
+from planner.chunks import chunk_rows
 from planner.compiler import Planned
 from planner.cost import Pricing, StepCost
-from planner.cost.stages import chunk_rows
-from planner.estimate import node_bytes, sizes_of_pass, step_bytes, step_rows
+from planner.estimate import node_bytes, sizes_of_pass
 from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
-from planner.expressions import text
 from planner.footprint import alive_bytes, local_bytes
 from planner.keeping import saved_row_bytes
 from planner.nodes import EdgeWeight, Node, StaticColumn, topological
-from planner.physical import (
-    CollectStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Stage,
-    Step,
-    makes,
-    reads,
-)
+from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.spec import Call
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 OWN = "beside its steps: the pass itself"
@@ -105,7 +90,7 @@ def _section(title: str, lines: Sequence[str]) -> str:
 
 
 def _head(planned: Planned) -> str:
-    words = head_words(_head_data(planned))
+    words = head_words(_head_data(planned), planned.options.traits)
     wrap = partial(textwrap.wrap, width=WIDTH, subsequent_indent=" " * 8)
     lines = [  # a path is for copying
         wrap(f"{name:<8}{said}", break_long_words=False, break_on_hyphens=False) for name, said in words.items()
@@ -113,19 +98,24 @@ def _head(planned: Planned) -> str:
     return "\n".join([*(piece for line in lines for piece in line), ""])
 
 
-def head_words(data: Mapping[str, Any]) -> dict[str, str]:
-    """What a plan is for, of its plain data: name and value."""
+def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
+    """The lines above a plan, by their names: its graph, its engine and what it is estimated to take.
+
+    Args:
+        data: the plan's plain data.
+        traits: of its engine.
+    """
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
     return {
         "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
         "Engine": f"{data['engine']}{reason}",
-        "Spread": _spread(data["engine"], data["layout"]),
+        "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
         or f"{size(data['estimated_peak_bytes'])} estimated, all processes of this host together",
         "Time": _time(data),
         "Rates": _rates(data["rates"]),
-        **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if data["engine"] != "local" else {}),
+        **({"Bytes": _bytes(data["estimated_epoch_bytes"])} if not traits.in_process else {}),
         **({"Measured": _measured(data["measured"])} if "measured" in data else {}),
     }
 
@@ -164,10 +154,10 @@ def _quantity(one: Mapping[str, Any], which: str) -> str:
     return duration(one[which]) if one["unit"] == "seconds" else size(round(one[which]))
 
 
-def _spread(engine: str, layout: Mapping[str, int]) -> str:
+def _spread(traits: EngineTraits, layout: Mapping[str, int]) -> str:
     """Over what an engine spreads its work, as far as this host knows: what the estimates go by."""
     chunks = f"chunks of {counted(layout['chunk_rows'], 'row')} at most"
-    if engine == "local":
+    if traits.in_process:
         return f"{counted(layout['cores'], 'thread')}; {chunks}"
     tasks = f"{counted(layout['partitions'], 'partition')}, {counted(layout['tasks'], 'task')} at a time"
     return f"{tasks}, {counted(layout['workers'], 'worker')}; {chunks}"
@@ -181,10 +171,10 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     cost = planned.cost(steps)
     lines, costs = [], cost.steps
     for number, step in enumerate(steps):
-        rows, moved = step_rows(step, planned.statistics), step_bytes(step, planned.statistics, planned.plan)
+        rows, moved = step.rows(planned.statistics), step.bytes(planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
         said = f"{rows:>11,} rows", f"{size(moved):>8}", f"{duration(costs[number].seconds):>8}"
-        lines += aligned(f"{number:>2} {step_label(step)}", where, *said, beside=BESIDE)
+        lines += aligned(f"{number:>2} {step.label}", where, *said, beside=BESIDE)
         if isinstance(step, PipeStep) and step.mode != "backward":
             lines += [
                 line
@@ -207,51 +197,10 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
     if not kept:
         return []
     line = f"     keeps {size(kept)} a row for backward"
-    if planned.options.engine == "local":
+    if planned.options.traits.memory == "process":
         return [line]
     beyond = {"file": "in a file", "recompute": "computed again"}[stage.overflow]
     return [f"{line}, worth {stage.worth * 1e9:.2g} s a GB; beyond a worker's memory: {beyond}"]
-
-
-def step_label(step: Step) -> str:
-    """One step in words."""
-    within = [] if step.within is None else [f"within={step.within}"]
-    match step:
-        case PipeStep():
-            return f"Pipe({', '.join([step.stage, step.mode, *within])}) -> {_yielded(step)}"
-        case PropagateStep():
-            flags = ["reverse"] * step.reverse + ["weighted"] * step.weighted + ["naive"] * (not step.combine)
-            return f"Propagate({', '.join([step.input, step.edges, *flags, *within])}) -> {step.output.name}"
-        case CollectStep():
-            return f"Collect({', '.join([*step.columns, step.edges, *within])}) -> neighbourhoods"
-        case GatherStep():
-            naive = [] if step.combine else ["naive"]
-            return f"Gather({', '.join([step.contributions, *naive, *within])}) -> {step.output.name}"
-        case EdgeStep():
-            return _edge_step_label(step, within)
-
-
-def _edge_step_label(step: EdgeStep, within: Sequence[str]) -> str:
-    match step:
-        case EdgeExpressionStep():
-            what = text(step.expression)
-        case EdgeDropoutStep():
-            what = f"{step.input}, p={step.p:g}"
-        case EdgeSumStep():
-            what = f"{step.input}, by {step.end}"
-        case ScaledPropagateStep():
-            what = ", ".join([*step.columns, *["reverse"] * step.reverse])
-        case ExtremeStep() | ExtremeGradientStep():
-            what = ", ".join([step.kind, *step.columns])
-        case _:
-            what = ", ".join(step.columns)
-    name = type(step).__name__.removesuffix("Step")
-    return f"{name}({', '.join([what, step.edges, *within])}) -> {step.output.name}"
-
-
-def _yielded(step: PipeStep) -> str:
-    aside = {"turn": ["loss"], "evaluate": ["metrics"], "backward": [] if step.outputs else ["parameters only"]}
-    return ", ".join([*aside.get(step.mode, []), *(column.name for column in step.outputs)])
 
 
 def call_label(call: Call) -> str:
@@ -291,8 +240,9 @@ def _head_data(planned: Planned) -> dict[str, Any]:
     costs = {name: planned.cost(steps) for name, steps in walks if steps}
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
-        "engine": options.engine,
+        "engine": options.traits.name,
         "engine_reason": options.engine_reason,
+        "free_bytes": options.free_bytes,
         "layout": _layout_data(planned),
         "estimated_peak_bytes": planned.peak_bytes,
         "estimated_peak_bytes_local": local_bytes(plan, statistics, options.pricing.layout),
@@ -304,14 +254,14 @@ def _head_data(planned: Planned) -> dict[str, Any]:
 
 
 def _rates_data(pricing: Pricing) -> dict[str, Any]:
-    return {"measured": pricing.measured, "runs": pricing.runs, "corrections": asdict(pricing.corrections)}
+    return {"measured": pricing.measured is not None, "runs": pricing.runs, "corrections": asdict(pricing.corrections)}
 
 
 def _layout_data(planned: Planned) -> dict[str, int]:
     """Partitions, tasks at a time, workers, cores, and vertices in a chunk."""
-    layout, engine = planned.options.pricing.layout, planned.options.engine
+    layout, traits = planned.options.pricing.layout, planned.options.traits
     return {"partitions": layout.partitions, "tasks": layout.crew.tasks, "workers": layout.crew.workers,
-            "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, engine, layout)}  # fmt: skip
+            "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, traits, layout)}  # fmt: skip
 
 
 def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
@@ -360,14 +310,14 @@ def _stage_data(stage: Stage) -> dict[str, Any]:
 
 
 def _step_data(planned: Planned, step: Step, cost: StepCost, sizes: Mapping[str, int]) -> dict[str, Any]:
-    return {"operator": step_label(step), "engine": "dl" if isinstance(step, PipeStep) else "graph",
+    return {"operator": step.label, "engine": "dl" if isinstance(step, PipeStep) else "graph",
             "stage": step.stage if isinstance(step, PipeStep) else None,
-            "rows": step_rows(step, planned.statistics),
-            "bytes": step_bytes(step, planned.statistics, planned.plan),
+            "rows": step.rows(planned.statistics),
+            "bytes": step.bytes(planned.statistics, planned.plan),
             "seconds": _rounded(cost.seconds), "shuffled_bytes": round(cost.shuffled_bytes),
             "piped_bytes": round(cost.piped_bytes), "spilled_bytes": round(cost.spilled_bytes),
-            "reads": {name: sizes[name] for name in reads(step)},
-            "makes": {name: sizes[name] for name in makes(step)}}  # fmt: skip
+            "reads": {name: sizes[name] for name in step.reads},
+            "makes": {name: sizes[name] for name in step.makes}}  # fmt: skip
 
 
 def _rounded(seconds: float) -> float:

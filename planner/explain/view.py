@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from planner.compiler import Planned
+from planner.explain.brief import brief_text
 from planner.explain.formats import Format, compare, explain
 from planner.explain.text import PlanStage
 from planner.plan_names import plan_name
@@ -19,14 +20,16 @@ class PlanView:
         self.planned = planned
 
     def __repr__(self) -> str:
-        return explain(self.planned)
+        return self.explain()
 
     def _repr_html_(self) -> str:
         return framed(explain(self.planned, "html"))
 
-    def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
-        """As `planner.explain.explain`."""
-        return explain(self.planned, format, stage)
+    def explain(self, format: Format = "text", stage: PlanStage | None = None) -> str:
+        """As `planner.explain.explain`; without a stage, text is the brief form, and all of the plan in other formats."""
+        if format == "text" and stage is None:
+            return brief_text(self.planned)
+        return explain(self.planned, format, stage or "all")
 
     def diff(self, other: PlanView, names: tuple[str, str] | None = None) -> DiffView:
         """This plan and another side by side.
@@ -56,7 +59,7 @@ class DiffView:
 
 
 def _names(a: Planned, b: Planned) -> tuple[str, str]:
-    one, other = (plan_name(each.options.engine, each.options.disabled, each.options.plan) for each in (a, b))
+    one, other = (plan_name(each.options.traits.name, each.options.disabled, each.options.plan) for each in (a, b))
     return (one, other) if one != other else (f"this plan, {one}", f"the other, {other}")
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from planner.physical import PipeStep, Stage, Step, gradient_name, makes, reads
+from planner.physical import Stage, gradient_name
 from planner.records import changed
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
@@ -31,7 +33,7 @@ def _live(step: Step, by_name: Mapping[str, Stage], read: set[str]) -> Step | No
     """What of a step somebody reads, or None. A pipe forward adds gradients: all that it makes is one column."""
     if isinstance(step, PipeStep) and not step.emits:
         return _live_pipe(step, by_name[step.stage], read)
-    return step if read.intersection(makes(step)) else None
+    return step if read.intersection(step.makes) else None
 
 
 def _turn(steps: Sequence[Step]) -> int:
@@ -57,4 +59,4 @@ def _gradients_read(step: Step) -> set[str]:
     """What a step of backward reads, less the columns that only a stage reads again."""
     if isinstance(step, PipeStep) and not step.emits:
         return {column for gradient in step.gradients for column in gradient.columns}
-    return set(reads(step))
+    return set(step.reads)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from planner.edge_nodes import EdgeDropout
 from planner.labels import Alike, place
 from planner.linear_maps import mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
+from planner.steps.edge_dropout import EdgeDropout
 
 REPAID = 100
 """Times as wide as what it spares may a column be that is summed once: 50 epochs in which both passes are spared a sum."""

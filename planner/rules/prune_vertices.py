@@ -5,17 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import takewhile
 
-from planner.physical import (
-    CollectStep,
-    EdgeStep,
-    PipeStep,
-    PropagateStep,
-    Step,
-    makes,
-    reads,
-)
-from planner.records import changed
 from planner.statistics import LEVELS, PRUNED_SHARE, Statistics
+from planner.steps.step import Step
 
 MOST_LEVELS = LEVELS - 1
 """That are told apart: more pay only where edges are few, and there little is left to prune."""
@@ -47,10 +38,10 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
     needed: dict[str, int] = {}
     pruned: list[Step] = []
     for step in reversed(steps):
-        level = max((needed.get(name, 0) for name in makes(step)), default=0)
+        level = max((needed.get(name, 0) for name in step.makes), default=0)
         for name, hops in _hops(step).items():
             needed[name] = max(needed.get(name, 0), level + hops)
-        pruned.append(_within(step, level) if _pays(level, statistics) else step)
+        pruned.append(step.up_to(level) if _pays(level, statistics) else step)
     return tuple(reversed(pruned))
 
 
@@ -81,22 +72,4 @@ def _pays(level: int, statistics: Statistics) -> bool:
 
 def _hops(step: Step) -> dict[str, int]:
     """What a step reads, with how much farther off the rows may be than those that it makes."""
-    far: set[str] = set()
-    match step:
-        case PropagateStep():
-            far = {step.input}
-        case CollectStep():
-            far = set(step.columns)
-        case EdgeStep():
-            far = set(step.at_sources)
-    return {name: int(name in far) for name in reads(step)}
-
-
-def _within(step: Step, level: int) -> Step:
-    match step:
-        case CollectStep():
-            return changed(step, within=level)
-        case PipeStep():
-            outputs = tuple(changed(column, within=level) for column in step.outputs)
-            return changed(step, within=level, outputs=outputs)
-    return changed(step, within=level, output=changed(step.output, within=level))
+    return {name: int(name in step.hop_away) for name in step.reads}

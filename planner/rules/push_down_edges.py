@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from math import prod
 
-from planner.edge_nodes import EdgeSum, ScaledPropagate
 from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, unshaped
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree
 from planner.spec import ValueType
+from planner.steps.edge_sum import EdgeSum
+from planner.steps.scaled_propagate import ScaledPropagate
 
 FACTORS = 16
 """Of a product that is opened: z * z for z = y * y and so on has twice as many with each."""

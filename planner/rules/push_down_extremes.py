@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from planner.edge_nodes import Extreme
 from planner.labels import place
 from planner.nodes import Aggregate, Node, Scatter
+from planner.steps.extreme import Extreme
 
 
 def push_down_extremes(node: Node) -> Node | None:

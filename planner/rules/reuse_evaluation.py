@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from planner.beside import Beside, each_beside
 from planner.nodes import Node
-from planner.physical import Plan, Stage, Step
+from planner.physical import Plan, Stage
+from planner.steps.step import Step
 
 NOTHING_ALIKE = "training computes nothing that evaluation does"
 PRUNED_APART = (

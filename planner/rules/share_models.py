@@ -7,26 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from planner.errors import PlanError
-from planner.physical import (
-    CollectStep,
-    Column,
-    EdgeDropoutStep,
-    EdgeStep,
-    Gradients,
-    Part,
-    PipeStep,
-    Plan,
-    ScaledPropagateStep,
-    Stage,
-    StageInput,
-    StageOutput,
-    Step,
-    columns_made,
-    makes,
-    of_model,
-    reads,
-)
+from planner.physical import Column, Part, Plan, Stage, StageInput, StageOutput, of_model
 from planner.records import changed
+from planner.steps.collect import CollectStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import Gradients, PipeStep
+from planner.steps.step import ColumnStep, Step
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ def alike(plan: Plan) -> Hashable:
 
 def draws_on_edges(plan: Plan) -> bool:
     """Whether a step draws random numbers, which each model has of its own."""
-    return any(isinstance(step, EdgeDropoutStep) for step in plan.train)
+    return any(isinstance(step, EdgeStep) and step.DRAWS for step in plan.train)
 
 
 def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
@@ -83,7 +69,8 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
             return changed(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
         case CollectStep():
             return step
-    return changed(step, output=_shapeless(step.output))
+    assert isinstance(step, ColumnStep)  # all others are above
+    return step.side_by_side(_shapeless(step.output), 0)
 
 
 def _places(step: PipeStep) -> tuple[Gradients, ...]:
@@ -130,14 +117,14 @@ class _Stacking:
         if isinstance(step, PipeStep):
             columns = {i.column for i in self._stages[step.stage][0].inputs}
             self._read_once.setdefault(step.stage, self._alike & columns)
-        if not self._alike.issuperset(reads(step)):
+        if not self._alike.issuperset(step.reads):
             if len(self._plans) > 1 and isinstance(step, EdgeStep) and not self._alike.isdisjoint(step.columns):
                 raise PlanError(f"step {step} reads columns of models beside one of the graph: models cannot share it")
             return
         if isinstance(step, PipeStep) and step.emits and _are_one(self._stages[step.stage]):
             self._once.add(step.stage)
         if not isinstance(step, PipeStep) or step.stage in self._once:
-            self._alike.update(makes(step))
+            self._alike.update(step.makes)
 
     # -- steps -------------------------------------------------------------------------------------------------------
 
@@ -147,15 +134,11 @@ class _Stacking:
             case CollectStep():
                 return first
             case PipeStep():
-                outputs = zip(*(columns_made(step) for step in steps), strict=True)
+                outputs = zip(*(step.columns_made for step in steps), strict=True)
                 return changed(first, outputs=tuple(map(self._column, outputs)))
-        (output,) = map(self._column, zip(*(columns_made(step) for step in steps), strict=True))
-        match first:
-            case ScaledPropagateStep():
-                return changed(first, output=output, heads=first.heads * output.width // first.output.width)
-            case EdgeDropoutStep():
-                return changed(first, output=output, model=next(iter(self._plans)))
-        return changed(first, output=output)
+        (output,) = map(self._column, zip(*(step.columns_made for step in steps), strict=True))
+        assert isinstance(first, ColumnStep)  # all others are above
+        return first.side_by_side(output, next(iter(self._plans)))
 
     def _column(self, columns: Sequence[Column]) -> Column:
         """The columns of all models as one."""

@@ -158,6 +158,31 @@ def test_explain_prints_text_and_json(capsys):
     assert json.loads(capsys.readouterr().out)
 
 
+def test_explain_is_brief_unless_all_is_asked_for(capsys):
+    words = ["explain", "--graph", "digits", "--engine", "local", "--model", "gcn", "--layers", "3"]
+    shown = {}
+    for more in ([], ["--verbose"], ["--stage", "all"]):
+        assert main([*words, *more]) == 0
+        shown[*more] = capsys.readouterr().out
+    assert len(shown[()].splitlines()) <= 40
+    assert "did not fire" not in shown[()]
+    assert "did not fire" in shown["--verbose",]
+    assert shown["--verbose",] == shown["--stage", "all"]
+
+
+def test_train_says_in_five_lines_what_will_run(capfd, tmp_path):
+    words = ["train", "--graph", "digits", "--model", "gcn", "--engine", "local", "--epochs", "2"]
+    assert main([*words, "--report", str(tmp_path / "report.json")]) == 0
+    shown = capfd.readouterr()
+    before, after = shown.out.split("best epoch")[0].splitlines(), shown.err.split("epoch 1/2")[0].splitlines()
+    assert [line.split(":")[0] for line in (*before, *after)] == ["model", "engine", "rules", "results", "memory"]
+    assert before[0].startswith("model: gcn with 4,810 parameters, on digits: 1,797 vertices, ")
+    assert before[1] == "engine: local (asked for)"
+    assert "push_down" in before[2]
+    assert before[3] == f"results: {tmp_path / 'report.json'}"
+    assert "estimated for an epoch" in after[0]
+
+
 def test_explain_draws_to_a_file_and_shows_one_stage(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     common = ["explain", "--graph", "digits", "--engine", "local"]
@@ -313,7 +338,7 @@ def test_results_are_kept_in_the_order_of_their_worth(tmp_path, capsys, monkeypa
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
 
-    monkeypatch.setattr("lotan.report.write_report", fail)
+    monkeypatch.setattr("lotan.results.report.write_report", fail)
     words = ["--report", str(tmp_path / "report.json"), "--save", str(tmp_path / "model")]
     assert main(["train", "--graph", "digits", "--engine", "local", "--epochs", "1", *words]) == 1
     assert "test  " in capsys.readouterr().out
@@ -348,7 +373,7 @@ def test_predictions_go_to_a_folder_that_is_not_there_yet(tmp_path):
 
 def test_memory_of_a_worker_is_written_as_that_of_a_training(monkeypatch, capsys):
     served = []
-    monkeypatch.setattr("lotan.worker.serve", served.append)
+    monkeypatch.setattr("lotan.worker.serving.serve", served.append)
     monkeypatch.setattr("os.environ", {})  # the command sets variables of its process
     words = ["worker", "--router", "tcp://127.0.0.1:5570"]
     assert [main(words), main([*words, "--memory", "512m"]), main([*words, "--memory", "0"])] == [0, 0, 0]

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 
 ON_SPARK = ["rows"] + ["blocks"] * JAR.is_file()
 
@@ -32,7 +32,7 @@ with exit_soon_after_interrupt(130, grace=0.5):
 SLOW_TO_EXIT = """
 import atexit, signal, threading
 from lotan.cli.interrupt import exit_soon_after_interrupt
-from lotan.local_folder import LocalFolder
+from lotan.hosts.local_folder import LocalFolder
 folders = [LocalFolder() for _ in range(2)]
 for folder in folders:
     atexit.register(folder.close)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lotan.checkpoint import write_atomically
 from lotan.cli import explain, main, outputs
 from lotan.cli.outputs import RESULTS, option_name
+from lotan.files import write_atomically
 
 
 @pytest.mark.parametrize("command", ["train", "tune"])
@@ -111,7 +111,7 @@ def test_a_plan_is_written_whole_or_not_at_all(tmp_path, capsys, monkeypatch):
     def fails(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("lotan.checkpoint.os.replace", fails)
+    monkeypatch.setattr("lotan.files.os.replace", fails)
     assert main(["explain", "--graph", "digits", "--engine", "local", "--stage", "logical", "--out", str(out)]) == 1
     assert out.read_text() == "the one before"
     assert os.listdir(tmp_path) == ["plan.txt"]
@@ -128,7 +128,7 @@ def test_a_disk_that_fills_is_one_line(tmp_path, capsys, monkeypatch):
     def fail(*_):
         raise OSError(28, "No space left on device", "report.json")
 
-    monkeypatch.setattr("lotan.report.write_report", fail)
+    monkeypatch.setattr("lotan.results.report.write_report", fail)
     words = ["--graph", "digits", "--engine", "local", "--epochs", "1", "--report", str(tmp_path / "report.json")]
     assert main(["train", *words]) == 1
     assert "No space left on device" in capsys.readouterr().err

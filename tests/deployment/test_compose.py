@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from lotan.cli import main
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from tests.conftest import ROOT
 from tests.deployment.compose import CONTENT, SERVICES, Service, in_order
 from tests.deployment.hosts import Hosts

@@ -10,7 +10,12 @@ import pandas as pd
 import pytest
 
 from lotan.engines.base import Engine, Outcome, Pass, run
-from planner.physical import CollectStep, Column, GatherStep, Gradients, PipeStep, Plan, PropagateStep, Step
+from planner.physical import Column, Plan
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import Gradients, PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
+from planner.traits import EngineTraits
 
 STATIC = Column("features", (3,), static=True)
 
@@ -33,7 +38,7 @@ PLAN = Plan((), STEPS, (), (), (STATIC, Column("label", (), static=True), Column
 class Recorder(Engine):
     """Handles are the names in capitals; everything that happens is written down."""
 
-    name = "recorder"
+    traits = EngineTraits("recorder")
 
     def __init__(self, fail: str = "") -> None:
         self.log: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import pytest
 
 import lotan
-from lotan import cost_cache, jar
 from lotan.engines import choice
 from lotan.engines.blocks import obstacles
 from lotan.errors import ConfigurationError
-from lotan.job import plan_for
+from lotan.hosts import jar
+from lotan.planning import cost_cache
+from lotan.planning.job import plan_for
 from lotan.tracing import trace
 from planner.cost import Rates
 from planner.explain import explain
@@ -37,7 +39,7 @@ WITHOUT_JAR = Session("what is no class cannot be called")
 @pytest.fixture(autouse=True)
 def built(tmp_path, monkeypatch):
     """A jar that is there, and no active session."""
-    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.hosts.jar")
     jar.JAR.touch()
     monkeypatch.setattr(obstacles, "active_session", lambda: None)
 
@@ -68,6 +70,7 @@ def chosen(session: Session | None = None, statistics: Statistics = SMALL, **opt
     engine, planned, _ = plan_for(train, evaluate, loss, Graph(session, statistics), config)
     said = " ".join(explain(planned).split())  # whose lines are short
     assert engine.reason in said
+    assert json.loads(explain(planned, "json"))["free_bytes"] == engine.free_bytes
     assert ("choose_physical fired 1x: blocks, for speed" in said) == engine.for_speed
     return engine
 
@@ -78,6 +81,16 @@ def test_a_graph_in_memory_is_trained_there_if_it_fits(monkeypatch):
     engine = chosen()
     assert engine.name == "blocks"
     assert engine.reason.startswith("training does not fit in memory: about ")
+
+
+def test_free_memory_is_in_the_data_and_not_in_words_that_would_change_from_second_to_second(monkeypatch):
+    reasons = set()
+    for free in (50 << 30, 60 << 30):
+        monkeypatch.setattr(choice, "free_memory", lambda free=free: free)
+        engine = chosen()
+        reasons.add(engine.reason)
+        assert engine.free_bytes == free
+    assert len(reasons) == 1
 
 
 def test_blocks_where_the_session_has_the_jar():
@@ -109,7 +122,7 @@ def test_the_engine_of_least_seconds_among_those_that_can(monkeypatch):
 def test_rows_where_it_has_not_and_the_line_that_adds_it(session, words):
     engine = chosen(session)
     assert engine.name == "rows"
-    assert engine.reason.startswith("the graph is in Spark; not blocks, for ")
+    assert engine.reason.startswith("the graph is in Spark; not blocks, because ")
     assert words in engine.reason
     assert f".config('spark.jars', '{jar.JAR}')" in engine.reason
 

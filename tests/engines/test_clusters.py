@@ -14,8 +14,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from lotan.cli import main
-from lotan.jar import JAR
-from lotan.local_folder import remove_stale
+from lotan.hosts.jar import JAR
+from lotan.hosts.local_folder import remove_stale
 from tests.conftest import ROOT
 from tests.engines.blocks.faults import Place, at_commit
 from tests.engines.standalone import (

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from lotan.datasets import generate
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.engines.rows.graphframes_form import has_core, propagate_by_messages, require_core
 from lotan.errors import ConfigurationError
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options
+from planner.cost import Pricing
 from tests.exactness.cases import models, sample, trained_on
 from tests.exactness.steps import assert_equals_truth, plan_of, train
 
@@ -84,9 +85,7 @@ def test_a_session_without_the_core_is_refused_with_a_remedy(spark):
 def test_an_epoch_by_messages_equals_plain_autograd(spark, pruned):
     """The whole engine with this form, on a model that propagates forward and back, weighted."""
     drawn = trained_on(sample(2, 24, 20, weighted=True), [0, 9]) if pruned else sample(seed=2, weighted=True)
-    options = Options(
-        engine="rows", abilities=ABILITIES["rows"], disabled=("reuse_evaluation" if pruned else "prune_vertices",)
-    )
+    options = Options(pricing=Pricing(ENGINES["rows"]), disabled=("reuse_evaluation" if pruned else "prune_vertices",))
     planned = plan_of("GCN", drawn, options)
     assert any(step.within is not None for step in planned.plan.train) == pruned
     ours, truth = models("GCN", seed=2)

@@ -15,8 +15,10 @@ from pyspark.sql import SparkSession
 from lotan.engines.action import named_jobs
 from lotan.engines.commits import described_pass
 from lotan.errors import EngineError
-from lotan.jar import JAR
-from planner.physical import Column, PipeStep, PropagateStep
+from lotan.hosts.jar import JAR
+from planner.physical import Column
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
 from tests.engines.blocks.faults import Place, at_commit
 from tests.tracking.runs import trainer
 

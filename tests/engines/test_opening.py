@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 import lotan
-from lotan import datasets, jar
+from lotan import datasets
 from lotan.engines import choice, opening
 from lotan.engines.opening import placed
 from lotan.errors import EngineError
 from lotan.graph import Graph
+from lotan.hosts import jar
 
 
 @pytest.fixture
@@ -41,12 +42,12 @@ def test_local_leaves_files_to_this_process(in_files):
 
 
 def test_blocks_without_a_jar_are_refused_before_spark_starts_or_a_row_is_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.jar")
+    monkeypatch.setattr(jar, "JAR", tmp_path / "lotan.hosts.jar")
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     for name in opening.SPARK_ARGUMENTS:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("lotan.spark_session.active_session", lambda: None)
-    monkeypatch.setattr("lotan.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: None)
+    monkeypatch.setattr("lotan.hosts.spark_session.open_spark", lambda *_: pytest.fail("Spark was started"))
     with pytest.raises(EngineError, match=jar.BUILD):
         opening.check_jar("blocks")
     opening.check_jar("auto")

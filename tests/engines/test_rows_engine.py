@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lotan.engines.base import Outcome, Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.errors import EngineError
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options, Planned, compile_plan
+from planner.cost import Pricing
 from planner.spec import LossSpec
 from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject
@@ -33,11 +34,11 @@ pytestmark = pytest.mark.spark
 
 BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
-    "auto": Options(engine="rows", abilities=ABILITIES["rows"]),
+    "auto": Options(pricing=Pricing(ENGINES["rows"])),
     "general": Options(engine="rows", plan="general"),
     "general without RGB": Options(engine="rows", plan="general", rgb=False),
     "without RGB": Options(engine="rows", rgb=False),
-    "pruned": Options(engine="rows", abilities=ABILITIES["rows"], disabled=("reuse_evaluation",)),
+    "pruned": Options(pricing=Pricing(ENGINES["rows"]), disabled=("reuse_evaluation",)),
 }
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from lotan.engines.rows.pipe import PipeBuilder
 from lotan.errors import EngineError
-from planner.physical import Column, PipeStep, Stage, StageInput, gradient_name
+from planner.physical import Column, Stage, StageInput, gradient_name
+from planner.steps.pipe import PipeStep
 
 INPUTS = tuple(StageInput(name, name, (4,), needs_gradient=True) for name in ("a", "b"))
 STAGE = Stage("stage0", INPUTS, (), (), ())

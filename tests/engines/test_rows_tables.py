@@ -15,7 +15,7 @@ from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import Sums
 from lotan.engines.rows.tables import Needs, Tables, load_tables
 from lotan.engines.rows.topology import EDGES
-from lotan.row_keys import edge_keys, occurrences, vertex_keys
+from lotan.graph.row_keys import edge_keys, occurrences, vertex_keys
 from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.physical import operators
 

@@ -18,11 +18,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lotan.cli import main
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from tests.cli.test_by_hand import save_graph, started, stop, train_words
 from tests.conftest import ROOT
 from tests.engines.standalone import TWO_EXECUTORS, assert_same_weights, run, standalone_master  # noqa: F401  the fixture `master`
-from tests.test_killed import MARK, marked
+from tests.training.test_killed import MARK, marked
 
 pytestmark = [
     pytest.mark.spark,
@@ -128,7 +128,7 @@ sys.path.insert(0, sys.argv[1])  # for the tests
 import pytest
 from lotan.cli import main
 from tests.engines.blocks.faults import Place, at_commit
-from tests.test_killed import MARK, marked
+from tests.training.test_killed import MARK, marked
 def kill():
     with open(sys.argv[2], "w") as counted:
         counted.write(str(len(marked(os.environ[MARK]))))

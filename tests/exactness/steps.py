@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Engine, Outcome, Pass, run
-from lotan.metrics import metrics
+from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, RATE, STEPS, Sample, Trained, specs, train_truth
@@ -80,7 +80,7 @@ def pass_of(epoch: int, model: torch.nn.Module) -> Pass:
 
 
 def evaluation_of(outcome: Outcome) -> Tensor:
-    """The sums of losses and the vertices of each split; see `lotan.metrics`."""
+    """The sums of losses and the vertices of each split; see `lotan.stages.metrics`."""
     sums = outcome.statistics if outcome.evaluation is None else outcome.evaluation
     return torch.from_numpy(sums[:, [0, 2]])
 

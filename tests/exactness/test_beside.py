@@ -11,10 +11,10 @@ import torch
 
 from lotan.engines.base import Engine, Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows import RowsEngine, RowsSettings
-from lotan.session import Session
+from lotan.hosts.session import Session
 from planner import Options, compile_plan
 from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
@@ -56,9 +56,7 @@ def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Te
 def test_it_is_priced_on_a_cluster(name: str, disabled: tuple[str, ...]) -> None:
     """Parts of passes are, too: a pipe of evaluation may read what only training collects."""
     layout = Layout(Crew(2, 2), 4, cores=2, shuffled=True)
-    options = Options(
-        engine="blocks", abilities=ABILITIES["blocks"], disabled=disabled, pricing=Pricing("blocks", layout)
-    )
+    options = Options(disabled=disabled, pricing=Pricing(ENGINES["blocks"], layout))
     loss = LossSpec("classification", OUT, 5.0)
     planned = compile_plan(*dropping(name), loss, sample(1).graph.statistics, options)
     for steps in planned.plan.passes:
@@ -69,7 +67,7 @@ def test_it_is_priced_on_a_cluster(name: str, disabled: tuple[str, ...]) -> None
 def test_of_random_models_on_local(seed: int) -> None:
     model, drawn = drawn_model(seed, True, False), graph_of(seed)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(abilities=ABILITIES["local"], disabled=OFF)
+    options = Options(pricing=Pricing(ENGINES["local"]), disabled=OFF)
     plan = compile_plan(*specs_of(seed, True), loss, drawn.graph.statistics, options).plan
     with closing(LocalEngine(chunk_rows=5)) as engine:
         check(engine, drawn, plan, {name: value.detach() for name, value in model.state_dict().items()})
@@ -79,7 +77,7 @@ def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) ->
     """The plan of a model with dropout, for an engine, and weights."""
     torch.manual_seed(0)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(engine=engine, abilities=ABILITIES[engine], disabled=(*OFF, *disabled))
+    options = Options(pricing=Pricing(ENGINES[engine]), disabled=(*OFF, *disabled))
     plan = compile_plan(*dropping(name), loss, drawn.graph.statistics, options).plan
     return plan, {key: value.detach() for key, value in DROPPING[name]().state_dict().items()}
 

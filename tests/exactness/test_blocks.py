@@ -20,14 +20,19 @@ import torch_geometric.nn as pyg
 from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.graph import Graph
-from lotan.session import Session, SessionSettings
+from lotan.hosts.session import Session, SessionSettings
 from lotan.tracing import trace
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep, EdgeDropoutStep, EdgeStep, PipeStep, Step
+from planner.cost import Pricing
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.step import Step
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train
@@ -36,7 +41,7 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 pytestmark = pytest.mark.spark
 
 BLOCKS = {
-    name: replace(options, engine="blocks", abilities=ABILITIES["blocks"])
+    name: replace(options, pricing=Pricing(ENGINES["blocks"]))
     for name, options in {
         **{name: options for name, options in OPTIONS.items() if options.rgb},
         **{f"no {rule}": Options(disabled=(rule,)) for rule in ("push_down_edges", "push_down_extremes")},

@@ -10,18 +10,19 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from planner import Options, compile_plan
-from planner.physical import CollectStep
+from planner.cost import Pricing
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
 from tests.exactness.cases import CASES, EDGE_CASES, EVERY, OUT, Sample, Trained, models, sample
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, train
 
 LOCAL = {
-    **{name: replace(options, abilities=ABILITIES["local"]) for name, options in OPTIONS.items()},
-    **{f"no {rule}": Options(disabled=(rule,), abilities=ABILITIES["local"])
+    **{name: replace(options, pricing=Pricing(ENGINES["local"])) for name, options in OPTIONS.items()},
+    **{f"no {rule}": Options(disabled=(rule,), pricing=Pricing(ENGINES["local"]))
        for rule in ("push_down_edges", "push_down_extremes")},
     "auto, collecting": OPTIONS["auto"],
 }  # fmt: skip

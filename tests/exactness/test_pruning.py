@@ -12,23 +12,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.graph import Graph
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train
 
 KEPT = ("reuse_evaluation",)  # off: a training pass that evaluates needs all vertices
-LOCAL = ABILITIES["local"]
+LOCAL = Pricing(ENGINES["local"])
 PRUNED = {
-    "auto": Options(abilities=LOCAL, disabled=KEPT),
+    "auto": Options(pricing=LOCAL, disabled=KEPT),
     "collecting": Options(disabled=KEPT),
     "naive backward": Options(rgb=False, disabled=("push_down", *KEPT)),
-    "every gradient": Options(abilities=LOCAL, disabled=("drop_dead_gradients", "hoist_invariant", *KEPT)),
-    "every operator by itself": Options(abilities=LOCAL, disabled=("fuse_apply", "commute_linear", *KEPT)),
+    "every gradient": Options(pricing=LOCAL, disabled=("drop_dead_gradients", "hoist_invariant", *KEPT)),
+    "every operator by itself": Options(pricing=LOCAL, disabled=("fuse_apply", "commute_linear", *KEPT)),
 }
 
 
@@ -83,7 +84,7 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name):
     drawn, results = sparse(6, False, [0, 7]), []
     loss = LossSpec("classification", OUT, 2.0)
     for disabled in ((), ("prune_vertices",), ()):
-        options = Options(disabled=disabled, abilities=LOCAL)
+        options = Options(disabled=disabled, pricing=LOCAL)
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
         torch.manual_seed(0)
         with closing(LocalEngine(chunk_rows=5)) as engine:
@@ -117,13 +118,13 @@ def evaluated(name: str, options: Options, drawn: Sample, seed: int) -> np.ndarr
 def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(name, reused):
     """Where few more are evaluated than trained; also where one pass does for both."""
     drawn = of_all_splits(sample(8, vertices=24, edges=20, weighted=EVERY[name].weights), [0, 9], more=5)
-    options = Options(abilities=LOCAL, disabled=() if reused else KEPT)
+    options = Options(pricing=LOCAL, disabled=() if reused else KEPT)
     (ours, truth), planned = models(name, 8), plan_of(name, drawn, options)
     assert planned.plan.targets == "split"
     assert all(any(step.within is not None for step in steps) for steps in (planned.plan.train, planned.plan.evaluate))
     with closing(LocalEngine(chunk_rows=5)) as engine:
         assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
-    whole = evaluated(name, Options(abilities=LOCAL, disabled=("prune_vertices",)), drawn, 8)
+    whole = evaluated(name, Options(pricing=LOCAL, disabled=("prune_vertices",)), drawn, 8)
     np.testing.assert_allclose(evaluated(name, options, drawn, 8), whole, rtol=1e-5)
 
 

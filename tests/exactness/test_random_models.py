@@ -23,11 +23,12 @@ from torch import Tensor
 from torch.nn import functional
 
 import planner.phases
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.nn import EdgeIndex
 from lotan.tracing import trace
 from planner import RULES, Options, Planned, compile_plan
+from planner.cost import Pricing
 from planner.footprint import footprint
 from planner.spec import LossSpec, Spec
 from tests.exactness.cases import OUT, RATE, STEPS, WIDTH, Sample, Trained, sample, thinned, trained_on
@@ -110,11 +111,11 @@ def plan_of(
     Tight is what has choose_physical fire: on graphs as small as these no plan takes a tenth of an epoch less than another.
     """
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    options = Options(disabled=tuple(off), abilities=() if general else ABILITIES["local"])
+    options = Options(disabled=tuple(off), pricing=Pricing() if general else Pricing(ENGINES["local"]))
     found = compile_plan(*specs_of(seed, dropping), loss, drawn.graph.statistics, options)
     if not tight:
         return found
-    least = footprint("local", found.plan, found.statistics, options.pricing.layout).least
+    least = footprint(ENGINES["local"], found.plan, found.statistics, options.pricing.layout).least
     return found.with_options(replace(options, memory_limit=least - 1))
 
 
@@ -220,7 +221,7 @@ def check_random_numbers(seed: int, graph: int, off: set[str]) -> None:
 
 
 ELSEWHERE = {
-    "share_models": "tests/test_model_batch.py",  # on plans of several models
+    "share_models": "tests/batch/test_model_batch.py",  # on plans of several models
     "keep_or_recompute": "tests/exactness/test_blocks.py",  # on engines with workers
 }
 """Rules that never fire on a single model on `local`, and what has them fire."""

@@ -15,13 +15,15 @@ import pytest
 import torch
 
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.engines.rows.engine import RowsEngine, RowsSettings
-from lotan.session import Session
+from lotan.hosts.session import Session
 from planner import Options, Planned, compile_plan
-from planner.physical import CollectStep, PipeStep
+from planner.cost import Pricing
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import PipeStep
 from tests.exactness.cases import CASES, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
 from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
@@ -30,7 +32,7 @@ from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_mod
 
 pytestmark = pytest.mark.spark
 
-ROWS = {name: replace(options, engine="rows", abilities=ABILITIES["rows"]) for name, options in OPTIONS.items()}
+ROWS = {name: replace(options, pricing=Pricing(ENGINES["rows"])) for name, options in OPTIONS.items()}
 
 SPREAD = [
     ("GCN", "auto", 3),
@@ -149,7 +151,7 @@ def test_dropout_draws_the_numbers_that_it_draws_on_all_vertices(name, spark, wo
     drawn = few(name, 3, [0, 7])
     loss = LossSpec("classification", OUT, 2.0)
     model, results = DROPPING[name](), []
-    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    whole = Options(pricing=Pricing(ENGINES["local"]), disabled=("prune_vertices",))
     for options in (ROWS["auto"], whole):
         planned = compile_plan(*dropping(name), loss, drawn.graph.statistics, options)
         assert any(step.within is not None for step in planned.plan.train) == (options is not whole)
@@ -172,7 +174,7 @@ def test_training_and_evaluation_on_what_the_vertices_of_all_splits_depend_on(na
     with rows(spark, workers, 3) as engine:
         assert_equals_truth(train(engine, planned, ours, drawn), name, truth, drawn)
         counted = run(engine, plan, plan.evaluate, Pass(0, parameters)).evaluation
-    whole = Options(abilities=ABILITIES["local"], disabled=("prune_vertices",))
+    whole = Options(pricing=Pricing(ENGINES["local"]), disabled=("prune_vertices",))
     np.testing.assert_allclose(counted, evaluated(name, whole, drawn, 8), rtol=1e-5)
 
 

@@ -8,17 +8,18 @@ from itertools import product
 import pytest
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.kernels import run_by_autograd
 from planner.rules.hold_sparse import BY_AUTOGRAD
 from planner.spec import LossSpec
 from tests.exactness.cases import EVERY, OUT, WIDTH, models, sample, thinned
 from tests.exactness.steps import assert_equals_truth, plan_of, spread, train
 
-AUTO = Options(abilities=ABILITIES["local"])
+AUTO = Options(pricing=Pricing(ENGINES["local"]))
 IN_PLACE = replace(AUTO, disabled=("hoist_invariant",))  # so that more maps stand right on the features
 READS_THEM = ("GraphSAGE, sum, projected", "GAT", "MLP", "shared layer")
 
@@ -44,14 +45,14 @@ def test_equals_autograd(name, form):
         engine.close()
 
 
-@pytest.mark.parametrize(("left", "abilities", "said"), [
-    (70, ABILITIES["local"], "35.0% of the features are not zero; it pays below 33.3%"),
-    (200, ABILITIES["local"], "100.0% of the features are not zero; it pays below 33.3%"),
-    (16, (), "this engine gives stages all numbers of a row"),
+@pytest.mark.parametrize(("left", "traits", "said"), [
+    (70, ENGINES["local"], "35.0% of the features are not zero; it pays below 33.3%"),
+    (200, ENGINES["local"], "100.0% of the features are not zero; it pays below 33.3%"),
+    (16, ENGINES["rows"], "this engine gives stages all numbers of a row"),
 ])  # fmt: skip
-def test_what_stops_it_is_said(left, abilities, said):
+def test_what_stops_it_is_said(left, traits, said):
     drawn = thinned(sample(seed=3, vertices=40), left)
-    planned = plan_of("MLP", drawn, Options(abilities=abilities))
+    planned = plan_of("MLP", drawn, Options(pricing=Pricing(traits)))
     assert not planned.firings["hold_sparse"]
     assert [entry.reason for entry in planned.rewritten.declined if entry.rule == "hold_sparse"] == [said]
 

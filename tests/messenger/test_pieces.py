@@ -23,7 +23,7 @@ from messenger.settings import Limits, Settings
 from messenger.sockets import ZmqHub
 from messenger.spaces import Space
 from messenger.sums import Sums
-from messenger.tickets import ParkedChunk
+from messenger.tickets import WaitingChunk
 from tests.messenger.network import job
 
 
@@ -308,27 +308,27 @@ class TestOffers:
         asked = []
         for _ in range(3):
             for rows, array in arrays.items():
-                chunk = ParkedChunk.of(self.chunk(rows, sums[rows]), kept)
-                asked.append(chunk.want(spares=False))
+                chunk = WaitingChunk.of(self.chunk(rows, sums[rows]), kept)
+                asked.append(chunk.needs(spares=False))
                 if asked[-1]:
                     chunk.fill(Message(Kind.DATA, {}, {"x": array}), kept)
         assert asked == [["x"], ["x"], [], [], [], []]
 
 
 class TestSpares:
-    def parked(self) -> ParkedChunk:
+    def waiting(self) -> WaitingChunk:
         header = {"run": "r", "epoch": 0, "stage": "s", "mode": "backward", "partition": 0, "chunk": 2}
         header |= {"first_row": 0, "rows": 1, "digest": 5, "offers": [], "spares": ["x", "z"]}
-        return ParkedChunk.of(Message(Kind.CHUNK, header, {"g": np.zeros(1)}), KeptTensors(1 << 20))
+        return WaitingChunk.of(Message(Kind.CHUNK, header, {"g": np.zeros(1)}), KeptTensors(1 << 20))
 
     def test_they_are_asked_for_when_they_are_needed(self) -> None:
-        chunk = self.parked()
-        assert chunk.want(spares=False) == []
+        chunk = self.waiting()
+        assert chunk.needs(spares=False) == []
         assert chunk.complete
-        assert chunk.want(spares=True) == ["x", "z"]
+        assert chunk.needs(spares=True) == ["x", "z"]
         assert not chunk.complete
         for name in ("x", "z"):
             chunk.fill(Message(Kind.DATA, {}, {name: np.ones(1)}), KeptTensors(1 << 20))
         assert chunk.complete
         assert chunk.tensors.keys() == {"g", "x", "z"}
-        assert chunk.want(spares=True) == [], "what is here is not asked for again"
+        assert chunk.needs(spares=True) == [], "what is here is not asked for again"

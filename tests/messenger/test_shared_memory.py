@@ -21,7 +21,7 @@ from messenger.fields import REGION, Kind
 from messenger.frames import Message, decode, encode
 from messenger.settings import Limits
 from messenger.shared_memory import FIRST_BYTES, MappedRegions, Region
-from messenger.spaces import shared_room
+from messenger.spaces import space_bytes
 
 LIMITS = Limits()
 MESSAGE = Message(
@@ -29,7 +29,7 @@ MESSAGE = Message(
     {"ticket": 1, "chunk": 2, "digest": 3},
     {"a": np.arange(10.0), "b": np.zeros((0, 3), np.float32), "c": np.array(2.5, np.float32), "d": np.eye(3)[:, 1:]},
 )
-SIZE = shared_room(MESSAGE.tensors.values())
+SIZE = space_bytes(MESSAGE.tensors.values())
 
 
 @pytest.fixture

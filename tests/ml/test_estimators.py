@@ -22,7 +22,7 @@ import lotan
 from lotan.ml import GNNClassifier, GNNRegressor
 from lotan.ml.rows import training_rows
 from lotan.ml.tables import training_graph, whole_graph
-from lotan.run import Run
+from lotan.results.run import Run
 from tests.ml.graphs import CLASSES, VERTICES, WIDTH, tables
 
 pytestmark = pytest.mark.spark

@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lotan
 import lotan.ml.estimator
+from lotan.batch.model_batch import ModelBatch
 from lotan.ml import GNNClassifier
-from lotan.model_batch import ModelBatch
 from tests.ml.graphs import CLASSES, WIDTH, tables
 from tests.ml.test_estimators import same_weights
 
@@ -52,7 +52,7 @@ def classifier(graph: Frames) -> GNNClassifier:
     return classifier.setEdges(edges).setVertices(vertices.select("id", "features"))
 
 
-def alone(train: np.ndarray, lr: float, width: int) -> lotan.run.Run:
+def alone(train: np.ndarray, lr: float, width: int) -> lotan.results.run.Run:
     """One configuration, by the Trainer."""
     vertices, edges = tables()
     vertices["label"], vertices["split"] = vertices["label"].astype("int64"), np.where(train, "train", None)

@@ -19,19 +19,19 @@ import torch
 from torch import Tensor
 
 from lotan.engines.base import Pass, run
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
 from lotan.stages.sparse_rows import SparseRows
 from lotan.tracing import trace
-from planner import RULES, Options, compile_plan, compiler, differentiate, edge_adjoints, labels, linear_maps, phases
+from planner import RULES, Options, compile_plan, compiler, differentiate, labels, linear_maps, phases
 from planner.batch import compile_batch
-from planner.edge_nodes import Extreme
+from planner.cost import Pricing
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
 from planner.nodes import Collect, Elementwise, Node, Scatter
-from planner.physical import PropagateStep, ScaledPropagateStep, Stage, of_model, reads
+from planner.physical import Stage, of_model
 from planner.rules import (
     drop_dead_gradients,
     drop_unit_weight,
@@ -46,6 +46,10 @@ from planner.rules import (
     share_models,
 )
 from planner.spec import LossSpec, ValueType
+from planner.steps import scaled_propagate
+from planner.steps.extreme import Extreme
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import ScaledPropagateStep
 from tests.exactness import test_random_models
 from tests.exactness.cases import OUT, WIDTH, Sample, Trained, models, sample, thinned, trained_on
 from tests.exactness.random_models import Hop
@@ -53,7 +57,7 @@ from tests.exactness.steps import assert_equal, assert_equals_truth, plan_of, tr
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, planned_run
 from tests.planner import test_choose_physical
 from tests.planner.specs import gcn
-from tests.test_saved_runs import check_stages
+from tests.worker.test_saved_runs import check_stages
 
 pytestmark = pytest.mark.nightly
 
@@ -83,7 +87,7 @@ def check_metrics(seed: int, dropping: bool) -> None:
     model, drawn = drawn_model(seed, dropping, False), graph_of(seed)
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     loss = LossSpec("classification", OUT, float((drawn.split == 0).sum()))
-    plan = compile_plan(*specs, loss, drawn.graph.statistics, Options(abilities=ABILITIES["local"])).plan
+    plan = compile_plan(*specs, loss, drawn.graph.statistics, Options(pricing=Pricing(ENGINES["local"]))).plan
     with closing(LocalEngine(chunk_rows=5)) as engine:
         engine.load(drawn.graph, plan)
         a_pass = Pass(1, {name: value.detach() for name, value in model.state_dict().items()})
@@ -125,14 +129,14 @@ def check_hops(seed: int, _: bool) -> None:
     """A model that reads a sum of hidden rows, and the sum of that."""
     drawn, (ours, other) = sample(seed, weighted=True), models("hops", seed)
     with closing(LocalEngine()) as engine:
-        found = train(engine, plan_of("hops", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+        found = train(engine, plan_of("hops", drawn, Options(pricing=Pricing(ENGINES["local"]))), ours, drawn)
     assert_equals_truth(found, "hops", other, drawn)
 
 
 def check_few(seed: int, _: bool) -> None:
     """Attention over few training vertices, of which both layers are pruned."""
     drawn, (ours, other) = trained_on(sample(seed, vertices=24, edges=20), [0, 9]), models("GAT", seed)
-    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    options = Options(pricing=Pricing(ENGINES["local"]), disabled=("reuse_evaluation",))
     with closing(LocalEngine()) as engine:
         assert_equals_truth(train(engine, plan_of("GAT", drawn, options), ours, drawn), "GAT", other, drawn)
 
@@ -141,7 +145,7 @@ def check_deep(seed: int, _: bool) -> None:
     """Three layers over few training vertices, of which several are pruned."""
     name = "GCN, three layers, jumping"
     drawn, (ours, other) = trained_on(sample(seed, vertices=40, edges=40, weighted=True), [0, 9]), models(name, seed)
-    options = Options(abilities=ABILITIES["local"], disabled=("reuse_evaluation",))
+    options = Options(pricing=Pricing(ENGINES["local"]), disabled=("reuse_evaluation",))
     with closing(LocalEngine()) as engine:
         assert_equals_truth(train(engine, plan_of(name, drawn, options), ours, drawn), name, other, drawn)
 
@@ -151,14 +155,14 @@ def check_sparse(seed: int, _: bool) -> None:
     drawn, (ours, other) = sample(seed, vertices=40, edges=120), models("GIN", seed)
     drawn = thinned(drawn, drawn.x.numel() // 4)
     with closing(LocalEngine()) as engine:
-        found = train(engine, plan_of("GIN", drawn, Options(abilities=ABILITIES["local"])), ours, drawn)
+        found = train(engine, plan_of("GIN", drawn, Options(pricing=Pricing(ENGINES["local"]))), ours, drawn)
     assert_equals_truth(found, "GIN", other, drawn)
 
 
 def check_batch(seed: int, _: bool) -> None:
     """Two models with other weights have the gradients that each has alone."""
     drawn, both = sample(seed), [models("GraphSAGE", seed + number)[0] for number in range(2)]
-    plan = plan_of("GraphSAGE", drawn, Options(abilities=ABILITIES["local"])).plan
+    plan = plan_of("GraphSAGE", drawn, Options(pricing=Pricing(ENGINES["local"]))).plan
     batch = compile_batch([plan, plan])
     own = [{name: value.detach() for name, value in model.state_dict().items()} for model in both]
     together = {of_model(number, name): value for number, each in enumerate(own) for name, value in each.items()}
@@ -297,7 +301,7 @@ MUTATIONS = {
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
     "a layer is computed a hop too near": Mutation(
-        prune_vertices, "_hops", lambda step: dict.fromkeys(reads(step), 0), 3, check=check_few,
+        prune_vertices, "_hops", lambda step: dict.fromkeys(step.reads, 0), 3, check=check_few,
         expects=OUT_OF_RANGE,
     ),
     "a gradient goes back a hop too few": Mutation(phases, "differentiate", a_hop_too_few, 3, check=check_deep),
@@ -345,13 +349,13 @@ MUTATIONS = {
         lambda values, node: ("source", node.x) if isinstance(node, Scatter) else TRANSLATED(values, node), 10
     ),
     "scores have the gradient of others": Mutation(
-        edge_adjoints, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
+        scaled_propagate, "EdgeDotStep", lambda output, edges, source, _, **rest: DOT(output, edges, source, source, **rest), 10
     ),
 }  # fmt: skip
 
 COPIED, WEIGHTED = push_down.copied_source, drop_unit_weight.weighted
 TRANSLATED = EdgeValues._translated
-READ, DOT = drop_dead_gradients._gradients_read, edge_adjoints.EdgeDotStep
+READ, DOT = drop_dead_gradients._gradients_read, scaled_propagate.EdgeDotStep
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS.values(), ids=MUTATIONS)

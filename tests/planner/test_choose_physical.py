@@ -12,11 +12,12 @@ from planner.footprint import footprint
 from planner.rules.choose_physical import Candidate, choose_physical
 from planner.rules.hold_sparse import HOISTED
 from planner.statistics import Profile, Statistics
+from tests.planner.engines import LOCAL, able
 from tests.planner.specs import gcn, planned
 
 EVEN = Degrees.even(20_000, 200_000)
 WIDE = Statistics(20_000, 200_000, 2_000, profile=Profile(EVEN, EVEN, density=0.01))
-SPARSE = Options(abilities=("sparse_rows",))
+SPARSE = Options(pricing=able("sparse_rows"))
 
 
 def wide_gcn(options: Options = SPARSE, statistics: Statistics = WIDE) -> Planned:
@@ -69,7 +70,7 @@ def test_a_limit_that_has_no_room_for_what_is_held():
     """Of dense features, too: on local nothing of it can lie elsewhere."""
     dense = replace(WIDE, profile=Profile(EVEN, EVEN, density=1.0))
     held = wide_gcn(statistics=dense)
-    least = footprint("local", held.plan, dense, held.options.pricing.layout).least
+    least = footprint(LOCAL, held.plan, dense, held.options.pricing.layout).least
     assert wide_gcn(replace(SPARSE, memory_limit=least), dense).plan.hoisted
     found = wide_gcn(replace(SPARSE, memory_limit=least - 1), dense)
     assert not found.plan.hoisted
@@ -79,5 +80,5 @@ def test_a_limit_that_has_no_room_for_what_is_held():
 def test_the_choice_is_the_same_on_every_machine():
     """Last bits depend on the plan, and so must not depend on rates that were measured or on cores."""
     slow = replace(SPARSE.pricing.rates, edges=1.0, summed_numbers=1.0)
-    other = replace(SPARSE, pricing=replace(SPARSE.pricing, rates=slow))
+    other = replace(SPARSE, pricing=replace(SPARSE.pricing, measured=slow))
     assert wide_gcn(other).choices == wide_gcn().choices

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from planner.edge_nodes import EdgeSum
 from planner.edge_values import OPERATIONS_DEEP
 from planner.nodes import Aggregate, Elementwise, Scatter, StaticColumn
 from planner.rules.push_down_edges import declined, push_down_edges
 from planner.spec import ValueType
+from planner.steps.edge_sum import EdgeSum
 
 SOURCE, DESTINATION = (
     Scatter(StaticColumn("features", ValueType("vertex", (4,))), end, "graph") for end in ("source", "destination")

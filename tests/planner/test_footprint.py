@@ -9,19 +9,23 @@ from dataclasses import replace
 import pytest
 
 from lotan.engines.base import last_uses
-from lotan.engines.choice import ABILITIES
 from lotan.stages import StageProgram
 from planner.compiler import Options, compile_plan
+from planner.cost import Pricing
 from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes
 from planner.footprint import alive_bytes, footprint, held, in_hand, local_bytes, local_columns, saved_row_bytes
 from planner.layout import Layout
-from planner.physical import PipeStep, Plan, PropagateStep, Step, columns_made, makes, reads
+from planner.physical import Plan
 from planner.shares import LEAST_HEAP, MIB, Crew, divide, fixed_bytes, least_limit
 from planner.statistics import Profile, Statistics
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 from planner.topology import topology
 from tests.exactness.cases import EVERY, sample
 from tests.exactness.steps import plan_of
+from tests.planner.engines import BLOCKS, LOCAL, SAMPLES
 from tests.stages.test_flat import MODELS, stages_of
 
 LARGE = Statistics(vertices=1_000_000, edges=10_000_000, width=128)
@@ -30,7 +34,7 @@ CREW = Crew(workers=2, tasks=2)
 
 def plans() -> dict[str, Plan]:
     """Of every model of the exactness tests, as the blocks engine runs it."""
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(BLOCKS))
     return {name: plan_of(name, sample(3, weighted=EVERY[name].weights), options).plan for name in EVERY}
 
 
@@ -39,14 +43,14 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
     static = {column.name: statistics.vertices * row_bytes(column) for column in (*plan.static_columns, *plan.hoisted)}
     lent: Counter[int] = Counter()
     for steps in plan.passes:
-        made = {c.name: c for step in steps for c in columns_made(step)}
+        made = {c.name: c for step in steps for c in step.columns_made}
         rows = {name: statistics.rows_within(column.within) for name, column in made.items() if column.edges is None}
         size = {name: count * row_bytes(made[name]) for name, count in rows.items()}
         sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
         kept = [column.name for column in plan.hoisted] if steps is plan.prepare else []
         alive: set[str] = set()
         for step, gone in zip(steps, last_uses(steps, kept), strict=True):
-            alive |= {column.name for column in columns_made(step)}
+            alive |= {column.name for column in step.columns_made}
             lent |= Counter(
                 size[name] for name in {sums.get(name, name) for name in alive} - static.keys() if name in size
             )
@@ -59,7 +63,7 @@ def brute_force(plan: Plan, statistics: Statistics) -> int:
 def test_columns_on_local_are_what_a_walk_over_the_steps_finds(name: str, training: int | None) -> None:
     graph = replace(LARGE, training=training)
     plan = compile_plan(*plan_of(name, sample(3), Options()).given, graph).plan
-    pruned = any(column.within is not None for step in plan.train for column in columns_made(step))
+    pruned = any(column.within is not None for step in plan.train for column in step.columns_made)
     assert pruned == (training is not None)
     assert local_columns(plan, graph) == brute_force(plan, graph)
     assert held(plan, graph) <= local_columns(plan, graph)
@@ -70,7 +74,7 @@ def test_sparse_features_are_held_for_each_level_up_to_which_stages_read_them() 
     graph = replace(LARGE, training=1_000, profile=Profile(even, even, density=0.01))
     given = plan_of("GraphSAGE", sample(3), Options()).given
     sparse, dense = (
-        compile_plan(*given, graph, Options(abilities=ABILITIES["local"], disabled=disabled)).plan
+        compile_plan(*given, graph, Options(pricing=Pricing(LOCAL), disabled=disabled)).plan
         for disabled in ((), ("hold_sparse",))
     )
     read = {s.within for t in sparse.passes for s in t if isinstance(s, PipeStep) and "features" in s.inputs}
@@ -100,11 +104,11 @@ def test_more_partitions_and_fewer_tasks_have_less_in_hand() -> None:
 def test_estimates_grow_with_the_graph(engine: str) -> None:
     for name, plan in plans().items():
         layout = Layout(Crew(2, 2, spark_python=engine == "rows"), 16)
-        small, large = (footprint(engine, plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
+        small, large = (footprint(SAMPLES[engine], plan, of, layout) for of in (Statistics(100, 300, 4), LARGE))
         assert small.least <= large.least, name
         assert small.peak <= large.peak, name
     layout = Layout(CREW, 2)
-    local = footprint("local", plans()["GCN"], LARGE, layout)
+    local = footprint(SAMPLES["local"], plans()["GCN"], LARGE, layout)
     assert local.least > local.peak > local_bytes(plans()["GCN"], LARGE, layout)  # a limit is to hold for every model
 
 
@@ -121,13 +125,15 @@ def test_what_is_small_is_estimated_as_little_more_than_the_processes() -> None:
     plan, small = plans()["GCN"], Statistics(100, 300, 4)
     for engine in ("blocks", "rows"):
         crew = Crew(2, 2, spark_python=engine == "rows")
-        beside = footprint(engine, plan, small, Layout(crew, 2)).peak - fixed_bytes(crew)
+        beside = footprint(SAMPLES[engine], plan, small, Layout(crew, 2)).peak - fixed_bytes(crew)
         assert 0 < beside < LEAST_HEAP
 
 
 def test_workers_that_may_keep_nothing_keep_nothing_between_forward_and_backward() -> None:
     plan = plans()["GIN"]
-    none, some, any_ = (footprint("blocks", plan, LARGE, Layout(CREW, 16, saved)).peak for saved in (0, MIB, None))
+    none, some, any_ = (
+        footprint(SAMPLES["blocks"], plan, LARGE, Layout(CREW, 16, saved)).peak for saved in (0, MIB, None)
+    )
     assert some - none == CREW.workers * MIB
     assert any_ > some
 
@@ -158,11 +164,11 @@ def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
     sums = {step.output.name: step.input for step in made if step.output.name not in held}
     found = set()
     for born, step in enumerate(steps[: place + 1]):
-        for name in set(makes(step)) - sums.keys():
+        for name in set(step.makes) - sums.keys():
             readers = {
                 at: isinstance(later, PipeStep | PropagateStep)
                 for at, later in enumerate(steps)
-                if name in {sums.get(read, read) for read in reads(later)}
+                if name in {sums.get(read, read) for read in later.reads}
             }
             if born == place or name in held or (readers and (max(readers) >= place or not readers[max(readers)])):
                 found.add(name)
@@ -172,10 +178,10 @@ def there(plan: Plan, steps: Sequence[Step], place: int) -> set[str]:
 @pytest.mark.parametrize("name", sorted(EVERY))
 @pytest.mark.parametrize("graph", [LARGE, replace(LARGE, training=1_000)])
 def test_what_is_there_while_a_step_runs(name: str, graph: Statistics) -> None:
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(BLOCKS))
     plan = compile_plan(*plan_of(name, sample(3, weighted=EVERY[name].weights), options).given, graph, options).plan
     for steps in plan.passes:
-        made = (column for step in steps for column in columns_made(step))
+        made = (column for step in steps for column in step.columns_made)
         columns = {c.name: c for c in (*plan.static_columns, *plan.hoisted, *made)}
         static = {c.name for c in plan.static_columns} if steps is plan.prepare else plan.lasting
         expected = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from planner.explain.rules import rule_facts
-from planner.physical import PropagateStep
+from planner.steps.propagate import PropagateStep
 from tests.planner.specs import FEATURES, SpecWriter, gcn, hops, planned
 
 

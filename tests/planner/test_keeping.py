@@ -13,6 +13,7 @@ from planner.kernels import run_by_autograd
 from planner.physical import Stage
 from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
 from planner.spec import Call, ParameterSpec, Ref, ValueType
+from tests.planner.engines import ON_BLOCKS
 from tests.planner.specs import STATISTICS, attention, gcn, planned
 
 
@@ -24,7 +25,7 @@ def hidden(**options) -> Stage:
     """Of a GCN 8-16-3, after its first sum: the rows of a sum times a scale, plus a bias, ReLU, dropout, a product."""
     specs = gcn(), gcn(training=False)
     plan = planned(
-        *specs, options=Options(disabled=("commute_linear", "hoist_invariant"), engine="blocks", **options)
+        *specs, options=Options(disabled=("commute_linear", "hoist_invariant"), pricing=ON_BLOCKS, **options)
     ).plan
     backward = [step.stage for step in plan.train if getattr(step, "mode", None) == "backward"]
     return plan.stage(backward[0])
@@ -120,7 +121,7 @@ def test_without_the_rule_nothing_is_put_in_a_file():
     found = hidden().overflow, hidden().worth
     specs = gcn(), gcn(training=False)
     off = ("commute_linear", "hoist_invariant", "keep_or_recompute")
-    plan = planned(*specs, options=Options(disabled=off, engine="blocks")).plan
+    plan = planned(*specs, options=Options(disabled=off, pricing=ON_BLOCKS)).plan
     assert found != ("recompute", 0.0)
     assert all((one.overflow, one.worth) == ("recompute", 0.0) for one in plan.stages)
 

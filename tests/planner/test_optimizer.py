@@ -12,10 +12,11 @@ from planner.nodes import Elementwise, StaticColumn
 from planner.optimizer import optimize
 from planner.rules import ForwardRule
 from planner.spec import ValueType
+from tests.planner.engines import ON_EDGES
 from tests.planner.specs import attention, gcn, jumping, planned
 
 X = StaticColumn("features", ValueType("vertex", (4,)))
-EDGES = Options(abilities=("edge_columns", "extremes"))
+EDGES = Options(pricing=ON_EDGES)
 
 
 def of(op, x=X):
@@ -67,14 +68,12 @@ def test_a_plan_with_phases_of_another_is_the_plan_it_would_be_alone(rule, model
     first = planned(*specs, options=EDGES)
     for options in (
         Options(disabled=(rule,)),
-        Options(disabled=(rule,), abilities=EDGES.abilities),
+        Options(disabled=(rule,), pricing=EDGES.pricing),
         Options(plan="general"),
     ):
         again = first.with_options(options)
         assert again.plan == compile_plan(*first.given, first.statistics, options).plan
-    assert (
-        without(first, rule).plan == planned(*specs, options=Options(disabled=(rule,), abilities=EDGES.abilities)).plan
-    )
+    assert without(first, rule).plan == planned(*specs, options=Options(disabled=(rule,), pricing=EDGES.pricing)).plan
 
 
 @pytest.mark.parametrize("model", [gcn, lambda training: attention(dropout=training)])

@@ -12,27 +12,22 @@ from pathlib import Path
 import pytest
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
 from planner import RULES, Options, PlanError, Planned
-from planner.cost import DEFAULT_RATES, Corrections, Pricing
+from planner.cost import Corrections, Pricing
 from planner.explain import explain, size
-from planner.physical import (
-    CollectStep,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-    Step,
-)
+from planner.physical import Plan
 from planner.spec import LossSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
+from planner.steps.step import Step
 from planner.validate import validate
+from tests.planner.engines import BLOCKS, LOCAL, ON_EDGES, SAMPLES, able
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -44,7 +39,7 @@ MODELS = {
 }
 OPTIONS = {
     "auto": Options(engine_reason="the graph fits in memory"),
-    "edges": Options(abilities=("edge_columns", "extremes")),
+    "edges": Options(pricing=ON_EDGES),
     "general": Options(plan="general", rgb=False),
     "bare": Options(disabled=RULES),
 }
@@ -105,7 +100,7 @@ def test_the_plan_that_an_expert_writes_by_hand_is_found(model):
 
 
 def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
-    one_jvm = Options(engine="blocks", pricing=Pricing("blocks", rates=DEFAULT_RATES["blocks"]))
+    one_jvm = Options(pricing=Pricing(replace(BLOCKS, abilities=())))
     text, data = (explain(planned(*MODELS["gcn"], options=one_jvm), format) for format in ("text", "json"))
     moved, steps = json.loads(data)["estimated_epoch_bytes"], json.loads(data)["epoch"]
     assert {name: sum(step[f"{name}_bytes"] for step in steps) for name in moved} == moved
@@ -118,7 +113,7 @@ def test_explain_of_a_plan_for_spark_says_what_leaves_a_process():
     ("pricing", "words"),
     [
         (Pricing(), "as shipped, of another machine; `lotan doctor --calibrate` measures this one"),
-        (Pricing(measured=True), "measured on this machine; `lotan doctor --calibrate` measures anew"),
+        (Pricing(measured=LOCAL.rates), "measured on this machine; `lotan doctor --calibrate` measures anew"),
         (Pricing(corrections=Corrections(1.3, 1.1, 0.9), runs=1),
          "as shipped, of another machine, corrected by 1 run (fixed x1.30, graph x1.10, neural x0.90); "
          "`lotan doctor --calibrate` measures this one; LOTAN_COSTS=off leaves corrections out"),
@@ -143,7 +138,7 @@ LIBRARY = {"GCN": nn.GCN, "GraphSAGE": nn.GraphSAGE}
 
 def of_the_library(name: str, engine: str, **options) -> Planned:
     specs = (trace(LIBRARY[name](128, 256, 3, 40, dropout=0.5), 128, training=training) for training in (True, False))
-    given = Options(abilities=ABILITIES[engine], engine=engine, pricing=Pricing(engine), **options)
+    given = Options(pricing=Pricing(SAMPLES[engine]), **options)
     return planned(*specs, given, 40, ARXIV)
 
 
@@ -298,7 +293,7 @@ def test_a_column_of_edges_read_twice_gets_the_sum_of_its_gradients():
     first = w.aggregate(w.edge("mul.Tensor", share, w.scatter(FEATURES, "source", 3), width=3), 3)
     h = w.linear(first, "lin", 3, 3)
     second = w.aggregate(w.edge("mul.Tensor", share, w.scatter(h, "source", 3), width=3), 3)
-    options = Options(abilities=("edge_columns",), disabled=("drop_dead_gradients", *IN_PLACE))
+    options = Options(pricing=able("edge_columns"), disabled=("drop_dead_gradients", *IN_PLACE))
     steps = planned(w.spec(second), options=options).plan.train
     assert sum(isinstance(step, SegmentSoftmaxStep) for step in steps) == 1
     assert sum(isinstance(step, SegmentSoftmaxGradientStep) for step in steps) == 1

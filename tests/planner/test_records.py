@@ -4,8 +4,10 @@ from dataclasses import fields, replace
 
 import pytest
 
-from planner.physical import Column, EdgeSumStep, PipeStep
+from planner.physical import Column
 from planner.records import changed
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.pipe import PipeStep
 
 STEP = PipeStep("train.0", "backward", ("features", "label"), (), (), (Column("h", (4,)),), within=2)
 ON_EDGES = EdgeSumStep(

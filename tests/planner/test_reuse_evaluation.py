@@ -9,16 +9,17 @@ import pytest
 
 from planner import Options
 from planner.beside import evaluated_beside
-from planner.cost import DEFAULT_RATES, Pricing
+from planner.cost import Pricing
 from planner.explain import explain
-from planner.physical import PipeStep
 from planner.rules.reuse_evaluation import beside_training
 from planner.spec import Ref, Spec
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
 from planner.validate import validate
+from tests.planner.engines import BLOCKS, able
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
 
-ON_SPARK = Pricing("blocks", rates=DEFAULT_RATES["blocks"])
+ON_SPARK = Pricing(BLOCKS)
 
 
 def test_one_graph_counts_all_splits_at_the_turn():
@@ -36,7 +37,7 @@ def test_one_graph_counts_all_splits_at_the_turn():
     ids=["on rows", "on edges"],
 )
 def test_what_stands_before_the_first_random_number_is_computed_once(train, evaluate, parts):
-    plan = planned(train, evaluate, Options(abilities=("edge_columns",), pricing=ON_SPARK)).plan
+    plan = planned(train, evaluate, Options(pricing=ON_SPARK)).plan
     assert plan.reuses_evaluation
     assert all(stage.counts == "train" for stage in plan.stages)
     assert [step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)] == parts.split()
@@ -45,7 +46,7 @@ def test_what_stands_before_the_first_random_number_is_computed_once(train, eval
 
 
 def test_in_one_process_whole_columns_are_shared():
-    assert planned(attention(dropout=True), attention(), Options(abilities=("edge_columns",))).plan.reuses_evaluation
+    assert planned(attention(dropout=True), attention(), Options(pricing=able("edge_columns"))).plan.reuses_evaluation
 
 
 def test_only_what_a_product_leads_to_is_put_out():

@@ -6,15 +6,19 @@ import pytest
 
 from planner import RULES, Options, PlanError
 from planner.build import build
-from planner.edge_nodes import EdgeExpression, Extreme, ScaledPropagate
 from planner.edge_values import OPERATIONS_AT_ONCE
 from planner.expressions import operations, renamed, text
 from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, Scatter, StaticColumn, topological
 from planner.optimizer import optimize
-from planner.physical import CollectStep, GatherStep, PipeStep, PropagateStep
 from planner.rules import FORWARD_RULES
 from planner.rules.lift_message import lift_message
 from planner.spec import Ref, ValueType
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_expression import EdgeExpression
+from planner.steps.extreme import Extreme
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import ScaledPropagate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 

@@ -7,17 +7,18 @@ from contextlib import closing
 import pytest
 from torch import Tensor
 
-from lotan.engines.choice import ABILITIES
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LazySums
 from lotan.engines.local.products import Chunks
 from lotan.stages import flat
 from planner.chunks import CHUNKS_A_THREAD, local_chunk_rows
 from planner.compiler import Options
+from planner.cost import Pricing
 from planner.scratch import LOSS_COPIES, NUMBER_BYTES, numbers_in_hand, rows_in_hand, scratch_bytes
 from planner.statistics import Statistics
 from tests.exactness.cases import EVERY, OUT, models, sample
 from tests.exactness.steps import plan_of, train
+from tests.planner.engines import LOCAL
 from tests.planner.test_footprint import plans
 
 
@@ -60,7 +61,7 @@ def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pyte
     monkeypatch.setattr(flat._Scratch, "get", noted)
     monkeypatch.setattr(LazySums, "rows", summed)
     drawn = sample(3, weighted=EVERY[name].weights)
-    planned = plan_of(name, drawn, Options(abilities=ABILITIES["local"]))
+    planned = plan_of(name, drawn, Options(pricing=Pricing(LOCAL)))
     with closing(LocalEngine()) as engine:
         train(engine, planned, models(name, seed=3)[0], drawn)
     again, loss = sum(taken.values()), (LOSS_COPIES + 1) * OUT

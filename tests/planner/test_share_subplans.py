@@ -10,8 +10,8 @@ from planner.explain import as_data, explain
 from planner.labels import layer_of
 from planner.nodes import Dropout, Propagate, topological
 from planner.optimizer import optimize
-from planner.physical import PropagateStep
 from planner.spec import Ref, Spec
+from planner.steps.propagate import PropagateStep
 from tests.planner.specs import FEATURES, SpecWriter, gcn, planned
 
 SUMMED = 6

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from planner.physical import Column, EdgeDropoutStep, EdgeSumStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import Column, Plan, Stage
 from planner.spec import Call, EdgeSet, Ref, ValueType
 from planner.statistics import Statistics
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 from planner.topology import EDGE_BYTES, VERTEX_BYTES, made_on_use, topology
 
 VERTICES, EDGES = 1000, 3000

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 import lotan
-from lotan import jar
+from lotan.hosts import jar
 from tests.conftest import ROOT
 from tests.project.test_set_up import fake_maven
 
@@ -30,7 +30,7 @@ def checkout(tmp_path):
         "Makefile",
         "tools/maven.sh",
         "tools/build_jar.sh",
-        "lotan/__init__.py",
+        "lotan/version.py",
         "jvm/pom.xml",
         "pyproject.toml",
     ):
@@ -103,7 +103,7 @@ def test_versions_that_differ_are_named(checkout):
     fake_maven(checkout, "mkdir -p jvm/target/shaded; touch jvm/target/shaded/lotan-9.9.9.jar")
     done = run(checkout, "make", "jar")
     assert done.returncode != 0
-    assert "versions in jvm/pom.xml and lotan/__init__.py differ" in done.stderr
+    assert "versions in jvm/pom.xml and lotan/version.py differ" in done.stderr
 
 
 def test_maven_without_a_network_says_what_it_needs(checkout):
@@ -124,7 +124,7 @@ def test_the_wheel_takes_the_jar_and_the_markers_of_types(checkout):
     done = run(checkout, sys.executable, "-c", build, "--quiet", "build_py", "--build-lib", "built")
     assert done.returncode == 0, done.stderr
     built = {str(path.relative_to(checkout / "built")) for path in (checkout / "built").rglob("*") if path.is_file()}
-    assert built == {JAR, "lotan/__init__.py", "lotan/py.typed"}
+    assert built == {JAR, "lotan/version.py", "lotan/py.typed"}
 
 
 def test_the_jar_that_python_looks_for_is_the_one_that_make_builds():

@@ -1,97 +1,63 @@
-"""What the README says can be run, runs; the files it names exist."""
+"""What the README says can be run, runs; the files that it names exist; it stays short."""
 
 from __future__ import annotations
 
 import re
-import shlex
+from pathlib import Path
 
 import pytest
-import torch
 
 import lotan
-from lotan.cli import main
-from planner.rules import RULES
+from lotan.cli import COMMANDS
 from tests.conftest import ROOT
+from tests.project.pages import blocks, commands, run
 
-README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```(\w*)\n(.*?)```", README, re.DOTALL)
-PYTHON = [block for language, block in BLOCKS if language == "python"]
-LINES = [line.partition("  #")[0] for language, block in BLOCKS if not language for line in block.split("\n")]
+README = ROOT / "README.md"
+FEWEST_COMMANDS = {"train", "explain", "predict", "tune"}
 
 
-def test_quick_start_trains_predicts_and_saves(tmp_path, monkeypatch):
+def test_everything_in_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one folder and one namespace, from the first model to the grid."""
     monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(PYTHON[0].replace("epochs=100", "epochs=3, progress=False"), names)
-    assert len(names["run"].history) == 3
-    predictions = lotan.load("model").predict(names["graph"], engine="local")
-    assert list(predictions.columns) == ["id", "prediction", "probability"]
-
-
-def test_own_layer_trains():
-    block = next(block for block in PYTHON if "MessagePassing" in block)
-    names = {"lotan": lotan}
-    exec(block, names)
-    torch.manual_seed(0)
-    graph = lotan.Graph.read("digits")
-    run = lotan.Trainer(names["Damped"](64, 10), graph, epochs=3, engine="local", progress=False).fit()
-    assert run.history[-1]["loss"] < run.history[0]["loss"]
-
-
-def test_grid_trains_and_predicts(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    block = next(block for _, block in BLOCKS if "<<'END'" in block)
-    written, commands = block.partition("<<'END'\n")[2].split("\nEND\n")
-    (tmp_path / "grid.toml").write_text(written.replace("epochs = 30", "epochs = 2"))
-    for line in commands.splitlines():
-        assert main([*shlex.split(line)[1:], "--engine", "local"]) == 0
-    assert {"tune.html", "tune.json", "model", "predictions.parquet"} <= {path.name for path in tmp_path.iterdir()}
-
-
-def test_notebook_shows_its_plan():
-    block = next(block for block in PYTHON if "trainer.plan  #" in block)
-    names = {}
-    exec(block.replace("epochs=20", "epochs=1, progress=False"), names)
+    names = run(README, tmp_path)
+    assert len(names["run"].history) == 20
     assert "<iframe" in names["trainer"].plan._repr_html_()
-    assert len(names["run"].history) == 1
+    assert lotan.load("model").predict(names["graph"], engine="local").columns[0] == "id"
+    written = {path.name for path in tmp_path.iterdir()}
+    assert {"report.json", "plan.html", "predictions.parquet", "tune.html", "tune.json", "best"} <= written
 
 
-def test_script_for_spark_submit_is_the_example():
+def test_it_shows_the_commands_that_a_newcomer_needs() -> None:
+    shown = [words for block in blocks(README) if block.language == "sh" for words in commands(block.text)]
+    ours = {words[1] for words in shown if words[0] == "lotan"}
+    assert FEWEST_COMMANDS <= ours <= set(COMMANDS)
+    assert [words for words in shown if words[0] == "make"][:2] == [["make", "run"], ["make", "test"]]
+
+
+def test_it_is_short_enough_to_be_read() -> None:
+    assert len(README.read_text().splitlines()) <= 150
+
+
+def test_files_it_names_and_links_exist() -> None:
+    text = README.read_text()
+    named = set(re.findall(r"`((?:lotan|planner|messenger|examples|benchmarks|docs|notebooks)/[\w/.]*)`", text))
+    linked = set(re.findall(r"\]\(([^)#:]+)\)", text))
+    assert {"benchmarks/results/arxiv.md", "docs/images/overview.svg", "LICENSE"} <= named | linked
+    assert [name for name in named | linked if not (ROOT / name).exists() and name != "lotan/jars/"] == []
+
+
+def test_figures_beside_pyg_are_those_of_the_table() -> None:
+    results = (ROOT / "benchmarks" / "results" / "arxiv.md").read_text()
+    for model in ("GCN", "GraphSAGE", "GIN", "GAT"):
+        section = results.partition(f"\n## {model}\n")[2].partition("\n## ")[0]
+        expected = [model]
+        for contestant in ("pyg torch CSR", "local", "blocks"):
+            cells = [cell.strip() for cell in re.search(rf"^\| {contestant} \|.*$", section, re.M)[0].split("|")[1:]]
+            seconds, mebibytes = float(cells[2]), float(cells[6].replace(",", ""))
+            expected.append(f"{seconds:.1f} s, {mebibytes / 1000:.1f} GB")
+        assert f"| {' | '.join(expected)} |" in README.read_text()
+
+
+def test_the_script_for_spark_submit_has_three_lines() -> None:
     lines = [line for line in (ROOT / "examples" / "train.py").read_text().split("\n") if line]
-    block = next(block for block in PYTHON if "sys.exit" in block)
-    assert [line for line in block.split("\n") if line] == lines
-    assert len(lines) == 3
-
-
-def test_commands_have_the_options_the_readme_gives_them(capsys):
-    commands = [shlex.split(line) for line in LINES if line.startswith("lotan ") and "COMMAND" not in line]
-    assert {words[1] for words in commands} == {
-        "train",
-        "tune",
-        "explain",
-        "predict",
-        "router",
-        "worker",
-        "doctor",
-        "datasets",
-    }
-    for words in commands:
-        with pytest.raises(SystemExit) as exited:
-            main([*words[1:], "--help"])
-        assert exited.value.code == 0
-        shown = capsys.readouterr().out
-        assert [word for word in words if word.startswith("--") and word.partition("=")[0] not in shown] == []
-
-
-def test_each_point_of_the_tour_names_a_file():
-    tour = README.partition("each names the file to read:")[2].partition("## Graphs")[0]
-    points = re.split(r"^\d+\. ", tour, flags=re.MULTILINE)[1:]
-    assert len(points) == 10
-    assert [point for point in points if not re.search(r"`(?:lotan|planner)/", point)] == []
-    assert {"`lotan/epochs.py`", "`lotan/learner.py`"} <= set(re.findall(r"`[^`]+`", tour))
-
-
-def test_files_and_rules_named_exist():
-    named = set(re.findall(r"`((?:lotan|planner|messenger|examples)/[\w/]*(?:\.py)?)`", README))
-    assert [name for name in named if not (ROOT / name).exists()] == []
-    assert [rule for rule in RULES if f"`{rule}`" not in README] == []
+    assert lines == ["import sys", "from lotan.cli import main", 'sys.exit(main(["train", *sys.argv[1:]]))']

@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from lotan.doctor import MEASURED
+from lotan.cli.checks import MEASURED
 from tests.conftest import ROOT
 
 pytestmark = pytest.mark.processes

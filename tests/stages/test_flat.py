@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
-from lotan.randomness import Randomness
+from lotan.engines.choice import ENGINES
 from lotan.stages import Chunk, StageProgram
 from lotan.tracing import trace
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.kernels import run_by_autograd
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, LossSpec, ParameterSpec, Ref, ValueType
 from planner.statistics import Statistics
+from tests.stages.runs import backward, forward, turn
 
-DRAWS = Randomness(seed=1, epoch=2)
 WIDTH, OUT = 12, 5
 SIZES = {"in_channels": WIDTH, "hidden_channels": 8, "num_layers": 3, "out_channels": OUT, "dropout": 0.5}
 LOSS = LossSpec("classification", OUT, normalizer=10.0)
@@ -40,7 +40,7 @@ def stages_of(name: str) -> tuple[Stage, ...]:
     model = MODELS[name]()
     specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
     # whose workers may have no memory for what is kept
-    options = Options(engine="blocks", abilities=ABILITIES["blocks"])
+    options = Options(pricing=Pricing(ENGINES["blocks"]))
     return compile_plan(*specs, LOSS, Statistics(vertices=100, edges=300, width=WIDTH), options).plan.stages
 
 
@@ -65,9 +65,9 @@ def assert_same(stage: Stage, rows: int, keep: bool = True) -> None:
     before = {name: value.clone() for name, value in {**chunk.values, **parameters, **gradients}.items()}
     results = []
     for program in both(stage):
-        outputs, saved = program.forward(chunk, parameters, DRAWS, keep=keep)
-        found = program.backward(chunk, parameters, DRAWS, gradients, saved)
-        results.append((outputs, found.inputs, found.parameters))
+        outputs, saved = forward(program, chunk, parameters, keep=keep)
+        found = backward(program, chunk, parameters, gradients, saved)
+        results.append((outputs, found.input_gradients, found.parameter_gradients))
     for ours, theirs in zip(*results, strict=True):
         assert set(ours) == set(theirs)
         for name in theirs:
@@ -89,10 +89,10 @@ def test_models_run_flat_and_equal_autograd(name: str, keep: bool) -> None:
 def test_the_last_stage_turns_alike(name: str) -> None:
     stage = next(stage for stage in stages_of(name) if stage.loss is not None and stage.name.startswith("train"))
     chunk, parameters, _ = drawn(stage, 40)
-    (ours, found), (theirs, expected) = (program.turn(chunk, parameters, DRAWS) for program in both(stage))
+    (ours, found), (theirs, expected) = (turn(program, chunk, parameters) for program in both(stage))
     torch.testing.assert_close(torch.from_numpy(ours), torch.from_numpy(theirs))
-    torch.testing.assert_close(dict(found.inputs), dict(expected.inputs))
-    torch.testing.assert_close(dict(found.parameters), dict(expected.parameters))
+    torch.testing.assert_close(dict(found.input_gradients), dict(expected.input_gradients))
+    torch.testing.assert_close(dict(found.parameter_gradients), dict(expected.parameter_gradients))
 
 
 def vertex(*shape: int) -> ValueType:
@@ -184,7 +184,7 @@ def test_what_is_not_known_goes_through_autograd(call: tuple[str, tuple[Argument
     program = StageProgram(stage_of(call))
     assert not program.flat
     chunk, parameters, gradients = drawn(program.stage, 9)
-    assert program.backward(chunk, parameters, DRAWS, gradients).inputs["x"].shape == (9, 6)
+    assert backward(program, chunk, parameters, gradients).input_gradients["x"].shape == (9, 6)
 
 
 def of_heads(vectors: tuple[int, ...], dims: tuple[int, ...], *more: str) -> Stage:
@@ -213,10 +213,10 @@ def test_what_is_like_dots_of_heads_goes_through_autograd(stage: Stage) -> None:
     chunk, parameters, gradients = drawn(stage, 9)
     x, p = chunk.values["x"].requires_grad_(), parameters["p"].requires_grad_()
     expected = {"m": x * p, "y": (x * p).sum(stage.calls[1].arguments[1])}
-    found = program.backward(chunk, parameters, DRAWS, gradients)
+    found = backward(program, chunk, parameters, gradients)
     to_x, to_p = torch.autograd.grad([expected[name] for name in gradients], (x, p), list(gradients.values()))
-    torch.testing.assert_close(found.inputs["x"], to_x)
-    torch.testing.assert_close(found.parameters["p"], to_p)
+    torch.testing.assert_close(found.input_gradients["x"], to_x)
+    torch.testing.assert_close(found.parameter_gradients["p"], to_p)
 
 
 @pytest.mark.parametrize("flat", [True, False], ids=["flat", "autograd"])
@@ -224,22 +224,22 @@ def test_memory_that_is_handed_in_is_written_to(flat: bool) -> None:
     stage = HAND["outputs that are kept, too"]
     program = StageProgram(stage, flat=flat)
     chunk, parameters, gradients = drawn(stage, 20)
-    plain, saved = program.forward(chunk, parameters, DRAWS, keep=True)
-    expected = program.backward(chunk, parameters, DRAWS, gradients, saved)
+    plain, saved = forward(program, chunk, parameters, keep=True)
+    expected = backward(program, chunk, parameters, gradients, saved)
 
     columns = {name: torch.full((50, 6), 7.0) for name in ("a", "y", "x", "x2")}
     into = {name: column[10:30] for name, column in columns.items()}
     sums = {name: torch.ones_like(value) for name, value in parameters.items()}
-    outputs, saved = program.forward(chunk, parameters, DRAWS, keep=True, into=into)
-    found = program.backward(chunk, parameters, DRAWS, gradients, saved, into, sums)
-    for name, rows in {**plain, **expected.inputs}.items():
+    outputs, saved = forward(program, chunk, parameters, keep=True, into=into)
+    found = backward(program, chunk, parameters, gradients, saved, into=into, sums=sums)
+    for name, rows in {**plain, **expected.input_gradients}.items():
         assert torch.equal(columns[name][10:30], rows)
         assert (columns[name][:10] == 7).all()
         assert (columns[name][30:] == 7).all()
     assert outputs["y"].data_ptr() == into["y"].data_ptr()
-    for name, total in expected.parameters.items():
+    for name, total in expected.parameter_gradients.items():
         torch.testing.assert_close(sums[name], total + 1)
-        assert found.parameters[name] is sums[name]
+        assert found.parameter_gradients[name] is sums[name]
 
 
 def test_results_outlive_the_next_chunk() -> None:
@@ -249,14 +249,14 @@ def test_results_outlive_the_next_chunk() -> None:
     first, second = drawn(stage, 20, seed=1), drawn(stage, 20, seed=2)
 
     def once(chunk: Chunk, parameters: dict[str, torch.Tensor], gradients: dict[str, torch.Tensor]):
-        outputs, saved = program.forward(chunk, parameters, DRAWS, keep=True)
-        return outputs, program.backward(chunk, parameters, DRAWS, gradients, saved)
+        outputs, saved = forward(program, chunk, parameters, keep=True)
+        return outputs, backward(program, chunk, parameters, gradients, saved)
 
     outputs, found = once(*first)
-    copies = [{name: value.clone() for name, value in part.items()} for part in (outputs, found.inputs)]
+    copies = [{name: value.clone() for name, value in part.items()} for part in (outputs, found.input_gradients)]
     once(*second)
     assert all(torch.equal(outputs[name], value) for name, value in copies[0].items())
-    assert all(torch.equal(found.inputs[name], value) for name, value in copies[1].items())
+    assert all(torch.equal(found.input_gradients[name], value) for name, value in copies[1].items())
     again, _ = once(*first)
     assert all(torch.equal(again[name], value) for name, value in copies[0].items())
 
@@ -266,12 +266,12 @@ def test_several_chunks_wait_for_their_backward() -> None:
     program = StageProgram(stage)
     chunks = [drawn(stage, rows, seed=rows) for rows in (20, 5, 20)]
     for _ in range(2):
-        kept = [program.forward(chunk, parameters, DRAWS, keep=True)[1] for chunk, parameters, _ in chunks]
+        kept = [forward(program, chunk, parameters, keep=True)[1] for chunk, parameters, _ in chunks]
         for (chunk, parameters, gradients), saved in zip(chunks, kept, strict=True):
-            found = program.backward(chunk, parameters, DRAWS, gradients, saved)
-            again = program.backward(chunk, parameters, DRAWS, gradients)
-            assert torch.equal(found.inputs["x"], again.inputs["x"])
-            assert torch.equal(found.parameters["w"], again.parameters["w"])
+            found = backward(program, chunk, parameters, gradients, saved)
+            again = backward(program, chunk, parameters, gradients)
+            assert torch.equal(found.input_gradients["x"], again.input_gradients["x"])
+            assert torch.equal(found.parameter_gradients["w"], again.parameter_gradients["w"])
 
 
 def test_every_number_of_a_chunk_is_that_of_its_row() -> None:
@@ -279,8 +279,8 @@ def test_every_number_of_a_chunk_is_that_of_its_row() -> None:
     stage = stages_of("GCN")[1]
     program = StageProgram(stage)
     chunk, parameters, _ = drawn(stage, 30)
-    whole = program.forward(chunk, parameters, DRAWS)[0]
+    whole = forward(program, chunk, parameters)[0]
     for rows in (slice(0, 7), slice(7, 30)):
         part = Chunk(chunk.keys[rows], {name: value[rows] for name, value in chunk.values.items()})
-        for name, value in program.forward(part, parameters, DRAWS)[0].items():
+        for name, value in forward(program, part, parameters)[0].items():
             torch.testing.assert_close(value, whole[name][rows])

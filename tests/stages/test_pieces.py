@@ -7,7 +7,8 @@ import torch
 
 from lotan.stages import StageProgram
 from lotan.stages.pieces import Pieces
-from tests.stages.test_flat import DRAWS, MODELS, drawn, stages_of
+from tests.stages.runs import backward, evaluate, forward, predict, turn
+from tests.stages.test_flat import MODELS, drawn, stages_of
 
 ROWS = 23  # in pieces of 5: four whole ones and a rest
 
@@ -20,30 +21,32 @@ def test_rows_and_gradients_are_those_of_the_whole(name: str, keep: bool, flat: 
     for stage in stages_of(name):
         program = StageProgram(stage, flat=flat)
         chunk, parameters, gradients = drawn(stage, ROWS)
-        expected, saved = program.forward(chunk, parameters, DRAWS, keep)
-        of_whole = program.backward(chunk, parameters, DRAWS, gradients, saved)
+        expected, saved = forward(program, chunk, parameters, keep)
+        of_whole = backward(program, chunk, parameters, gradients, saved)
         pieces = Pieces(program, 5)
         outputs = {name: torch.full_like(value, torch.nan) for name, value in expected.items()}
-        found, of_pieces = pieces.forward(chunk, parameters, DRAWS, keep, outputs)
-        inputs = {name: torch.full_like(value, torch.nan) for name, value in of_whole.inputs.items()}
-        in_all = pieces.backward(chunk, parameters, DRAWS, gradients, of_pieces, inputs)
+        found, of_pieces = forward(pieces, chunk, parameters, keep, into=outputs)
+        inputs = {name: torch.full_like(value, torch.nan) for name, value in of_whole.input_gradients.items()}
+        in_all = backward(pieces, chunk, parameters, gradients, of_pieces, into=inputs)
         assert all(found[name] is place for name, place in outputs.items())
-        assert all(in_all.inputs[name] is place for name, place in inputs.items())
+        assert all(in_all.input_gradients[name] is place for name, place in inputs.items())
         torch.testing.assert_close(found, expected)
-        torch.testing.assert_close(dict(in_all.inputs), dict(of_whole.inputs))
-        torch.testing.assert_close(dict(in_all.parameters), dict(of_whole.parameters), rtol=1e-5, atol=1e-4)
+        torch.testing.assert_close(dict(in_all.input_gradients), dict(of_whole.input_gradients))
+        torch.testing.assert_close(
+            dict(in_all.parameter_gradients), dict(of_whole.parameter_gradients), rtol=1e-5, atol=1e-4
+        )
 
 
 def test_the_last_stage_turns_and_counts_as_a_whole() -> None:
     stage = next(stage for stage in stages_of("GCN") if stage.loss is not None and stage.name.startswith("train"))
     program = StageProgram(stage)
     chunk, parameters, _ = drawn(stage, ROWS)
-    counted, expected = program.turn(chunk, parameters, DRAWS)
+    counted, expected = turn(program, chunk, parameters)
     pieces = Pieces(program, 5)
-    ours, found = pieces.turn(chunk, parameters, DRAWS, {})
+    ours, found = turn(pieces, chunk, parameters)
     torch.testing.assert_close(torch.from_numpy(ours), torch.from_numpy(counted))
-    torch.testing.assert_close(dict(found.inputs), dict(expected.inputs))
-    torch.testing.assert_close(dict(found.parameters), dict(expected.parameters))
-    evaluated = torch.from_numpy(pieces.evaluate(chunk, parameters))
-    torch.testing.assert_close(evaluated, torch.from_numpy(program.evaluate(chunk, parameters)))
-    torch.testing.assert_close(pieces.predict(chunk, parameters, {}), program.predict(chunk, parameters))
+    torch.testing.assert_close(dict(found.input_gradients), dict(expected.input_gradients))
+    torch.testing.assert_close(dict(found.parameter_gradients), dict(expected.parameter_gradients))
+    evaluated = torch.from_numpy(evaluate(pieces, chunk, parameters))
+    torch.testing.assert_close(evaluated, torch.from_numpy(evaluate(program, chunk, parameters)))
+    torch.testing.assert_close(predict(pieces, chunk, parameters), predict(program, chunk, parameters))

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from lotan.errors import StageError
-from lotan.randomness import Randomness, dropout
 from lotan.stages import Chunk, EdgeBlock, StageProgram
 from lotan.stages.chunk import prefix_sum
+from lotan.stages.randomness import dropout
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType
+from tests.stages.runs import DRAWS, backward, evaluate, forward, predict, turn
 
 ROWS, SOURCES, EDGES = 7, 9, 30
-DRAWS = Randomness(seed=1, epoch=2)
 
 
 def vertex(*shape: int) -> ValueType:
@@ -72,19 +72,19 @@ def dense_values(rows: int = ROWS):
 def test_a_stage_equals_autograd(keep: bool) -> None:
     chunk, parameters, gradient = dense_values()
     program = StageProgram(dense_stage())
-    outputs, saved = program.forward(chunk, parameters, DRAWS, keep=keep)
+    outputs, saved = forward(program, chunk, parameters, keep=keep)
     assert (saved is not None) == keep
     assert not outputs["y"].requires_grad
-    found = program.backward(chunk, parameters, DRAWS, {"y": gradient}, saved)
+    found = backward(program, chunk, parameters, {"y": gradient}, saved)
 
     x, w = chunk.values["x"].clone().requires_grad_(), parameters["w"].clone().requires_grad_()
     expected = dense_by_hand(x, chunk.values["s"], w, parameters["b"], chunk.keys)
     wanted = torch.autograd.grad(expected, [x, w], gradient)
     torch.testing.assert_close(outputs["y"], expected.detach())
-    torch.testing.assert_close(found.inputs["x"], wanted[0])
-    torch.testing.assert_close(found.parameters["w"], wanted[1])
-    assert set(found.parameters) == {"w"}
-    assert set(found.inputs) == {"x"}
+    torch.testing.assert_close(found.input_gradients["x"], wanted[0])
+    torch.testing.assert_close(found.parameter_gradients["w"], wanted[1])
+    assert set(found.parameter_gradients) == {"w"}
+    assert set(found.input_gradients) == {"x"}
 
 
 def test_rows_that_are_not_contiguous() -> None:
@@ -93,30 +93,32 @@ def test_rows_that_are_not_contiguous() -> None:
         chunk.keys, {"x": chunk.values["x"].T.contiguous().T, "s": chunk.values["s"].repeat_interleave(2)[::2]}
     )
     program = StageProgram(dense_stage())
-    one = program.backward(chunk, parameters, DRAWS, {"y": gradient})
-    two = program.backward(strided, parameters, DRAWS, {"y": gradient.transpose(1, 2).contiguous().transpose(1, 2)})
-    torch.testing.assert_close(one.inputs["x"], two.inputs["x"])
+    one = backward(program, chunk, parameters, {"y": gradient})
+    two = backward(program, strided, parameters, {"y": gradient.transpose(1, 2).contiguous().transpose(1, 2)})
+    torch.testing.assert_close(one.input_gradients["x"], two.input_gradients["x"])
 
 
 def test_a_chunk_without_rows() -> None:
     chunk, parameters, gradient = dense_values(0)
     program = StageProgram(dense_stage())
-    assert program.forward(chunk, parameters, DRAWS)[0]["y"].shape == (0, 2, 2)
-    found = program.backward(chunk, parameters, DRAWS, {"y": gradient})
-    assert found.inputs["x"].shape == (0, 6)
-    assert torch.equal(found.parameters["w"], torch.zeros(4, 6))
+    assert forward(program, chunk, parameters)[0]["y"].shape == (0, 2, 2)
+    found = backward(program, chunk, parameters, {"y": gradient})
+    assert found.input_gradients["x"].shape == (0, 6)
+    assert torch.equal(found.parameter_gradients["w"], torch.zeros(4, 6))
 
 
 def test_chunks_add_up_to_the_whole() -> None:
     chunk, parameters, gradient = dense_values()
     program = StageProgram(dense_stage())
-    whole = program.backward(chunk, parameters, DRAWS, {"y": gradient})
+    whole = backward(program, chunk, parameters, {"y": gradient})
     parts = []
     for rows in (slice(0, 3), slice(3, ROWS)):
         part = Chunk(chunk.keys[rows], {name: value[rows] for name, value in chunk.values.items()})
-        parts.append(program.backward(part, parameters, DRAWS, {"y": gradient[rows]}))
-    torch.testing.assert_close(torch.cat([p.inputs["x"] for p in parts]), whole.inputs["x"])
-    torch.testing.assert_close(parts[0].parameters["w"] + parts[1].parameters["w"], whole.parameters["w"])
+        parts.append(backward(program, part, parameters, {"y": gradient[rows]}))
+    torch.testing.assert_close(torch.cat([p.input_gradients["x"] for p in parts]), whole.input_gradients["x"])
+    torch.testing.assert_close(
+        parts[0].parameter_gradients["w"] + parts[1].parameter_gradients["w"], whole.parameter_gradients["w"]
+    )
 
 
 def neighbour_stage(kind: str) -> Stage:
@@ -168,16 +170,16 @@ def test_neighbourhoods_equal_a_loop(kind: str, per_edge: bool) -> None:
     x, a, gradient = torch.randn(SOURCES, 2, 3), torch.randn(ROWS, 2), torch.randn(ROWS, 2, 3)
     chunk = Chunk(torch.arange(ROWS), {"x": x, "a": a}, {"graph": block})
     program = StageProgram(neighbour_stage(kind), "per_edge" if per_edge else "summed")
-    outputs, saved = program.forward(chunk, {}, DRAWS, keep=True)
-    found = program.backward(chunk, {}, DRAWS, {"y": gradient}, saved)
+    outputs, saved = forward(program, chunk, {}, keep=True)
+    found = backward(program, chunk, {}, {"y": gradient}, saved)
 
     x, a = x.requires_grad_(), a.requires_grad_()
     expected = neighbour_by_hand(x, a, block, kind)
     wanted = torch.autograd.grad(expected, [x, a], gradient)
     torch.testing.assert_close(outputs["y"], expected.detach())
     assert torch.equal(outputs["y"][0], torch.zeros(2, 3))  # the first row has no in-edges
-    torch.testing.assert_close(found.inputs["a"], wanted[1])
-    of_x = found.inputs["x"]
+    torch.testing.assert_close(found.input_gradients["a"], wanted[1])
+    of_x = found.input_gradients["x"]
     if per_edge:
         assert of_x.shape == (EDGES, 2, 3)
         of_x = torch.zeros(SOURCES, 2, 3).index_add_(0, block.positions, of_x)
@@ -197,8 +199,8 @@ def test_ties_share_the_gradient_evenly() -> None:
         (StageOutput("y", "cy", (1,), True),),
     )
     chunk = Chunk(torch.zeros(1, dtype=torch.int64), {"x": torch.tensor([[2.0], [1.0], [2.0]])}, {"graph": block})
-    found = StageProgram(stage).backward(chunk, {}, DRAWS, {"y": torch.ones(1, 1)})
-    assert found.inputs["x"].view(-1).tolist() == [0.5, 0.0, 0.5]
+    found = backward(StageProgram(stage), chunk, {}, {"y": torch.ones(1, 1)})
+    assert found.input_gradients["x"].view(-1).tolist() == [0.5, 0.0, 0.5]
 
 
 def test_neighbourhoods_without_rows_or_edges() -> None:
@@ -209,9 +211,9 @@ def test_neighbourhoods_without_rows_or_edges() -> None:
         chunk = Chunk(torch.arange(rows), values, {"graph": empty})
         for kind in ("sum", "mean", "max"):
             program = StageProgram(neighbour_stage(kind))
-            assert torch.equal(program.forward(chunk, {}, DRAWS)[0]["y"], torch.zeros(rows, 2, 3))
-            found = program.backward(chunk, {}, DRAWS, {"y": torch.zeros(rows, 2, 3)})
-            assert found.inputs["x"].shape == (sources, 2, 3)
+            assert torch.equal(forward(program, chunk, {})[0]["y"], torch.zeros(rows, 2, 3))
+            found = backward(program, chunk, {}, {"y": torch.zeros(rows, 2, 3)})
+            assert found.input_gradients["x"].shape == (sources, 2, 3)
 
 
 def test_reruns_give_the_same_bits_in_deterministic_mode() -> None:
@@ -222,7 +224,7 @@ def test_reruns_give_the_same_bits_in_deterministic_mode() -> None:
     gradient = torch.randn(400, 2, 3)
     torch.use_deterministic_algorithms(True)
     try:
-        runs = [program.backward(chunk, {}, DRAWS, {"y": gradient}).inputs for _ in range(3)]
+        runs = [backward(program, chunk, {}, {"y": gradient}).input_gradients for _ in range(3)]
     finally:
         torch.use_deterministic_algorithms(False)
     assert all(torch.equal(run["x"], runs[0]["x"]) and torch.equal(run["a"], runs[0]["a"]) for run in runs)
@@ -245,7 +247,7 @@ def test_turn_yields_the_loss_and_all_gradients() -> None:
     x, w = torch.randn(ROWS, 6), torch.randn(3, 6)
     label, split = torch.tensor([0, 1, 2, 0, 1, 2, -1]), torch.tensor([0, 0, 1, 0, -1, 0, 0], dtype=torch.int8)
     chunk = Chunk(torch.arange(ROWS), {"x": x}, label=label, split=split)
-    sums, found = StageProgram(last_stage()).turn(chunk, {"w": w}, DRAWS)
+    sums, found = turn(StageProgram(last_stage()), chunk, {"w": w})
 
     x, w, rows = x.requires_grad_(), w.requires_grad_(), [0, 1, 3, 5]
     weights = torch.tensor([1.0, 2.0, 0.5])
@@ -254,8 +256,8 @@ def test_turn_yields_the_loss_and_all_gradients() -> None:
     assert sums[0, 0] == pytest.approx(loss.item(), rel=1e-6)
     assert sums[0, 1] == 4.5
     assert not sums[1:].any()
-    torch.testing.assert_close(found.inputs["x"], wanted[0])
-    torch.testing.assert_close(found.parameters["w"], wanted[1])
+    torch.testing.assert_close(found.input_gradients["x"], wanted[0])
+    torch.testing.assert_close(found.parameter_gradients["w"], wanted[1])
 
 
 def test_evaluate_counts_every_split_and_predict_yields_rows() -> None:
@@ -266,8 +268,8 @@ def test_evaluate_counts_every_split_and_predict_yields_rows() -> None:
         split=torch.tensor([0, 1, 2], dtype=torch.int8),
     )
     program, w = StageProgram(last_stage()), {"w": torch.eye(3, 6)}
-    assert program.evaluate(chunk, w)[:, 2:4].tolist() == [[1, 1], [1, 1], [1, 0]]
-    assert torch.equal(program.predict(chunk, w)["y"], torch.eye(3))
+    assert evaluate(program, chunk, w)[:, 2:4].tolist() == [[1, 1], [1, 1], [1, 0]]
+    assert torch.equal(predict(program, chunk, w)["y"], torch.eye(3))
 
 
 @pytest.mark.parametrize(
@@ -281,7 +283,7 @@ def test_only_listed_operators_run(op: str) -> None:
 
 def test_a_missing_input_is_named() -> None:
     with pytest.raises(StageError, match=r"dense.*'s'"):
-        StageProgram(dense_stage()).forward(Chunk(torch.arange(1), {"x": torch.ones(1, 6)}), {"w": 0, "b": 0}, DRAWS)
+        forward(StageProgram(dense_stage()), Chunk(torch.arange(1), {"x": torch.ones(1, 6)}), {"w": 0, "b": 0})
 
 
 def test_a_dtype_is_a_name() -> None:
@@ -290,6 +292,6 @@ def test_a_dtype_is_a_name() -> None:
         return Stage("cast", (StageInput("x", "x", (1,)),), (), (call,), (StageOutput("y", "y", (1,)),))
 
     chunk = Chunk(torch.arange(1), {"x": torch.ones(1, 1)})
-    assert StageProgram(stage("torch.float64")).predict(chunk, {})["y"].dtype == torch.float64
+    assert predict(StageProgram(stage("torch.float64")), chunk, {})["y"].dtype == torch.float64
     with pytest.raises(StageError, match=r"torch\.load"):
         StageProgram(stage("torch.load"))

@@ -13,15 +13,16 @@ import pytest
 import torch
 
 from lotan import nn
-from lotan.engines.choice import ABILITIES
-from lotan.saved_runs import SavedRuns
-from lotan.spill_file import PAGE, SpillFile
+from lotan.engines.choice import ENGINES
 from lotan.stages import Memory, StageProgram, Terms, flat
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
+from lotan.stages.spill_file import PAGE, SpillFile
 from lotan.tracing import trace
+from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey
 from planner import Options, compile_plan
+from planner.cost import Pricing
 from planner.keeping import recompute_seconds, spill_seconds
 from planner.kernels import contracted, is_product, run_by_autograd
 from planner.physical import Stage
@@ -29,7 +30,8 @@ from planner.spec import LossSpec
 from planner.statistics import Statistics
 from tests.exactness.cases import OUT
 from tests.exactness.test_random_models import graph_of, specs_of
-from tests.stages.test_flat import DRAWS, MODELS, SIZES, drawn, stages_of
+from tests.stages.runs import backward, forward
+from tests.stages.test_flat import MODELS, SIZES, drawn, stages_of
 
 ROWS = 50
 TERMS = Terms(spills=True, worth=1e-9)
@@ -49,11 +51,14 @@ def gradients(program: StageProgram, budget: int, file: SpillFile | None) -> dic
     chunks = [drawn(program.stage, ROWS - number, seed=number) for number in range(3)]
     for number, (chunk, parameters, _) in enumerate(chunks):
         if held.takes(TERMS):
-            saved = pieces.forward(chunk, parameters, DRAWS, True, {})[1]
+            saved = forward(pieces, chunk, parameters, keep=True)[1]
             held.put(_key(number), saved, saved.bytes, TERMS)
     for number, (chunk, parameters, given) in enumerate(chunks):
-        result = pieces.backward(chunk, parameters, DRAWS, given, held.take(_key(number)), {})
-        found |= {f"{number}/{name}": value for name, value in {**result.inputs, **result.parameters}.items()}
+        result = backward(pieces, chunk, parameters, given, held.take(_key(number)))
+        found |= {
+            f"{number}/{name}": value
+            for name, value in {**result.input_gradients, **result.parameter_gradients}.items()
+        }
     if file is not None:
         assert file._extents.free == file._extents.end  # all room is free again
     return found
@@ -78,9 +83,9 @@ def test_a_stage_takes_over_the_memory_that_another_is_done_with(name: str) -> N
         memory, places = Memory(), []
         for program in (StageProgram(own.stage, memory=memory), StageProgram(own.stage, memory=memory)):
             chunk, parameters, given = drawn(own.stage, ROWS)
-            saved = program.forward(chunk, parameters, DRAWS, keep=True)[1]
+            saved = forward(program, chunk, parameters, keep=True)[1]
             places.append(sorted(value.data_ptr() for value in saved.values.values()))
-            program.backward(chunk, parameters, DRAWS, given, saved)
+            backward(program, chunk, parameters, given, saved)
         assert places[0] == places[1]
 
 
@@ -130,7 +135,7 @@ def test_a_full_disk_is_said_once_and_costs_a_rerun(tmp_path: Path, monkeypatch,
     with caplog.at_level(logging.WARNING):
         found = gradients(program, 0, SpillFile(str(tmp_path)))
     assert all(torch.equal(found[key], ample[key]) for key in ample)
-    (line,) = [record.message for record in caplog.records if record.name == "lotan.spill_file"]
+    (line,) = [record.message for record in caplog.records if record.name == "lotan.stages.spill_file"]
     assert "No space left" in line
     assert str(tmp_path) in line
 
@@ -155,7 +160,7 @@ def test_a_second_attempt_and_the_end_of_a_run_free_what_was_written(tmp_path: P
     held = SavedRuns(0, file)
     chunk, parameters, _ = drawn(program.stage, ROWS)
     for _ in range(2):
-        held.put(KEY, program.forward(chunk, parameters, DRAWS, keep=True)[1], 1, TERMS)
+        held.put(KEY, forward(program, chunk, parameters, keep=True)[1], 1, TERMS)
     assert held.has(KEY)
     held.forget("run")
     assert not held.has(KEY)
@@ -199,7 +204,7 @@ def test_the_plan_knows_what_autograd_runs(name: str, monkeypatch) -> None:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_plan_knows_it_of_any_model(seed: int) -> None:
     """Gates, products with scores, quotients, sums over heads: whatever is drawn."""
-    loss, options = LossSpec("classification", OUT, 1.0), Options(engine="blocks", abilities=ABILITIES["blocks"])
+    loss, options = LossSpec("classification", OUT, 1.0), Options(pricing=Pricing(ENGINES["blocks"]))
     plan = compile_plan(*specs_of(seed, seed % 2 > 0), loss, graph_of(seed).graph.statistics, options).plan
     for stage in plan.stages:
         assert run_by_autograd(stage) is not StageProgram(stage).flat, stage.calls

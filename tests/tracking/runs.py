@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import lotan
-from lotan.run import Run
+from lotan.results.run import Run
 
 EPOCHS = 3
 

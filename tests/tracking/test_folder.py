@@ -27,7 +27,7 @@ def test_a_folder_holds_all_of_a_run(tmp_path: Path) -> None:
     run = train(log_dir=tmp_path, optimizer=lotan.SGD(lr=0.5))
     assert lines(tmp_path) == run.history
     assert content(tmp_path, "report.json") == json.loads(json.dumps(run.report))
-    assert (tmp_path / "plan.txt").read_text() == trainer(log_dir=tmp_path / "other").explain()
+    assert (tmp_path / "plan.txt").read_text() == trainer(log_dir=tmp_path / "other").explain(stage="all")
     assert (tmp_path / "plan.html").read_text().startswith("<!doctype html>")
     configuration, environment = content(tmp_path, "configuration.json"), content(tmp_path, "environment.json")
     assert configuration["settings"]["optimizer"]["name"] == "SGD"

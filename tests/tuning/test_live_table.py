@@ -6,9 +6,9 @@ import io
 import re
 from types import SimpleNamespace
 
-from lotan.members import MemberState
+from lotan.batch.members import MemberState
 from lotan.tuning.live_table import LiveTable
-from tests.test_progress import Terminal
+from tests.training.test_progress import Terminal
 
 
 def entry(epoch: int) -> dict:

@@ -9,7 +9,7 @@ import pytest
 
 from lotan.cli import train
 from lotan.cli.options import plan_settings
-from lotan.settings import TrainerConfig, make_config
+from lotan.settings.config import TrainerConfig, make_config
 from lotan.tuning.train_words import UNSAID, words_in_common
 
 

@@ -183,7 +183,7 @@ def test_if_all_diverge_there_is_no_best(tmp_path):
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_trained(grid, options, error, expected, monkeypatch):
-    monkeypatch.setattr("lotan.model_batch.ModelBatch.train", None)
+    monkeypatch.setattr("lotan.batch.model_batch.ModelBatch.train", None)
     with pytest.raises(error) as raised:
         tune(grid, **options)
     assert expected in str(raised.value)

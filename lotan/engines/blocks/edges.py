@@ -1,7 +1,7 @@
-"""Steps on edges, as calls of the Scala operators: an edge column is an RDD whose rows lie with the edges' destinations.
+"""Steps on edges, as calls of the Scala operators. An edge column is an RDD whose rows are with the edges' destinations.
 
-What a step reads at the sources of edges comes to them as rows of vertices; what it makes for sources goes to them as one
-sum for each. Edges and their columns never move.
+Values at the sources of edges are brought to the edges as rows of vertices. Results for sources are sent to them as one
+sum for each source. Edges and their columns never move.
 """
 
 from __future__ import annotations
@@ -16,22 +16,16 @@ import numpy as np
 from lotan.engines.blocks.load import Loaded
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.errors import EngineError
-from lotan.randomness import Randomness, threshold_of
+from lotan.stages.randomness import Randomness, threshold_of
 from planner.expressions import ROWS, Expression, operands
-from planner.physical import (
-    EdgeDotStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-    Step,
-    reads,
-)
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
+from planner.steps.step import Step
 
 
 @dataclass(frozen=True)
@@ -40,21 +34,21 @@ class EdgeSteps:
 
     graph: Loaded
     randomness: Randomness
-    shuffled: bool  # exchange rows by shuffles also where all partitions are in one JVM
-    hold: Callable[[Any], None] | None  # persists an RDD until the pass ends; None where partitions share no heap
+    shuffled: bool  # True to exchange rows by shuffles even if all partitions are in one JVM
+    hold: Callable[[Any], None] | None  # persists an RDD until the pass ends; None if partitions share no heap
     _sources: dict[tuple[str, int | None], Any] = field(
         default_factory=dict
-    )  # by column, and level up to which edges end: its rows at their sources, brought there once
+    )  # rows at the sources, brought there once; by column and by the level within which edges end
 
     def run(self, step: EdgeStep, columns: Mapping[str, Column]) -> Any:
-        """What a step makes: an RDD of rows, of vertices or of edges.
+        """Return the result of a step: an RDD of rows of vertices or edges.
 
         Args:
-            step: the step.
-            columns: what it reads, by name.
+            step: The step to run.
+            columns: The columns that it reads, by name.
 
         Raises:
-            EngineError: a step that is none of `planner.physical`'s.
+            EngineError: If the step is none of `planner.physical`'s.
         """
         scala, blocks, width = self.graph.facade, self.graph.blocks, step.output.width
         edges, within, made = scope = _scope(step)
@@ -94,8 +88,8 @@ class EdgeSteps:
         raise EngineError(f"the blocks engine has no step {type(step).__name__}")
 
     def _at_sources(self, name: str, step: EdgeStep, rows: Mapping[str, Any]) -> Any:
-        """Rows of a column where the edges are: of one exchange, however many steps of a layer read them."""
-        key = name, step.within  # columns are made once
+        """Return a column's rows at the edges' sources. One exchange serves all steps of a layer that read them."""
+        key = name, step.within  # a column is made only once
         if key not in self._sources:
             within = numbered(step.within)
             self._sources[key] = self.graph.facade.sources(self.graph.blocks, rows[name], within, self.shuffled)
@@ -117,12 +111,12 @@ class EdgeSteps:
 
 
 def _scope(step: EdgeStep) -> tuple[str, int, int]:
-    """Its edges, the level up to which they end, and the one up to which its output has rows."""
+    """Return a step's edge set, the level within which its edges end, and the level within which its output has rows."""
     return step.edges, numbered(step.within), numbered(step.output.within)
 
 
 def postfix(expression: Expression, places: dict[str, list[str]]) -> str:
-    """An expression as the text that `EdgeFunction.parse` reads, columns being named by their places in these lists.
+    """Return an expression as text for `EdgeFunction.parse`. Columns are named by their positions in the lists of `places`.
 
     >>> places = {"source": [], "destination": [], "edge": []}
     >>> postfix(("leaky_relu", ("add", ("source", "a"), ("mul", ("source", "b"), ("constant", 0.5))), 0.2), places)
@@ -143,15 +137,15 @@ def postfix(expression: Expression, places: dict[str, list[str]]) -> str:
 
 
 def _number(value: float) -> str:
-    """A float32 as Java reads it."""
+    """Return a float32 as Java reads it."""
     text = str(np.float32(value))
     return {"inf": "Infinity", "-inf": "-Infinity", "nan": "NaN"}.get(text, text)
 
 
 def passing(steps: Sequence[Step]) -> frozenset[str]:
-    """The edge columns that one step alone reads, where they lie: it computes them as it goes, and nobody holds them."""
-    read = Counter(name for step in steps for name in reads(step))
-    sent = {name for step in steps if _is_adjoint_by_source(step) for name in reads(step)}
+    """Return the edge columns that one step alone reads in place. The step computes them as it goes, and nobody stores them."""
+    read = Counter(name for step in steps for name in step.reads)
+    sent = {name for step in steps if _is_adjoint_by_source(step) for name in step.reads}
     made = [step.output for step in steps if isinstance(step, EdgeStep)]
     return frozenset(
         column.name
@@ -161,6 +155,6 @@ def passing(steps: Sequence[Step]) -> frozenset[str]:
 
 
 def _is_adjoint_by_source(step: Step) -> bool:
-    """Whether several tasks read the step's edge column: each partition's, and where they share a heap, all others'."""
+    """Return True if several tasks read the step's edge column: on a shared heap, those of all partitions."""
     by_source = isinstance(step, EdgeSumStep) and step.end == "source"
     return by_source or (isinstance(step, ScaledPropagateStep) and step.reverse)

@@ -20,6 +20,7 @@ from lotan.engines.blocks.naming import named
 from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, numbered, pipe_step
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
+from lotan.engines.blocks.traits import TRAITS
 from lotan.engines.commits import Commits
 from lotan.engines.results import result_tensors
 from lotan.errors import EngineError
@@ -27,8 +28,13 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import Plan, Stage
 from planner.statistics import Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -36,47 +42,48 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlocksSettings:
-    """How the engine lays out and moves blocks."""
+    """The settings for the placement and the exchange of blocks."""
 
-    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once, or as large blocks need
-    chunk_rows: int = CHUNK_ROWS  # vertices that a stage runs on at a time
-    at_least: int = 1  # partitions, where nobody asked for some
-    together: int = 4  # such chunks that travel in one message, where the stage reads no edges
-    shuffled: bool = False  # exchange rows by shuffles also where all partitions are in one JVM
-    attempts: int = 2  # of a pass's lineage as it is, where Spark's own retries were not enough
-    stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
+    # partitions of the graph; None: as many as Spark runs tasks at once, or more if blocks would be too large
+    partitions: int | None = None
+    chunk_rows: int = CHUNK_ROWS  # vertices that a stage processes at a time
+    at_least: int = 1  # least number of partitions, if none is given
+    together: int = 4  # chunks that travel in one message, if the stage reads no edges
+    shuffled: bool = False  # True to exchange rows by shuffles even if all partitions are in one JVM
+    attempts: int = 2  # attempts at a pass's lineage, if Spark's own retries were not enough
+    stall_seconds: float = 900.0  # seconds without any task starting or ending after which a pass is given up
     messenger: Settings = field(default_factory=Settings)
 
 
 @dataclass
 class _Pass:
-    """What is under way."""
+    """The state of a running pass."""
 
     reading: Reading
     edges: EdgeSteps
-    passing: frozenset[str]  # edge columns that their one reader computes as it goes
-    held: list[Any] = field(default_factory=list)  # RDDs persisted until the end
+    passing: frozenset[str]  # edge columns that their only reader computes as it goes
+    held: list[Any] = field(default_factory=list)  # RDDs that are persisted until the end of the pass
     read_by_pipes: dict[int, list[PipeStep]] = field(
         default_factory=dict
-    )  # by number of those held, see Reading.readers
+    )  # pipes by the number of the persisted RDD that they read, see Reading.readers
     ends: dict[int, Any] = field(default_factory=dict)  # RDDs that no step has read yet, by identity
 
 
 class BlocksEngine(Engine):
-    """Runs plans on blocks, with stages in workers that `link` coordinates.
+    """Runs plans on blocks; workers, which `link` coordinates, run the stages.
 
     Args:
-        spark: a session with our jar; used as it is.
-        link: to the Router and its workers.
-        endpoint: of that Router, as Spark's executors reach it.
-        settings: see there.
-        on_close: what to close with the engine, last first: what it was opened with.
+        spark: A session with our jar, which is used as it is.
+        link: The link to the Router and its workers.
+        endpoint: The Router's address and keys, as Spark's executors reach it.
+        settings: The settings for blocks; None: the defaults.
+        on_close: The objects that close with the engine, last first.
 
     Raises:
-        EngineError: the session has no jar of ours, or that of another version.
+        EngineError: If the session has no jar of ours, or the jar of another version.
     """
 
-    name = "blocks"
+    traits = TRAITS
 
     def __init__(
         self,
@@ -98,17 +105,17 @@ class BlocksEngine(Engine):
         self._commits: Commits | None = None
         self._pass: _Pass | None = None
         self._hoisted: dict[str, Column] = {}  # static columns that were computed once
-        self._laid_out = 0  # partitions
+        self._laid_out = 0  # number of partitions
         self._shuffled_before = 0
         self._in_one_heap = not self.settings.shuffled and spark.sparkContext._jsc.isLocal()
 
     # -- the graph ---------------------------------------------------------------------------------------------------
 
     def lay_out(self, graph: Graph, plan: Plan) -> None:
-        """Lay the graph out in blocks, and publish the plan's stages.
+        """Load the graph in blocks, and publish the plan's stages.
 
         Raises:
-            ConfigurationError: the partitions that were asked for are too few.
+            ConfigurationError: If the configured number of partitions is too small.
         """
         if plan.source_gradients == "per_edge":
             raise EngineError(
@@ -125,15 +132,18 @@ class BlocksEngine(Engine):
 
     @property
     def stands(self) -> bool:
-        """Whether Spark runs."""
+        """True if Spark is running."""
         return spark_runs(self._session)
 
     def has_room(self, plan: Plan, statistics: Statistics) -> bool:
-        """Whether no block would be too large."""
+        """Return True if no block would be too large."""
         return self._laid_out >= least_partitions(plan, statistics)
 
     def adapt(self, plan: Plan) -> None:
-        """Publish other stages; workers forget those before. Rows of the graph that were let go are held again, if read."""
+        """Publish other stages; workers forget the old ones.
+
+        Freed columns of the graph are persisted again if the plan reads them.
+        """
         self._facade.disconnect(self._run.run)
         self._run.renew(plan)
         self._take(plan)
@@ -146,7 +156,10 @@ class BlocksEngine(Engine):
         self._stages = {stage.name: stage for stage in plan.stages}
 
     def _partitions(self, plan: Plan, statistics: Statistics) -> int:
-        """As many as were asked for; else as Spark runs tasks at once, and more if memory or a block's size wants it."""
+        """Return the configured number of partitions.
+
+        Without one, it is as many as Spark runs tasks at once, or more where memory or the size of blocks asks for it.
+        """
         if self.settings.partitions is None:
             tasks = self._session.sparkContext.defaultParallelism
             return max(tasks, self.settings.at_least, least_partitions(plan, statistics))
@@ -155,7 +168,7 @@ class BlocksEngine(Engine):
 
     @property
     def context(self) -> SparkContext:
-        """Spark's."""
+        """Spark's context of the session."""
         return self._session.sparkContext
 
     @property
@@ -174,7 +187,10 @@ class BlocksEngine(Engine):
         return self._pass
 
     def adopt(self, plan: Plan, columns: Mapping[str, Column]) -> None:
-        """Rows stay where they are held; those of the graph that only they needed are let go, and come back if asked for."""
+        """Make computed columns static; their rows stay persisted in place.
+
+        Columns of the graph that only this computation needed are freed, and computed again if a later plan reads them.
+        """
         self._release_hoisted()
         self._hoisted = {name: replace(column, static=name) for name, column in columns.items()}
         for name, column in self._graph.columns.items():
@@ -187,14 +203,14 @@ class BlocksEngine(Engine):
             self._facade.release(column.rows)
 
     def static(self, name: str) -> Column:
-        """A column that was loaded with the graph, or adopted. Workers hold on to it if passes after `prepare` read it."""
+        """Return a column that was loaded or adopted. Workers store it if passes after `prepare` read it."""
         column = self._hoisted.get(name) or self._graph.columns[name]
         return column if name in self._lasting else replace(column, static=None)
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
-        """Hand the parameters to whoever asks for them."""
+        """Begin a pass: offer the parameters to the workers."""
         hold = self._hold if self._in_one_heap else None
         edges = EdgeSteps(self._graph, a_pass.randomness, self.settings.shuffled, hold)
         self._pass = _Pass(Reading(steps, self._spares), edges, passing(steps))
@@ -202,7 +218,7 @@ class BlocksEngine(Engine):
 
     @named
     def propagate(self, step: PropagateStep, column: Column) -> Column:
-        """Sum along edges."""
+        """Sum a column along edges."""
         weighted = step.weighted and self._graph.weighted
         levels = numbered(step.within), numbered(step.output.within)
         given = self._graph.blocks, self._read(column), step.edges, weighted, step.reverse, *levels
@@ -215,12 +231,12 @@ class BlocksEngine(Engine):
         return Column(rows, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
-        """Nothing moves yet: a pipe picks the rows as it sends them."""
+        """Note the columns of a collection. Nothing moves yet: a pipe picks the rows as it sends them."""
         return Collection(step.edges, dict(zip(step.columns, columns, strict=True)))
 
     @named
     def gather(self, step: GatherStep, contributions: Contributions) -> Column:
-        """Sum per vertex what came back for it as a source."""
+        """Sum, for each vertex, the contributions that came back for it as a source."""
         self._read(contributions)
         near = self._graph.chunks[contributions.edges, step.within]
         made = numbered(step.output.within)
@@ -230,7 +246,7 @@ class BlocksEngine(Engine):
 
     @named
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Column]) -> Column:
-        """Arithmetic on edges: a column of vertices, or one of edges that lies with their destinations."""
+        """Run a step on edges. Its result is a column of vertices, or a column of edges beside their destinations."""
         for column in columns.values():
             self._read(column)
         rows = self._now.edges.run(step, columns)
@@ -239,7 +255,7 @@ class BlocksEngine(Engine):
 
     @named
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """Run a stage."""
+        """Run a stage in the workers, lazily."""
         stage = self._stages[step.stage]
         together = 1 if stage.edge_sets else self.settings.together
         site = Site(self._run.run, self._run.number, self.settings.chunk_rows * together)
@@ -271,7 +287,7 @@ class BlocksEngine(Engine):
         return found
 
     def _spent(self, step: PipeStep) -> list[dict[str, int]]:
-        """The RDDs held that this pipe reads, and otherwise only pipes do, with the number of those."""
+        """Return the persisted RDDs that this pipe reads and no step but pipes, each with the number of its pipes."""
         if not self._in_one_heap:
             return []
         return [
@@ -281,10 +297,10 @@ class BlocksEngine(Engine):
         ]
 
     def _keep(self, made: Any, names: Sequence[str]) -> None:
-        """Note what a step made: an end of the lineage until it is read, and held if it is read more than once or by others.
+        """Note a step's result: an end of the lineage until it is read, and persisted if several tasks may read it.
 
-        A propagate reads a column from several tasks at once, and a collection is one: whatever they may read is held. Edge
-        columns that one task alone reads are not.
+        A propagate reads a column from several tasks at once, and so does a collection. So a column that they may read
+        is persisted. Edge columns that one task alone reads are not.
         """
         self._now.ends[id(made)] = made
         if any(self._now.reading.reads[name] and name not in self._now.passing for name in names):
@@ -302,7 +318,7 @@ class BlocksEngine(Engine):
         return column.rows
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
-        """Compute everything by one job, and take what the stages committed."""
+        """Compute everything by one job, and return the results that the stages committed."""
         for handle in kept.values():
             self._facade.persist(handle.rows)
             self._read(handle)
@@ -324,27 +340,27 @@ class BlocksEngine(Engine):
         return replace(outcome, columns={n: Column(h.rows, h.width) for n, h in kept.items()})
 
     def read(self, handle: Column) -> DataFrame:
-        """A kept column: id, values (array<float>)."""
+        """Return a kept column as a DataFrame of id and values (array<float>)."""
         return DataFrame(self._facade.table(self._graph.blocks, handle.rows), self._session)
 
     def release(self, handle: Handle) -> None:
-        """Let go of a kept column. All others live until their pass ends, for they are computed then."""
+        """Free a kept column. All others live until their pass ends, because they are computed then."""
         if self._pass is None and isinstance(handle, Column):
             self._facade.release(handle.rows)
 
     def abort(self) -> None:
-        """Let go of what the pass held."""
+        """Free the RDDs that the pass has persisted."""
         name_operator(self.context, None)
         state, self._pass = self._pass, None
         for made in state.held if state is not None else ():
             self._facade.release(made)
 
     def piped(self) -> Sequence[Extent]:
-        """What went to the workers and back."""
+        """Return the rows and bytes that went to the workers and back, for each pipe."""
         return self._run.piped()
 
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes since `load`, by the report's keys."""
+        """Return the bytes moved since `load`, by the report's keys."""
         shuffled = shuffle_bytes(self._session.sparkContext) - self._shuffled_before
         return self._run.bytes_moved() | {"shuffle_written": shuffled}
 
@@ -363,7 +379,7 @@ class BlocksEngine(Engine):
             commits.close()
 
     def close(self) -> None:
-        """Let go of the graph, and stop what was started for this engine. May be called twice."""
+        """Free the graph, and stop all that was started for this engine. This may be called twice."""
         try:
             self._unload()
         finally:

@@ -1,4 +1,7 @@
-"""The one Scala object that Python calls: `lotan.Facade`, from the jar that `jvm/` builds."""
+"""The only Scala object that Python calls: `lotan.Facade`, from the jar that is built from `jvm/`.
+
+A test compares the methods it defines with those that this package calls on a `facade` or `scala`.
+"""
 
 from __future__ import annotations
 
@@ -6,62 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import lotan
 from lotan.errors import EngineError
-from lotan.jar import BUILD, require_jar
+from lotan.hosts.jar import BUILD, require_jar
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NAMES = frozenset(
-    (
-        "close",
-        "collect",
-        "column",
-        "contributions",
-        "degrees",
-        "disconnect",
-        "edgeDot",
-        "edgeDropout",
-        "edgeExpression",
-        "edgeKeys",
-        "edgeSum",
-        "endpoint",
-        "extreme",
-        "extremeGradient",
-        "extremeShares",
-        "force",
-        "gather",
-        "load",
-        "messengerSettings",
-        "nearest",
-        "orderByLevel",
-        "output",
-        "persist",
-        "pipe",
-        "propagate",
-        "release",
-        "scaledPropagate",
-        "scaledPropagateReverse",
-        "segmentSoftmax",
-        "segmentSoftmaxGradient",
-        "sources",
-        "sums",
-        "table",
-        "version",
-    )
-)
-"""What Python may call; a test compares it with what Facade.scala defines."""
-
 
 def facade(spark: SparkSession) -> Any:
-    """The Scala object, in the JVM of a session.
+    """Return the Scala object in the JVM of a session.
 
     Raises:
-        EngineError: the session has no jar of ours, or that of another version.
+        EngineError: If the session has no jar of ours, or the jar of another version.
     """
     found = spark._jvm.lotan.Facade
     try:
         version = found.version()
-    except TypeError:  # what py4j makes of a name that is no class: a package, which cannot be called
+    except TypeError:  # py4j takes a name that is no class for a package, which cannot be called
         jar = require_jar()
         raise EngineError(
             f"this Spark session has no lotan jar; start it, in a fresh process, with .config('spark.jars', '{jar}'), "

@@ -1,4 +1,4 @@
-"""A graph laid out in blocks, with the static columns that a plan reads."""
+"""Loads a graph into blocks, with the static columns that a plan reads."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
-from planner.physical import EdgeDropoutStep, Plan
+from planner.physical import Plan
 from planner.spec import EdgeSet
+from planner.steps.edge_dropout import EdgeDropoutStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -23,24 +24,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Loaded:
-    """What is held of a graph until `close`."""
+    """The loaded parts of a graph, until `close`."""
 
     facade: Any
-    blocks: Any  # lotan.LoadedGraph
-    columns: Mapping[str, Column]  # static ones
+    blocks: Any  # a lotan.LoadedGraph
+    columns: Mapping[str, Column]  # the static columns by name
     chunks: Mapping[
         tuple[EdgeSet, int | None], Any
-    ]  # by edge set and level, None for all: RDD of each partition's neighbourhoods, for stages that collect
-    edge_keys: Mapping[EdgeSet, Any]  # RDD of each partition's row keys of edges, for dropout of edge columns
-    nearest: Mapping[int, int]  # by partition that has vertices, the lowest level of theirs
+    ]  # for stages that collect: an RDD of each partition's neighbourhoods, by edge set and level (None: all)
+    edge_keys: Mapping[EdgeSet, Any]  # for dropout of edge columns: an RDD of each partition's row keys of edges
+    nearest: Mapping[int, int]  # for each partition with vertices, their lowest level
     weighted: bool
 
     def occupied(self, level: int | None = None) -> tuple[int, ...]:
-        """The partitions that have any vertices within a level: those a pipe must commit."""
+        """Return the partitions with vertices within a level, which a pipe must commit."""
         return occupied(self.nearest, level)
 
     def close(self) -> None:
-        """Let go of everything. May be called twice."""
+        """Free everything. This may be called twice."""
         for held in (*self.chunks.values(), *self.edge_keys.values()):
             self.facade.release(held)
         for name, column in self.columns.items():
@@ -50,17 +51,15 @@ class Loaded:
 
 
 def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, partitions: int, chunk_rows: int) -> Loaded:
-    """Shuffle a graph's tables into blocks, and hold them.
+    """Shuffle a graph's tables into blocks, and persist them. If this fails, nothing stays persisted.
 
     Args:
-        facade: of the session's JVM.
-        spark: the session.
-        graph: checked.
-        plan: says which columns and edge sets are read.
-        partitions: of the graph.
-        chunk_rows: vertices of a chunk.
-
-    If it fails, nothing is left held.
+        facade: The Scala object in the session's JVM.
+        spark: The session.
+        graph: The graph, which has been checked.
+        plan: The plan, which tells which columns and edge sets are read.
+        partitions: The number of partitions.
+        chunk_rows: The number of vertices in a chunk.
     """
     vertices, edges = graph.frames(spark)
     weighted = graph.statistics.weighted
@@ -75,7 +74,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
             blocks = facade.orderByLevel(blocks, deepest, plan.targets == "split")
             undo.callback(facade.close, blocks)
         levels = (None, *range(0 if deepest is None else deepest + 1))
-        nearest = dict(facade.nearest(blocks))  # the last job: what is persisted below waits for its first use
+        nearest = dict(facade.nearest(blocks))  # the last job: columns persisted below are computed at their first use
         rows = {name: facade.column(blocks, name) for name in given}
         for name in columns:
             if _follows_from_edges(name):
@@ -100,9 +99,9 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
 def _chunks(
     facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None]
 ) -> dict[tuple[EdgeSet, int | None], Any]:
-    """Of each edge set that a stage collects along: every partition's neighbourhoods, for each level that one may run up to.
+    """Return each partition's neighbourhoods, for each edge set that a stage collects along and each level.
 
-    What no stage asks for is never computed.
+    Neighbourhoods that no stage asks for are never computed.
     """
     found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
@@ -114,7 +113,7 @@ def _chunks(
 
 
 def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:
-    """Of each edge set on whose columns dropout draws: every partition's row keys of edges."""
+    """Return each partition's row keys of edges, for each edge set on whose columns dropout draws."""
     found = {}
     for edge_set in sorted({step.edges for step in plan.train if isinstance(step, EdgeDropoutStep)}):
         found[edge_set] = facade.edgeKeys(blocks, edge_set)
@@ -127,14 +126,14 @@ def _follows_from_edges(name: str) -> bool:
 
 
 def _plain(vertices: DataFrame, name: str, plan: Plan) -> Any:
-    """A column without nulls: -1 stands for no class, NaN for no target."""
+    """Return a column without nulls: -1 stands for no class, NaN for no target."""
     if name == "label" and isinstance(vertices.schema[name].dataType, T.ArrayType):
         return F.coalesce(F.col(name).cast("array<float>"), F.array_repeat(F.lit(nan).cast("float"), _outputs(plan)))
     return F.col(name)
 
 
 def _width(vertices: DataFrame, name: str, width: int, plan: Plan) -> int:
-    """Numbers per row; 0 for a column of plain numbers."""
+    """Return the numbers per row of a column; 0 for a column of plain numbers."""
     if name in ("label", "split"):
         return _outputs(plan) if isinstance(vertices.schema[name].dataType, T.ArrayType) else 0
     return width

@@ -7,11 +7,10 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from lotan.engines.action import name_operator
-from planner.explain import step_label
 
 if TYPE_CHECKING:
     from lotan.engines.blocks.engine import BlocksEngine
-    from planner.physical import Step
+    from planner.steps.step import Step
 
 AnyStep = TypeVar("AnyStep", bound="Step")
 More = ParamSpec("More")
@@ -21,11 +20,11 @@ Method = Callable[Concatenate[Any, AnyStep, More], Made]
 
 
 def named(method: Method[AnyStep, More, Made]) -> Method[AnyStep, More, Made]:
-    """Have the RDDs that a step's method makes called after the step, as `explain` words it. The end of the pass ends it."""
+    """Let the RDDs that a step's method makes be named after the step, in the words of `explain`, until the pass ends."""
 
     @wraps(method)
     def run(engine: BlocksEngine, step: AnyStep, *more: More.args, **named: More.kwargs) -> Made:
-        name_operator(engine.context, step_label(step))
+        name_operator(engine.context, step.label)
         return method(engine, step, *more, **named)
 
     return run

@@ -1,35 +1,36 @@
-"""What keeps a run from the blocks engine, in words."""
+"""Reasons against the blocks engine, in words."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from lotan.engines.blocks.facade import facade
+from lotan.engines.blocks.traits import TRAITS
 from lotan.errors import EngineError
-from lotan.jar import require_jar
-from lotan.spark_session import active_session
+from lotan.hosts.jar import require_jar
+from lotan.hosts.spark_session import active_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lotan.settings import TrainerConfig
+    from lotan.settings.config import TrainerConfig
 
 
 def obstacle(config: TrainerConfig, spark: SparkSession | None) -> str | None:
-    """Why the rows engine has to run this, and what would let the blocks engine do it; None where nothing stands in its way.
+    """Return the reason why the rows engine must run this, and a way to use blocks; None if nothing is in the way.
 
     Args:
-        config: may ask for what only rows can.
-        spark: the session that it would run in; None for the active one, else one of our own.
+        config: The settings, some of which only rows can follow.
+        spark: The session that would run it; None: the active session, or else one of our own.
     """
-    if not config.rgb:
-        return "they always sum gradients before these cross partitions (rgb, --no-rgb)"
+    if TRAITS.needs_rgb and not config.rgb:
+        return "they always sum gradients before gradients cross partitions (rgb, --no-rgb)"
     if config.propagate != "join":
-        return f"they have their own way to propagate, and {config.propagate!r} was asked for (propagate, --propagate)"
+        return f"they have a propagation of their own, but {config.propagate!r} was asked for (propagate, --propagate)"
     try:
         session = spark or active_session()
         if session is None:
-            require_jar()  # sessions of our own have it then
+            require_jar()  # sessions of our own have the jar, if it exists
         else:
             facade(session)
     except EngineError as error:

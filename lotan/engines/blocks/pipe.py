@@ -1,6 +1,6 @@
 """A pipe step as the plain data that `lotan.PipeStep.of` reads; see `jvm/src/main/scala/lotan/PipeStep.scala`.
 
-Tensors of a chunk and of its result have the names that `lotan.engines.rows.pipe_task` gives them.
+The tensors of a chunk and of its result have the names that `lotan.engines.rows.pipe_task` lists.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from typing import Any
 
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
-from planner.physical import Gradients, PipeStep, Stage
+from planner.physical import Stage
 from planner.spec import EdgeSet
+from planner.steps.pipe import Gradients, PipeStep
 
-PLAIN_TYPES = {"label": "int64", "split": "int8"}  # on the wire, of columns of plain numbers
+PLAIN_TYPES = {"label": "int64", "split": "int8"}  # types on the wire of columns of plain numbers
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """Rows of all vertices: an RDD of one `lotan.Rows` a partition."""
+    """The rows of all vertices: an RDD of one `lotan.Rows` per partition."""
 
     rows: Any
-    width: int  # 0: plain numbers
-    static: str | None = None  # its name, where it belongs to the graph
-    made: Any = None  # the RDD it is a part of
-    sums: Any = None  # the same rows, computed as one pipe comes to them: an RDD of one `lotan.RowReader` a partition
+    width: int  # numbers per row; 0: plain numbers
+    static: str | None = None  # the column's name, if it belongs to the graph
+    made: Any = None  # the RDD that the column is a part of
+    sums: Any = None  # the same rows, computed as a pipe reads them: an RDD of one `lotan.RowReader` per partition
 
 
 @dataclass(frozen=True, eq=False)
 class Collection:
-    """Columns that a stage reads at the sources of in-edges."""
+    """The columns that a stage reads at the sources of in-edges."""
 
     edges: EdgeSet
     columns: Mapping[str, Column]
@@ -39,7 +40,7 @@ class Collection:
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """What a stage returned for its sources, chunk by chunk."""
+    """The rows that a stage returned for its sources, chunk by chunk."""
 
     rows: Any
     edges: EdgeSet
@@ -48,10 +49,10 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Site:
-    """For whom a pipe runs."""
+    """The run, the pass and the chunk size that a pipe belongs to."""
 
     run: str
-    number: int  # of the pass
+    number: int  # number of the pass
     chunk_rows: int
 
 
@@ -64,16 +65,16 @@ def pipe_step(
     weighted: bool,
     spare: frozenset[str] = frozenset(),
 ) -> tuple[dict[str, Any], list[Column]]:
-    """The step as plain data, and the columns that its fields name by their places in this list.
+    """Return the step as plain data, and the list of columns to whose positions its fields refer.
 
     Args:
-        site: see there.
-        step: to run.
-        stage: its stage.
-        values: columns and collections by name.
-        pipes: how many pipes of the pass read each of them, if only to have them ready.
-        weighted: whether edges have weights.
-        spare: those that the workers do without, as long as they keep what they made of them.
+        site: The run, the pass and the chunk size.
+        step: The step to run.
+        stage: The step's stage.
+        values: Columns and collections by name.
+        pipes: The number of pipes in the pass that read or offer each of them.
+        weighted: True if edges have weights.
+        spare: The names that workers do not need while they have saved the forward run.
     """
     fields = _Fields(values, pipes, spare)
     plain = {
@@ -100,23 +101,23 @@ def pipe_step(
 
 
 class _Fields:
-    """What is sent for a chunk, as plain data; its arguments are those of `pipe_step`."""
+    """The tensors that are sent for a chunk, as plain data. Its arguments are those of `pipe_step`."""
 
     def __init__(self, values: Mapping[str, Handle], pipes: Counter[str], spare: frozenset[str]) -> None:
         self._values, self._pipes, self._spare = values, pipes, spare
-        self.columns: list[Column] = []  # those named so far
+        self.columns: list[Column] = []  # the columns referred to so far
 
     def column(self, name: str) -> dict[str, Any]:
-        """A column of the chunk's vertices."""
+        """Describe a column of the chunk's vertices."""
         column = self._values[name]
         return self._field(f"column/{name}", [column], name, "float32" if column.width else PLAIN_TYPES[name])
 
     def gradient(self, gradients: Gradients) -> dict[str, Any]:
-        """That of an output: the sum of what came back from all that read it."""
+        """Describe an output's gradient: the sum of the gradients from all steps that read it."""
         return self._field(f"output_gradient/{gradients.value}", [self._values[name] for name in gradients.columns])
 
     def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
-        """The columns at the sources of these edges, of the one collection that is along them, if there is one."""
+        """Describe the columns at the sources of these edges, of the collection along them, if there is one."""
         along = [name for name in collections if self._values[name].edges == edges][:1]
         return [
             self._field(f"source/{edges}/{column}", [handle], name)
@@ -125,7 +126,7 @@ class _Fields:
         ]
 
     def _field(self, tensor: str, parts: list[Column], name: str = "", dtype: str = "float32") -> dict[str, Any]:
-        """`name` is that of a column or collection which other pipes may read too."""
+        """Describe a tensor; `name` is given for a column or collection that other pipes may read too."""
         return {
             "tensor": tensor,
             "columns": [self._place(part) for part in parts],
@@ -144,12 +145,12 @@ class _Fields:
 
 
 def numbered(level: int | None) -> int:
-    """A level as Scala has it: -1 for all vertices."""
+    """Return a level in Scala's form: -1 for all vertices."""
     return -1 if level is None else level
 
 
 def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
-    """What comes back, each with the place of the edges to whose sources it belongs; -1 for the chunk's vertices."""
+    """Describe the tensors that come back, each with the position of the edges to whose sources it belongs; -1: the vertices."""
     places = {edges: place for place, edges in enumerate(stage.edge_sets)}
     return [
         {

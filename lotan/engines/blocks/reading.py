@@ -1,4 +1,4 @@
-"""Who reads which column of a pass, and how: what may be computed as it is read, and what workers can do without."""
+"""The readers of each column of a pass: they decide which columns are computed as they are read, or need not be sent."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lotan.stages import make_program
-from planner.physical import PipeStep, Plan, PropagateStep, Stage, Step, reads
+from planner.physical import Plan, Stage
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 Spares = Mapping[str, frozenset[str]]
-"""By stage: columns and collections that its backward reads only where its forward run was not kept."""
+"""The columns and collections that a stage's backward reads only if its forward run was not saved, by stage."""
 
 
 def find_spares(plan: Plan) -> dict[str, frozenset[str]]:
-    """Of every stage of a plan."""
+    """Return the spares of every stage of a plan."""
     return {stage.name: _spares(stage, make_program(stage, plan.source_gradients).rereads) for stage in plan.stages}
 
 
@@ -26,44 +29,44 @@ class Reading:
     """The readers of each column and collection of a pass.
 
     Args:
-        steps: of the pass.
-        spares: see there.
+        steps: The steps of the pass.
+        spares: The columns that each stage's backward may not need, see `Spares`.
     """
 
     def __init__(self, steps: Sequence[Step], spares: Spares) -> None:
         self._spares = spares
         pipes = [step for step in steps if isinstance(step, PipeStep)]
-        self.reads = Counter(name for step in steps for name in reads(step))
+        self.reads = Counter(name for step in steps for name in step.reads)
         self.pipes = Counter(name for step in pipes for name in step.inputs + step.collections)
         self.pipes.subtract(name for step in pipes for name in self.spared(step))
         self.as_read = self._read_once(steps)
         self._steps = steps
 
     def spared(self, step: PipeStep) -> frozenset[str]:
-        """What a pipe has ready but does not send unless it is asked for."""
+        """Return the columns that a pipe offers but does not send unless a worker asks for them."""
         return self._spares[step.stage] if step.mode == "backward" else frozenset()
 
     def _read_once(self, steps: Sequence[Step]) -> frozenset[str]:
-        """The outputs of propagates that one pipe reads, row by row, and nobody else."""
+        """Return the outputs of propagates that a single pipe reads row by row, and no other step."""
         read: Counter[str] = Counter()
         for step in steps:
             if isinstance(step, PipeStep):
-                rows = set(reads(step)) - set(step.collections)
+                rows = set(step.reads) - set(step.collections)
                 read.update(rows - self.spared(step))
             else:
-                read.update(dict.fromkeys(reads(step), 2))
+                read.update(dict.fromkeys(step.reads, 2))
         whole = {name for step in steps if isinstance(step, PipeStep) for name in step.collections}
         made = [step.output.name for step in steps if isinstance(step, PropagateStep)]
         return frozenset(name for name in made if read[name] == 1 and name not in whole)
 
     def readers(self, names: Sequence[str]) -> list[PipeStep] | None:
-        """The pipes that read these columns, through sums that are computed as they are read or straight.
+        """Return the pipes that read these columns, directly or through sums that are computed as they are read.
 
-        None if others read one of them too: they may read it at any time.
+        Return None if other steps read one of them too, because they may read it at any time.
         """
         found: list[PipeStep] = []
         for step in self._steps:
-            read = set(names) & set(reads(step))
+            read = set(names) & set(step.reads)
             if isinstance(step, PropagateStep) and read and step.output.name in self.as_read:
                 found += self.readers([step.output.name]) or []
             elif isinstance(step, PipeStep) and read and not read & set(step.collections):

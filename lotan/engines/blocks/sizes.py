@@ -1,4 +1,4 @@
-"""How large a block may be, and so how many there must be: an array of the JVM has fewer than 2^31 elements."""
+"""The limits of a block's size, and so of the number of blocks: an array of the JVM has fewer than 2^31 elements."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from planner.physical import Plan
 from planner.statistics import Statistics
 
 LARGEST = 2**31 - 1
-"""Bytes of a column in one partition, for they travel as one array; and edges of one, which are numbered by int32."""
+"""The limit for a partition: bytes of a column, which travel as one array, and edges, which int32 numbers."""
 
 MARGIN = 1.01
-"""The largest partition by the mean one: vertices are placed by a hash."""
+"""The ratio of the largest to the mean partition, since vertices are placed by a hash."""
 
 
 @dataclass(frozen=True)
 class _Demand:
-    """What has to fit into partitions."""
+    """Data that must fit into partitions."""
 
     what: str
     total: int  # bytes or edges
@@ -31,21 +31,21 @@ class _Demand:
         return max(1, ceil(MARGIN * self.total / LARGEST))
 
     def share(self, partitions: int) -> str:
-        """Of one partition, for errors."""
+        """Return the share of one partition in words, for errors."""
         each = ceil(self.total / partitions)
         return f"{size(each)}" if self.unit == "bytes" else f"{each:,} {self.unit}"
 
 
 def least_partitions(plan: Plan, statistics: Statistics) -> int:
-    """Partitions that a graph needs at least."""
+    """Return the smallest number of partitions that the graph fits into."""
     return _demand(plan, statistics).partitions
 
 
 def check_partitions(partitions: int, plan: Plan, statistics: Statistics) -> None:
-    """Find blocks that would be too large before there are any.
+    """Refuse blocks that would be too large, before they are made.
 
     Raises:
-        ConfigurationError: with the number of partitions that would do.
+        ConfigurationError: If there are too few partitions; the message has a number that is enough.
     """
     demand = _demand(plan, statistics)
     if partitions < demand.partitions:
@@ -57,7 +57,7 @@ def check_partitions(partitions: int, plan: Plan, statistics: Statistics) -> Non
 
 
 def _demand(plan: Plan, statistics: Statistics) -> _Demand:
-    """What needs the most partitions. An edge set may have a self-loop at every vertex beside the edges."""
+    """Return the data that needs the most partitions. An edge set may have a self-loop at every vertex beside the edges."""
     name, total = widest_column(plan, statistics)
     edges = max(statistics.edge_count("graph"), statistics.edge_count("self_loops"))
     demands = _Demand(f"the column {name!r}", total, "bytes"), _Demand("the graph's edges", edges, "edges")

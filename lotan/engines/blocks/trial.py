@@ -1,4 +1,4 @@
-"""A tiny job through the jar, for `lotan doctor`: does it load, and does it add up?"""
+"""A tiny job through the jar, for `lotan doctor`: it shows that the jar loads and adds correctly."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ VERTICES = 10
 
 
 def try_jar(spark: SparkSession) -> None:
-    """Load a ring of ten vertices with a chord from each, on two partitions; sum the in-neighbours of each.
+    """Load a ring of ten vertices with a chord from each on two partitions, and sum each vertex's in-neighbours.
 
     Raises:
-        EngineError: the session has no jar of ours, or of another version, or the sums are wrong.
+        EngineError: If the session has no jar of ours, or that of another version, or if the sums are wrong.
     """
     from pyspark.sql import DataFrame
 

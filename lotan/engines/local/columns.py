@@ -1,4 +1,4 @@
-"""Memory of columns: what one column no longer needs, the next of its size takes over.
+"""Memory of columns: memory that one column no longer needs is used for the next column of the same size.
 
 Memory that is fresh from the system costs more to touch for the first time than most passes over it.
 """
@@ -20,14 +20,14 @@ class _Held:
 
 
 class Columns:
-    """Lends columns, float32, and counts who uses them. Columns from elsewhere are let pass."""
+    """Provides memory for float32 columns, and counts the users of each. Columns from elsewhere are ignored."""
 
     def __init__(self) -> None:
-        self._held: dict[int, _Held] = {}  # by id of the tensor
+        self._held: dict[int, _Held] = {}  # by the id of the tensor
         self._free: dict[int, list[Tensor]] = defaultdict(list)  # by size
 
     def new(self, rows: int, shape: tuple[int, ...]) -> Tensor:
-        """A column [rows, *shape] with any numbers in it, and one user."""
+        """Return a column [rows, *shape] with arbitrary numbers in it, and one user."""
         size = rows * torch.Size(shape).numel()
         memory = self._free[size].pop() if self._free[size] else torch.empty(size)
         column = memory.view(rows, *shape)
@@ -35,13 +35,13 @@ class Columns:
         return column
 
     def share(self, column: Tensor) -> Tensor:
-        """One more user."""
+        """Count one more user of a column, and return the column."""
         if id(column) in self._held:
             self._held[id(column)].users += 1
         return column
 
     def release(self, column: Tensor) -> None:
-        """One user fewer; without any, the memory is free."""
+        """Count one user fewer. Without users, the column's memory is free."""
         held = self._held.get(id(column))
         if held is None:
             return
@@ -51,10 +51,10 @@ class Columns:
             self._free[held.memory.numel()].append(held.memory)
 
     def hand_over(self, column: Tensor) -> Tensor:
-        """The column is the caller's from now on."""
+        """Give a column to the caller, and stop counting its users."""
         self._held.pop(id(column), None)
         return column
 
     def forget(self) -> None:
-        """Nobody uses any column any more; their memory may be seen still, and so is not lent again."""
+        """Forget all columns. Their memory may still be visible to somebody, and so is not used again."""
         self._held.clear()

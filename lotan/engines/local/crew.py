@@ -1,4 +1,4 @@
-"""Threads that share the work on a column: torch and numpy leave Python's lock while they compute."""
+"""Threads that share the work on a column: torch and numpy release Python's lock while they compute."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ T = TypeVar("T")
 
 
 class Crew:
-    """As many threads as cores: they share tasks, each running torch's operators alone, or torch shares each operator.
+    """A thread per core. The threads share tasks and each runs torch's operators alone, or torch shares each operator.
 
     Args:
-        threads: how many, the calling one among them; None: as many as torch would use in this thread.
-        sharing: False leaves all tasks to the calling thread, and each operator to torch's threads. So are tasks in any case
-            that are too few to be shared evenly: see `sharing_threads`.
+        threads: The number of threads, including the calling one; None: as many as torch would use in this thread.
+        sharing: False to leave all tasks to the calling thread, and each operator to torch's threads. Tasks that are
+            too few to be shared evenly are always left to it: see `sharing_threads`.
     """
 
     def __init__(self, threads: int | None = None, sharing: bool = True) -> None:
@@ -30,15 +30,15 @@ class Crew:
         self._others: ThreadPoolExecutor | None = None
 
     def run(self, tasks: int, work: Callable[[int], T], chunks: int | None = None) -> list[T]:
-        """`work` on each number below `tasks`, whoever comes first; results in the order of numbers.
+        """Call `work` with each number below `tasks`, in any order and thread, and return the results in the order of numbers.
 
         Args:
-            tasks: how many.
-            work: of one of them.
-            chunks: that all tasks are together, where some are several.
+            tasks: The number of tasks.
+            work: The function of a task's number.
+            chunks: The number of chunks in all tasks, if a task has several.
 
         Raises:
-            BaseException: what the work raised, if several did that with the smallest number.
+            BaseException: The error of the failed task with the smallest number.
         """
         if not self.sharing or sharing_threads(chunks or tasks, self.threads) == 1:
             with torch_threads(self.threads):
@@ -80,7 +80,7 @@ class Crew:
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Has torch use so many threads for the calling thread's operators."""
+    """Set the number of threads that torch uses for the calling thread's operators, within a block."""
     before = torch.get_num_threads()
     if before == number:
         yield

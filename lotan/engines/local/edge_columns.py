@@ -1,8 +1,8 @@
 """Columns of edges in memory: the steps of `planner.physical.EdgeStep` as torch operators.
 
-An edge column is a tensor [edges, heads] in the order of `Edges`: by destination, then by source. What is wider than that
-is made a run of edges at a time. Threads share the runs, and sums go in the order of the edges, so that results have the
-same bits whoever computes them.
+An edge column is a tensor [edges, heads] in the order of `Edges`: by destination, then by source. Wider intermediate
+results are made for a run of edges at a time. Threads share the runs. Sums go in the order of the edges, so that
+results have the same bits whichever thread computes them.
 """
 
 from __future__ import annotations
@@ -17,30 +17,25 @@ from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.topology import Edges, first_rows
 from lotan.errors import EngineError
-from lotan.randomness import Randomness, dropout
 from lotan.stages.chunk import padded, sparse_rows
 from lotan.stages.edges import reduce_edges
+from lotan.stages.randomness import Randomness, dropout
 from planner.expressions import Expression
-from planner.physical import (
-    EdgeDotStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-)
 from planner.spec import SOFTMAX_EPSILON
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 
 RUN_BYTES = 1 << 20
-"""Bytes of the rows of a run of edges: about what stays in a core's cache through the operations on it."""
+"""Bytes of the rows of a run of edges, which stay in a core's cache through all operations on the run."""
 
 MOST_AT_ONCE = 1 << 18
-"""Edges times heads, and vertices times heads, up to which one sparse product for all heads takes the place of one for each.
-It takes 2.5 times less at 13,708 edges and 4 heads of 8 channels, and as long at 220,000; and its matrix is kept."""
+"""Limit of edges times heads, and of vertices times heads, for one sparse product over all heads instead of one per head.
+It is 2.5 times as fast at 13,708 edges and 4 heads of 8 channels, and as fast at 220,000 edges; and its matrix is kept."""
 
 OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
     "add": torch.add,
@@ -58,27 +53,28 @@ OPERATIONS: Mapping[str, Callable[..., Tensor]] = {
 
 @dataclass(frozen=True)
 class EdgeColumns:
-    """Runs the steps over one edge set, or those of its edges that end in the first vertices.
+    """Runs steps on one edge set, or on those of its edges that end in the first vertices.
 
-    Columns may have more rows than are read, or more edges: the first ones count.
+    Columns may have more rows or edges than are read: only the first ones count.
     """
 
     edges: Edges
-    keys: Tensor  # int64 [vertices], row keys
+    keys: Tensor  # int64 [vertices], the row keys
     randomness: Randomness
     crew: Crew
-    columns: Columns  # lends memory
+    columns: Columns  # provides memory
 
     def run(self, step: EdgeStep, columns: Mapping[str, Tensor], rows: int | None = None) -> Tensor:
-        """What a step makes: [rows, *shape], or for an edge column [rows, heads].
+        """Return the result of a step: [rows, *shape], or [rows, heads] for an edge column.
 
         Args:
-            step: the step.
-            columns: what it reads, by name.
-            rows: vertices or edges that its output has; zeros, where the step makes none. None: all there are here.
+            step: The step to run.
+            columns: The columns that it reads, by name.
+            rows: The number of vertices or edges of the output; rows that the step does not make are zero. None: all
+                that are here.
 
         Raises:
-            EngineError: a step that is none of `planner.physical`'s.
+            EngineError: If the step is none of `planner.physical`'s.
         """
         flat = {name: column.flatten(1) if column.dim() > 1 else column[:, None] for name, column in columns.items()}
         if rows is None:
@@ -88,7 +84,8 @@ class EdgeColumns:
         if found is not made:
             self.columns.release(made)
         shape = found.shape[1:] if step.output.edges is not None else step.output.shape
-        return found if found.shape[1:] == shape else found.view(-1, *shape)  # what `columns` lent is known as itself
+        # a view would not be recognised by `columns`
+        return found if found.shape[1:] == shape else found.view(-1, *shape)
 
     def _run(self, step: EdgeStep, columns: Mapping[str, Tensor], rows: int) -> Tensor:
         match step:
@@ -120,7 +117,7 @@ class EdgeColumns:
         raise EngineError(f"the local engine has no step {type(step).__name__}")
 
     def _first(self, column: Tensor) -> Tensor:
-        """Of an edge column, the edges that there are here."""
+        """Return the first rows of an edge column: those of the edges that are here."""
         return column[: self.edges.block.edges]
 
     def _expression(self, step: EdgeExpressionStep, columns: Mapping[str, Tensor]) -> Tensor:
@@ -134,7 +131,7 @@ class EdgeColumns:
 
     def _dropout(self, x: Tensor, step: EdgeDropoutStep) -> Tensor:
         keys, randomness = self.edges.keyed_block(self.keys.numpy()).keys, self.randomness.of(step.model)
-        assert keys is not None  # a keyed block has them
+        assert keys is not None  # a keyed block has keys
         out = self._new(x.shape[1])
 
         def drop(run: slice) -> None:
@@ -144,7 +141,7 @@ class EdgeColumns:
         return out
 
     def _evaluated(self, expression: Expression, columns: Mapping[str, Tensor], run: slice) -> Tensor:
-        """An expression on a run of edges. [run, heads], or what broadcasts to that."""
+        """Evaluate an expression on a run of edges. [run, heads], or a shape that broadcasts to it."""
         block = self.edges.block
         match expression:
             case ("source", name):
@@ -188,7 +185,7 @@ class EdgeColumns:
         return out
 
     def _scaled(self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool, shape: tuple[int, ...]) -> Tensor:
-        """Sparse products, whose matrices have the scales: one for each head, or one for all. [rows of the matrix, *shape]."""
+        """Return sparse products with the scales as values, one for each head or one for all. [rows of the matrix, *shape]."""
         heads = scales.shape[1]
         if heads > 1 and max(len(scales), self.edges.vertices) * heads <= MOST_AT_ONCE:
             return self._scaled_at_once(matrix, x, scales, reverse, shape)
@@ -205,7 +202,7 @@ class EdgeColumns:
     def _scaled_at_once(
         self, matrix: Tensor, x: Tensor, scales: Tensor, reverse: bool, shape: tuple[int, ...]
     ) -> Tensor:
-        """One sparse product for all heads, whose rows are heads of vertices. [rows of the matrix, *shape]."""
+        """Return one sparse product for all heads, whose rows are heads of vertices. [rows of the matrix, *shape]."""
         heads = scales.shape[1]
         indptr, columns, order = self.edges.by_head(heads, reverse)
         indptr = indptr[: matrix.shape[0] * heads + 1]
@@ -228,7 +225,7 @@ class EdgeColumns:
         return out
 
     def _shares(self, x: Tensor, extreme: Tensor, gradient: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Each gradient in equal shares to the sources that have the extreme. [rows of x, *shape]."""
+        """Give each gradient in equal shares to the sources that attain the extreme. [rows of x, *shape]."""
         share, found = self.columns.new(len(extreme), x.shape[1:]), self.columns.new(len(x), shape)
 
         def winners(extreme: Tensor, sources: Tensor, out: Tensor) -> None:
@@ -245,11 +242,11 @@ class EdgeColumns:
         return found
 
     def _new(self, heads: int) -> Tensor:
-        """An edge column with any numbers in it. [edges, heads]."""
+        """Return an edge column with arbitrary numbers in it. [edges, heads]."""
         return self.columns.new(self.edges.block.edges, (heads,))
 
     def _in_runs(self, width: int, work: Callable[[slice], None]) -> None:
-        """All edges, so many at a time that their rows of that width stay in the cache."""
+        """Run `work` on all edges, in runs whose rows of the given width stay in the cache."""
         runs = _runs(0, self.edges.block.edges, width)
         self.crew.run(len(runs), lambda number: work(runs[number]))
 

@@ -1,7 +1,7 @@
-"""Sums over the entries of each row of a sparse matrix, of rows of numbers that are made on the way.
+"""Sums over the entries of each row of a sparse matrix. The terms are rows of numbers that are made on the way.
 
-Every step is an operator on whole rows in the cache, numbers with numbers of the same place, so that the bits are the
-same however many threads share the work.
+Every step is an operator on whole rows in the cache, which adds numbers at the same position. So the bits are the same
+however many threads share the work.
 """
 
 from __future__ import annotations
@@ -14,26 +14,27 @@ from torch import Tensor
 from lotan.engines.local.crew import Crew
 
 RUN_ROWS = 1024
-"""Rows that are summed at a time: at usual widths they stay in the cache, and outweigh what calling an operator costs."""
+"""Rows summed at a time: at usual widths they stay in the cache, and cost more than the call of an operator."""
 
 HUB_RANKS = 3
-"""How often one entry more of many rows costs what one row costs that is summed alone: as many calls of operators."""
+"""The cost of a row that is summed alone, in units of one more entry of many rows: the number of operator calls."""
 
 Values = Callable[[Tensor, Tensor, Tensor], object]
-"""Writes rows of numbers for entries, [n, width], to the last argument; the first two are what the entries' rows have
-of their own, [n, width] or [1, width], and their columns, [n]."""
+"""A function that writes rows of numbers for entries, [n, width], to its last argument. Its first two arguments are the
+entries' own rows, [n, width] or [1, width], and their columns, [n]."""
 
 Columns = tuple[Tensor, ...]
 
 
 class EntrySums:
-    """The entries of a CSR matrix, in their order.
+    """The entries of a CSR matrix, in an order that makes their sums fast.
 
-    Rows are taken by degree, many at a time: the first entry of each, then the second of those that have one, and so on.
-    Rows of many entries, hubs, are summed alone: as many as makes calls of operators the fewest.
+    Rows are sorted by degree and taken many at a time: the first entry of each row, then the second of those that have
+    one, and so on. Rows with many entries, hubs, are summed alone; their number is chosen for the fewest operator
+    calls.
 
     Args:
-        matrix: [rows, columns]; its values are not read.
+        matrix: The sparse matrix, [rows, columns]; its values are not read.
     """
 
     def __init__(self, matrix: Tensor) -> None:
@@ -47,13 +48,13 @@ class EntrySums:
         self._of_runs = [_by_rank(starts[run], degrees[run], columns) for run in self._runs]
 
     def sum(self, values: Values, own: Tensor, out: Tensor, crew: Crew) -> None:
-        """Write each row's sum, 0 without entries.
+        """Write the sum of each row to `out`; 0 for a row without entries.
 
         Args:
-            values: makes what is summed.
-            own: [rows, width], what `values` reads of an entry's row.
-            out: [rows, width].
-            crew: shares the work.
+            values: The function that makes the terms.
+            own: The rows of numbers that `values` reads for an entry's row, [rows, width].
+            out: The sums, [rows, width].
+            crew: The threads that share the work.
         """
         out[self._rows[self._linked :]] = 0.0
         hubs = len(self._hubs)
@@ -69,18 +70,18 @@ class EntrySums:
 
 
 def _hubs(degrees: Tensor) -> int:
-    """How many of the first rows to sum alone. int64 [rows], falling."""
-    left = torch.cat([degrees, degrees.new_zeros(1)])  # the most entries of the others
+    """Return how many of the first rows to sum alone, from the degrees in descending order. int64 [rows]."""
+    left = torch.cat([degrees, degrees.new_zeros(1)])  # the largest degree of the other rows
     return int(torch.argmin(HUB_RANKS * torch.arange(len(left)) + left))
 
 
 def _of_hub(start: Tensor, degree: Tensor, columns: Tensor) -> Columns:
-    """Those of a row, so many at a time."""
+    """Return the columns of a row's entries, in parts of RUN_ROWS."""
     return columns[start : start + degree].split(RUN_ROWS)
 
 
 def _by_rank(starts: Tensor, degrees: Tensor, columns: Tensor) -> Columns:
-    """Those of the first entry of each row, then of the second of those that have one, and so on: a tensor each."""
+    """Return the columns of each row's first entry, of the second entry of rows that have one, and so on: a tensor per rank."""
     ranks = torch.arange(int(degrees[0]))[:, None]
     having = ranks < degrees  # [ranks, rows]
     return columns[(starts + ranks)[having]].split(having.sum(1).tolist())
@@ -101,7 +102,7 @@ def _sum_hub(own: Tensor, in_parts: Columns, values: Values) -> Tensor:
     for columns in in_parts:
         some = space[: len(columns)]
         values(own, columns, some)
-        while len(some) > 1:  # pairwise: the second half to the first
+        while len(some) > 1:  # pairwise: the second half is added to the first
             half = len(some) // 2
             some[:half] += some[len(some) - half :]
             some = some[: len(some) - half]

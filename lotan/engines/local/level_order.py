@@ -1,6 +1,6 @@
-"""Vertices in the order of their levels: those that a pruned step needs come first, so it takes the first rows of all there is.
+"""The order of vertices by level. Vertices that a pruned step needs come first, so that it reads the first rows of a column.
 
-The level of a vertex is the fewest hops along edges from it to a target: see `planner.rules.prune_vertices`.
+The level of a vertex is the smallest number of hops along edges from it to a target: see `planner.rules.prune_vertices`.
 """
 
 from __future__ import annotations
@@ -20,23 +20,24 @@ from planner.spec import SPLITS, Targets
 class LevelOrder:
     """An order of a graph's vertices."""
 
-    rows: NDArray[np.int64]  # [vertices], as the graph has them, by level, then in its own order
-    counts: tuple[int, ...]  # vertices within each level, from 0 to the deepest that is asked for
+    rows: NDArray[np.int64]  # the graph's rows [vertices], by level, then in the graph's own order
+    counts: tuple[int, ...]  # the number of vertices within each level, from level 0 to the deepest
 
     @cached_property
     def places(self) -> NDArray[np.int64]:
-        """Where in this order each of the graph's rows is. [vertices]."""
+        """The position in this order of each of the graph's rows. [vertices]."""
         places = np.empty_like(self.rows)
         places[self.rows] = np.arange(len(self.rows))
         return places
 
     def placed(self, arrays: GraphArrays) -> GraphArrays:
-        """The graph in this order."""
+        """Return the graph's arrays in this order."""
         src, dst = self.places[arrays.src], self.places[arrays.dst]
-        edges = np.lexsort((src, dst))  # stable: parallel edges stay in the order of their weights
+        edges = np.lexsort((src, dst))  # a stable sort: parallel edges stay in the order of their weights
         return GraphArrays(
             ids=arrays.ids[self.rows],
-            features=torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy(),  # aligned
+            # torch's memory is aligned
+            features=torch.from_numpy(arrays.features).index_select(0, torch.from_numpy(self.rows)).numpy(),
             label=arrays.label[self.rows],
             split=arrays.split[self.rows],
             src=src[edges],
@@ -46,7 +47,7 @@ class LevelOrder:
 
 
 def order_by_level(arrays: GraphArrays, deepest: int | None, targets: Targets = "train") -> LevelOrder | None:
-    """The order for a plan whose deepest level is given; None: the graph's own will do."""
+    """Return the order for a plan with levels down to `deepest`; None if the graph's own order suffices."""
     if deepest is None:
         return None
     level = np.full(len(arrays.ids), deepest + 1)

@@ -1,4 +1,4 @@
-"""A graph in the memory of this process, the programs of a plan over it, and what lies there beside columns."""
+"""A graph in the memory of this process, with the programs of a plan and the matrices that they need."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from lotan.errors import EngineError
 from lotan.stages import EdgeBlock, Memory, make_program
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
-from planner.physical import Column, Plan, PropagateStep, Stage
+from planner.physical import Column, Plan, Stage
 from planner.spec import EdgeSet
+from planner.steps.propagate import PropagateStep
 
 if TYPE_CHECKING:
     from lotan.graph import GraphArrays
 
-ALIGNMENT = 64  # bytes: a cache line, as torch's own allocator has it
+ALIGNMENT = 64  # bytes: a cache line, as in torch's own allocator
 
 
 @dataclass(frozen=True)
 class Collection:
-    """The neighbourhoods of all vertices: nothing is copied, for all sources are here."""
+    """The neighbourhoods of all vertices. Nothing is copied, because all sources are here."""
 
     edges: EdgeSet
     columns: Mapping[str, Tensor]  # by column name, [vertices, *shape]
@@ -37,20 +38,20 @@ class Collection:
 
 @dataclass(frozen=True)
 class LazySums:
-    """A propagate whose rows are computed when they are read."""
+    """The result of a propagate whose rows are computed when they are read."""
 
     product: Product
     column: Tensor  # [vertices, *shape]
 
     def rows(self, number: int) -> Tensor:
-        """Those of a chunk. [rows, *shape]."""
+        """Return the rows of a chunk. [rows, *shape]."""
         summed = self.product(number, self.column.view(self.column.shape[0], -1))
         return summed.view(-1, *self.column.shape[1:])
 
 
 @dataclass(frozen=True)
 class Contributions:
-    """What a stage returned for its sources: a row per vertex, or per edge."""
+    """The rows that a stage returned for its sources: one per vertex, or one per edge."""
 
     rows: Tensor
     edges: EdgeSet
@@ -61,9 +62,9 @@ class LoadedGraph:
     """A graph in memory, and the programs of a plan over it.
 
     Args:
-        arrays: of the graph.
-        plan: of the programs; and how deep vertices are told apart.
-        chunk_rows: vertices that a stage runs on at a time, None: as suits their number.
+        arrays: The arrays of the graph.
+        plan: The plan of the programs, with its deepest level.
+        chunk_rows: The number of vertices that a stage processes at a time; None: a number that suits the graph.
     """
 
     def __init__(self, arrays: GraphArrays, plan: Plan, chunk_rows: int | None = None) -> None:
@@ -83,32 +84,32 @@ class LoadedGraph:
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}
 
     def compile(self, plan: Plan) -> None:
-        """Have the plan's stages as programs, in place of any others."""
+        """Compile the plan's stages to programs, in place of any others."""
         memory = Memory()
         self.programs = {stage.name: make_program(stage, plan.source_gradients, memory) for stage in plan.stages}
 
     def chunks_within(self, level: int | None) -> Chunks:
-        """The rows up to a level; None: all."""
+        """Return the chunks of the rows within a level; None: all rows."""
         return self.chunks if level is None else self._levels[level]
 
     def rows(self, column: Column) -> int:
-        """Of a column of vertices or edges."""
+        """Return the number of rows of a column of vertices or edges."""
         if column.edges is not None:
             return self.sets.within(column.edges, column.within).block.edges
         return self.chunks_within(column.within).rows
 
     def product(self, step: PropagateStep) -> Product:
-        """The matrix of a propagate, in chunks; made on first use."""
+        """Return the matrix of a propagate, in chunks. It is made at its first use."""
         key = step.edges, step.weighted, step.reverse, step.within, step.output.within
         if key not in self._products:
-            # forward, the first rows of all are those within the level; in reverse, each row has fewer entries
+            # forward, rows within the level are the first of all; in reverse, each row has fewer entries
             edges = self.sets.within(step.edges, step.within if step.reverse else None)
             matrix, weighted = edges.matrix(step.weighted, step.reverse), step.weighted and edges.weight is not None
             self._products[key] = Product(matrix, weighted, self.chunks_within(step.output.within))
         return self._products[key]
 
     def sparse(self, name: str, rows: slice) -> SparseRows:
-        """Rows of a static column as the numbers that are not zero; made on first use."""
+        """Return the non-zero numbers of some rows of a static column. They are found at their first use."""
         key = name, rows.start, rows.stop
         if key not in self._sparse:
             self._sparse[key] = SparseRows(self.static[name][rows])
@@ -125,15 +126,16 @@ class LoadedGraph:
         raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
 
     def block(self, stage: Stage, name: EdgeSet, level: int | None) -> EdgeBlock:
-        """The in-edges of the vertices up to a level, with row keys if the stage draws random numbers on edges."""
+        """Return the in-edges of the vertices within a level, with row keys if the stage draws random numbers on edges."""
         edges = self.sets.within(name, level)
         return edges.keyed_block(self.keys.numpy()) if stage.draws_on(name) else edges.block
 
 
 def _aligned(array: np.ndarray) -> Tensor:
-    """The array, or a copy if it lies askew: the last bit of a matrix product depends on how its operands are aligned."""
+    """Return the array as a tensor, or a copy if it is not aligned: alignment can change the last bit of a matrix product."""
     if array.ctypes.data % ALIGNMENT:
         return torch.tensor(array)
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")  # no stage writes to inputs
+        # no stage writes to its inputs
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
         return torch.from_numpy(array)

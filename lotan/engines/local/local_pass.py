@@ -1,4 +1,4 @@
-"""What a pass on the local engine gathers beside columns, and which columns it need not hold."""
+"""The results of a pass on the local engine, apart from columns, and the columns that need not be stored."""
 
 from __future__ import annotations
 
@@ -10,51 +10,54 @@ from torch import Tensor
 
 from lotan.engines.base import Pass
 from lotan.stages import Program, Saved
-from planner.physical import Mode, PipeStep, PropagateStep, Step, reads
+from planner.physical import Mode
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 
 class LocalPass:
-    """What a pass gathers beside columns."""
+    """The parameters of a pass and its results, apart from columns."""
 
     def __init__(self, steps: Sequence[Step], a_pass: Pass, programs: Mapping[str, Program]) -> None:
         self.parameters = {name: tensor.detach() for name, tensor in a_pass.parameters.items()}
         self.randomness = a_pass.randomness
-        # The stages that run backward in this pass keep what backward reads of their forward run until then.
+        # Stages that run backward in this pass save values of their forward run until then.
         self.keeping = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
         self.lazy = read_once(steps, programs)
-        self.saved: dict[str, list[Saved | None]] = {}  # by stage, one for each chunk
+        self.saved: dict[str, list[Saved | None]] = {}  # by stage, one entry per chunk
         self.gradients: dict[str, Tensor] = {}
-        self.counted: dict[Mode, np.ndarray] = {}  # statistics of the turn, and of the evaluation
+        self.counted: dict[Mode, np.ndarray] = {}  # the statistics of the turn and of the evaluation
 
     def count(self, mode: Mode, statistics: np.ndarray) -> None:
-        """Add a stage's statistics; those of the models of a batch come from several."""
+        """Add a stage's statistics. Several stages count the models of a batch."""
         earlier = self.counted.get(mode)
         self.counted[mode] = statistics if earlier is None else earlier + statistics
 
     def commit(self, gradients: Mapping[str, Tensor]) -> None:
-        """Add a stage's parameter gradients; a parameter used in several stages has the sum of all."""
+        """Add a stage's parameter gradients. The gradient of a parameter that several stages use is the sum of theirs."""
         for name, gradient in gradients.items():
             earlier = self.gradients.get(name)
             self.gradients[name] = gradient if earlier is None else earlier + gradient
 
 
 def read_once(steps: Sequence[Step], programs: Mapping[str, Program]) -> frozenset[str]:
-    """The outputs of propagates whose rows are computed just once if nobody computes them before they are read.
+    """Return the outputs of propagates whose rows would be computed only once if they were lazy.
 
-    All their readers are stages that run in chunks, and but for a backward that has kept what it needs, there is one; and
-    it runs on all rows that they have.
+    All their readers are stages that run in chunks. There is just one reader, apart from a backward that has saved what
+    it needs, and it runs on all rows of the output.
     """
     read: Counter[str] = Counter()
     levels = {step.output.name: step.output.within for step in steps if isinstance(step, PropagateStep)}
     for step in steps:
         if isinstance(step, PipeStep):
-            read.update({name: 2 for name in reads(step) if levels.get(name, step.within) != step.within})
+            read.update({name: 2 for name in step.reads if levels.get(name, step.within) != step.within})
         if not isinstance(step, PipeStep) or programs[step.stage].stage.edge_sets:
-            read.update(dict.fromkeys(reads(step), 2))
+            read.update(dict.fromkeys(step.reads, 2))
         elif step.mode == "backward":
             read.update(name for gradient in step.gradients for name in gradient.columns)
             rereads = programs[step.stage].rereads
             read.update(i.column for i in programs[step.stage].stage.inputs if i.value in rereads)
         else:
-            read.update(reads(step))
+            read.update(step.reads)
     return frozenset(name for name in levels if read[name] == 1)

@@ -9,11 +9,11 @@ from planner.chunks import chunks_in_group, even_chunks
 
 
 class Chunks:
-    """The rows of a column in runs of equal length, but for the last.
+    """The rows of a column in runs of equal length, except for the last.
 
     Args:
-        rows: of the column.
-        most: rows of a chunk; see `planner.chunks.even_chunks`.
+        rows: The number of rows of the column.
+        most: The largest number of rows in a chunk; see `planner.chunks.even_chunks`.
     """
 
     def __init__(self, rows: int, most: int) -> None:
@@ -29,7 +29,7 @@ class Chunks:
         return self._runs[number]
 
     def groups(self) -> list[range]:
-        """Chunks whose gradients of parameters are summed in float32; the sums of groups are added in float64."""
+        """Return groups of chunks. Parameter gradients are summed in float32 within a group, and in float64 across groups."""
         size = chunks_in_group(len(self), self._length)
         return [range(start, min(start + size, len(self))) for start in range(0, len(self), size)]
 
@@ -37,13 +37,14 @@ class Chunks:
 class Product:
     """A sparse matrix [rows, vertices], or its first rows, in chunks.
 
-    torch's `embedding_bag` sums rows of a column by position: with vector instructions and prefetching, several times as
-    fast as a product of a CSR tensor, in the order of the edges, and so to the same bits.
+    torch's `embedding_bag` sums rows of a column by position. It has vector instructions and prefetching, and is
+    several times as fast as a product with a CSR tensor. It adds in the order of the edges, and so yields the same
+    bits.
 
     Args:
-        matrix: in CSR form.
-        weighted: whether its values are not all 1.
-        chunks: of its rows, or of the first of them.
+        matrix: The matrix in CSR form.
+        weighted: True if its values are not all 1.
+        chunks: The chunks of its rows, or of its first rows.
     """
 
     def __init__(self, matrix: Tensor, weighted: bool, chunks: Chunks) -> None:
@@ -57,7 +58,7 @@ class Product:
             self._bags.append((of_rows - of_rows[0], positions[some], weights))
 
     def __call__(self, number: int, column: Tensor) -> Tensor:
-        """The sums of one chunk's rows. [vertices, width] -> [rows, width], memory of its own."""
+        """Return the sums of one chunk's rows, in memory of their own. [vertices, width] -> [rows, width]."""
         offsets, positions, weights = self._bags[number]
         if not positions.numel():
             return torch.zeros(offsets.numel() - 1, column.shape[1])

@@ -1,4 +1,4 @@
-"""The edges of a graph in memory: edge sets, static columns that follow from them, and the matrices of propagate."""
+"""The edges of a graph in memory: edge sets, static columns that follow from edges, and the matrices of propagate."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lotan.edge_sets import gcn_scale, replace_self_loops
 from lotan.engines.local.entry_sums import EntrySums
-from lotan.row_keys import edge_keys, occurrences
+from lotan.graph.edge_sets import gcn_scale, replace_self_loops
+from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages import EdgeBlock
 from lotan.stages.chunk import prefix_sum, sparse_rows
 from planner.spec import EdgeSet
@@ -25,46 +25,46 @@ Positions = NDArray[np.int64]
 class Edges:
     """Edges among all vertices of a graph, or those that end in the first vertices.
 
-    Sorted by destination, then source, then weight.
+    They are sorted by destination, then source, then weight.
     """
 
     vertices: int
     src: Positions  # int64 [edges]
     dst: Positions  # int64 [edges]
-    weight: NDArray[np.float32] | None  # [edges]; None = 1 each
-    first_ends: int | None = None  # the first so many vertices are those that edges may end in; None: all
+    weight: NDArray[np.float32] | None  # [edges]; None: each weight is 1
+    first_ends: int | None = None  # the number of first vertices that edges may end in; None: all
 
     @property
     def ends(self) -> int:
-        """Vertices that edges may end in."""
+        """The number of vertices that edges may end in."""
         return self.vertices if self.first_ends is None else self.first_ends
 
     @cached_property
     def block(self) -> EdgeBlock:
-        """All edges as one block, for stages: the sources are all vertices."""
+        """All edges as one block, for stages. Its sources are all vertices."""
         counts = np.bincount(self.dst, minlength=self.ends)
         weight = None if self.weight is None else torch.from_numpy(self.weight)
         return EdgeBlock(prefix_sum(torch.from_numpy(counts)), torch.from_numpy(self.src), weight)
 
     def keyed_block(self, keys: NDArray[np.int64]) -> EdgeBlock:
-        """The block with row keys of the edges, made of the row keys of the vertices; for stages that draw on edges."""
+        """Return the block with row keys of the edges, made from the row keys of the vertices: for stages that draw on edges."""
         if self.block.keys is None:
             found = edge_keys(keys[self.src], keys[self.dst], occurrences(self.src, self.dst))
             self.block.keys = torch.from_numpy(found)
         return self.block
 
     def first(self, ends: int) -> Edges:
-        """Those that end in the first so many vertices: nothing is copied."""
+        """Return the edges that end in the first `ends` vertices. Nothing is copied."""
         edges = slice(0, int(np.searchsorted(self.dst, ends)))
         weight = None if self.weight is None else self.weight[edges]
         return Edges(self.vertices, self.src[edges], self.dst[edges], weight, ends)
 
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
-        """A [ends, vertices]: A @ x sums x over in-edges, or its transpose with `reverse`. Built once, on first use."""
+        """Return A [ends, vertices], for which A @ x sums x over in-edges, or its transpose with `reverse`. It is built once."""
         return self._reverse[weighted] if reverse else self._forward[weighted]
 
     def entry_sums(self, reverse: bool, rows: int) -> EntrySums:
-        """Over the in-edges of each vertex, or with `reverse` its out-edges, of the first so many. Made once, on first use."""
+        """Return the sums over in-edges (with `reverse`, out-edges) of the first `rows` vertices. They are made once."""
         if (reverse, rows) not in self._entry_sums:
             self._entry_sums[reverse, rows] = EntrySums(first_rows(self.matrix(False, reverse), rows))
         return self._entry_sums[reverse, rows]
@@ -74,20 +74,20 @@ class Edges:
         return {}
 
     def by_head(self, heads: int, reverse: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """The unweighted matrix as if every head of a vertex were a vertex. Made once, on first use.
+        """Return the unweighted matrix with every head of a vertex as a vertex of its own. It is made once.
 
         Args:
-            heads: of an edge column [edges, heads].
-            reverse: as of `matrix`.
+            heads: The number of heads of an edge column [edges, heads].
+            reverse: True for the transpose, as in `matrix`.
 
         Returns:
-            Its row pointers, int32 [rows * heads + 1], its columns, int32 [edges * heads], and where in the edge column, read
-            flat, its values lie, int32 [edges * heads].
+            The row pointers, int32 [rows * heads + 1]; the columns, int32 [edges * heads]; and the positions of the
+            values in the flattened edge column, int32 [edges * heads].
         """
         if (heads, reverse) not in self._by_head:
             matrix = self.matrix(weighted=False, reverse=reverse)
             indptr, columns = matrix.crow_indices().long(), matrix.col_indices().long()
-            degrees = indptr.diff().repeat_interleave(heads)  # of every head of every vertex
+            degrees = indptr.diff().repeat_interleave(heads)  # the degree of every head of every vertex
             by_head = prefix_sum(degrees)
             places = torch.arange(len(columns) * heads)
             row = torch.repeat_interleave(torch.arange(len(degrees)), degrees)
@@ -113,14 +113,14 @@ class Edges:
 
     @cached_property
     def reverse_order(self) -> Tensor:
-        """The edges by source: positions in their own order. int64 [edges]."""
-        # A stable sort keeps destinations in order: sums run in one order at every run.
+        """The positions of the edges, sorted by source. int64 [edges]."""
+        # A stable sort leaves destinations in order: sums have one order in every run.
         return torch.from_numpy(np.argsort(self.src, kind="stable"))
 
     def _matrices(
         self, rows: Positions, columns: Positions, shape: tuple[int, int], order: Positions | slice
     ) -> tuple[Tensor, Tensor]:
-        """Unweighted and weighted, in CSR form."""
+        """Return the unweighted and the weighted matrix, in CSR form."""
         index = torch.int32 if max(self.vertices, len(rows)) < 2**31 else torch.int64
         indptr = prefix_sum(torch.from_numpy(np.bincount(rows, minlength=shape[0]))).to(index)
         positions = torch.from_numpy(columns).to(index)
@@ -130,7 +130,7 @@ class Edges:
         return plain, sparse_rows(indptr, positions, shape[1], torch.from_numpy(self.weight[order]))
 
     def with_self_loops(self) -> Edges:
-        """Every self-loop replaced by exactly one per vertex: of the last (heaviest) one's weight, or 1 if none."""
+        """Return the edges with exactly one self-loop per vertex: the last (heaviest) of several, or one of weight 1."""
         given = None if self.weight is None else torch.from_numpy(self.weight)
         index, weight = replace_self_loops(torch.from_numpy(np.stack([self.src, self.dst])), given, self.vertices)
         src, dst = index.numpy()
@@ -138,17 +138,17 @@ class Edges:
         return Edges(self.vertices, src[order], dst[order], None if weight is None else weight.numpy()[order])
 
     def in_degree(self) -> Tensor:
-        """Number of in-edges, at least 1. float32 [vertices]."""
+        """Return the number of in-edges, at least 1. float32 [vertices]."""
         return self.block.in_degree
 
     def gcn_scale(self) -> Tensor:
-        """(Sum of the in-edges' weights)^-1/2, 0 where that is not finite. float32 [vertices]."""
+        """Return (sum of the in-edges' weights)^-1/2, or 0 if that is not finite. float32 [vertices]."""
         weight = None if self.weight is None else torch.from_numpy(self.weight)
         return gcn_scale(torch.from_numpy(self.dst), weight, self.vertices).float()
 
 
 def first_rows(matrix: Tensor, rows: int) -> Tensor:
-    """The first rows of a CSR matrix, with ones for values; the matrix itself, if it has no more."""
+    """Return the first rows of a CSR matrix, with ones as values. If it has no more rows, return the matrix itself."""
     if matrix.shape[0] == rows:
         return matrix
     ends = matrix.crow_indices()[: rows + 1]
@@ -156,11 +156,11 @@ def first_rows(matrix: Tensor, rows: int) -> Tensor:
 
 
 class EdgeSets:
-    """A graph's edge sets by name; that with self-loops is made when it is first asked for.
+    """A graph's edge sets by name. The set with self-loops is made at its first use.
 
     Args:
-        graph: its own edges.
-        counts: the vertices within each level, where a plan has levels.
+        graph: The graph's own edges.
+        counts: The number of vertices within each level, if a plan has levels.
     """
 
     def __init__(self, graph: Edges, counts: Sequence[int] = ()) -> None:
@@ -170,14 +170,14 @@ class EdgeSets:
 
     @cached_property
     def self_loops(self) -> Edges:
-        """Every vertex with exactly one self-loop."""
+        """The edges with exactly one self-loop at every vertex."""
         return self.graph.with_self_loops()
 
     def __getitem__(self, name: EdgeSet) -> Edges:
         return self.graph if name == "graph" else self.self_loops
 
     def within(self, name: EdgeSet, level: int | None) -> Edges:
-        """The edges that end within a level; None: all. Made once, on first use."""
+        """Return the edges that end within a level; None: all edges. They are made once."""
         if level is None:
             return self[name]
         if (name, level) not in self._first:

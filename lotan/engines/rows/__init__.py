@@ -1,6 +1,6 @@
 """The rows engine: propagate, collect and pipe as Spark DataFrames.
 
-This file imports nothing by itself: Spark's Python workers read it on their way to `pipe_task`, and must not pay for torch.
+This file imports nothing by itself: Spark's Python workers read it on their way to `pipe_task`, and should not load torch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["RowsEngine", "RowsSettings"]
 
 
 def __getattr__(name: str) -> Any:
-    """What is named above, when it is first asked for (PEP 562)."""
+    """Import a public name at its first use (PEP 562)."""
     if name in __all__:
         from lotan.engines.rows import engine
 

@@ -1,4 +1,4 @@
-"""Collect and its adjoint: source rows to the chunks that read them, and their gradients back, summed."""
+"""Collect and its adjoint: source rows go to the chunks that read them, and their summed gradients come back."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def collect(sources: DataFrame, columns: Sequence[DataFrame]) -> DataFrame:
     """Pair each chunk's distinct sources with their rows of `columns`.
 
     Args:
-        sources: of `Tables.sources`, or some of them: placed by spart.
-        columns: each part, id, VALUE, placed by part.
+        sources: Rows of `Tables.sources`, placed by spart.
+        columns: For each column a frame of part, id, VALUE, placed by part.
 
     Returns:
-        part, chunk, position, id, spart, LEVEL, value0, value1 ...: where the sources lie; the pipe that reads it brings it
-        to the chunks, in the one shuffle that it needs anyway. A null is a row of zeros.
+        part, chunk, position, id, spart, LEVEL, value0, value1 ..., placed with the sources. The pipe that reads the
+        frame brings it to the chunks, in the one shuffle that it needs anyway. A null is a row of zeros.
     """
     rows = sources.select(PART, "chunk", "position", F.col("src").alias(ID), "spart", LEVEL)
     for number, column in enumerate(columns):
@@ -33,13 +33,13 @@ def collect(sources: DataFrame, columns: Sequence[DataFrame]) -> DataFrame:
 
 
 def gather(contributions: DataFrame, sums: Sums, *, combine: bool) -> DataFrame:
-    """Sum what the chunks of all partitions returned for a vertex.
+    """Sum the rows that the chunks of all partitions returned for a vertex.
 
     Args:
-        contributions: part, id (of the vertex), origin (the partition of the chunk), chunk, position, VALUE. `position` tells
-            rows of one chunk and vertex apart where there are several.
-        sums: how to sum.
-        combine: sum the chunks of a partition before the shuffle; without, every row crosses it by itself.
+        contributions: part, id (of the vertex), origin (the partition of the chunk), chunk, position, VALUE. `position`
+            tells apart several rows of one chunk and vertex.
+        sums: The physical form of the sums.
+        combine: True to sum the chunks of a partition before the shuffle; otherwise every row crosses it by itself.
 
     Returns:
         part, id, VALUE, placed by part. Vertices that are nobody's source have no row.

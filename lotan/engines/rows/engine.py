@@ -1,4 +1,4 @@
-"""The rows engine: one lazy lineage of Spark frames a pass, forced by one action."""
+"""The rows engine: a pass is one lazy lineage of Spark frames, computed by one action."""
 
 from __future__ import annotations
 
@@ -25,12 +25,17 @@ from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_ov
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
+from lotan.engines.rows.traits import TRAITS
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step, reads
+from planner.physical import Plan, Stage
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.step import Step
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -38,14 +43,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowsSettings:
-    """How the engine lays out and moves rows."""
+    """The settings for the placement and the exchange of rows."""
 
-    partitions: int | None = None  # of the graph; None: as many as Spark runs tasks at once
-    chunk_rows: int = CHUNK_ROWS  # vertices a micro-batch
-    form: Form | None = None  # how to sum vectors; None: the best that this Spark has
-    attempts: int = 2  # of a pass's rows as they are, where Spark's own retries were not enough
+    partitions: int | None = None  # partitions of the graph; None: as many as Spark runs tasks at once
+    chunk_rows: int = CHUNK_ROWS  # vertices in a micro-batch
+    form: Form | None = None  # the physical form of sums; None: the best that this Spark has
+    attempts: int = 2  # attempts at a pass's rows, if Spark's own retries were not enough
     propagate: Literal["join", "messages"] = "join"  # "messages": by GraphFrames' aggregateMessages
-    stall_seconds: float = 900.0  # without any task starting or ending, after which a pass is given up
+    stall_seconds: float = 900.0  # seconds without any task starting or ending after which a pass is given up
     messenger: Settings = field(default_factory=Settings)
 
 
@@ -58,7 +63,7 @@ class KeptHandle:
 
 @dataclass(eq=False)
 class _Loaded:
-    """A graph that is loaded, with the stages of the plan it was loaded for, and what was moved since."""
+    """A loaded graph, with the stages of its plan and the bytes moved since."""
 
     site: Site
     static: Mapping[str, ColumnHandle]  # columns of the vertex table, by name
@@ -72,22 +77,22 @@ class _Loaded:
 
 
 def compute(rows: DataFrame) -> None:
-    """Compute all rows and keep none."""
+    """Compute all rows and store none."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 class RowsEngine(Engine):
-    """Runs plans as Spark DataFrames, with stages in workers that `link` coordinates.
+    """Runs plans as Spark DataFrames; workers, which `link` coordinates, run the stages.
 
     Args:
-        spark: the user's session; the engine works in one of its own beside it.
-        link: to the Router and its workers.
-        endpoint: of that Router, as Spark's executors reach it.
-        settings: see there.
-        on_close: what to close with the engine, last first: what it was opened with.
+        spark: The user's session; the engine works in a session of its own beside it.
+        link: The link to the Router and its workers.
+        endpoint: The Router's address and keys, as Spark's executors reach it.
+        settings: The settings for rows; None: the defaults.
+        on_close: The objects that close with the engine, last first.
     """
 
-    name = "rows"
+    traits = TRAITS
 
     def __init__(
         self,
@@ -114,12 +119,12 @@ class RowsEngine(Engine):
 
     @property
     def stands(self) -> bool:
-        """Whether Spark runs."""
+        """True if Spark is running."""
         return spark_runs(self._session)
 
     @translated()
     def lay_out(self, graph: Graph, plan: Plan) -> None:
-        """Place and persist what the plan reads of the graph, and publish its stages."""
+        """Place and persist the parts of the graph that the plan reads, and publish the plan's stages."""
         self._unload()
         weighted, chunk_rows = graph.statistics.weighted, self.settings.chunk_rows
         shuffled_before = shuffle_bytes(self._session.sparkContext)
@@ -157,14 +162,14 @@ class RowsEngine(Engine):
         return self._under_way
 
     def adapt(self, plan: Plan) -> None:
-        """Publish other stages; workers forget those before."""
+        """Publish other stages; workers forget the old ones."""
         loaded = self._loaded
         loaded.commits.renew(plan)
         loaded.site = replace(loaded.site, run=loaded.commits.run)
         loaded.stages = {stage.name: stage for stage in plan.stages}
 
     def adopt(self, plan: Plan, columns: Mapping[str, KeptHandle]) -> None:
-        """Rows are placed and sorted once more, as the vertex table's are, and kept. Passes read them as any column of theirs."""
+        """Make computed columns static: their rows are placed and sorted as the vertex table's, and persisted."""
         self._release_hoisted()
         widths = {column.name: column.width for column in plan.hoisted}
         for name, kept in columns.items():
@@ -184,21 +189,21 @@ class RowsEngine(Engine):
                 handle.made.pinned.release()
 
     def static(self, name: str) -> ColumnHandle:
-        """A column of the vertex table, or one adopted."""
+        """Return a column of the vertex table, or one that was adopted."""
         return self._hoisted.get(name) or self._loaded.static[name]
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
-        """Hand the parameters to whoever asks for them."""
+        """Begin a pass: offer the parameters to the workers."""
         commits = self._loaded.commits
         commits.begin(steps, a_pass)
-        read = Counter(name for step in steps for name in reads(step))
+        read = Counter(name for step in steps for name in step.reads)
         piped = Counter(name for step in steps if isinstance(step, PipeStep) for name in step.inputs + step.collections)
         self._under_way = PassState(commits.number, read, piped)
 
     def propagate(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
-        """Sum along edges."""
+        """Sum a column along edges."""
         if self.settings.propagate == "messages":
             return self._propagate_by_messages(step, column)
         tables = self._loaded.tables
@@ -213,7 +218,7 @@ class RowsEngine(Engine):
         return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
 
     def _propagate_by_messages(self, step: PropagateStep, column: ColumnHandle) -> ColumnHandle:
-        """As `propagate`, at once instead of with the pass."""
+        """Sum a column as `propagate` does, but at once instead of with the pass."""
         tables = self._loaded.tables
         sums = propagate_by_messages(
             tables.vertices.select(ID),
@@ -228,7 +233,7 @@ class RowsEngine(Engine):
         return ColumnHandle(made, VALUE, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
-        """Source rows for every chunk."""
+        """Collect source rows for every chunk."""
         sources = within(self._loaded.tables.sources[step.edges], step.within)
         frame = collect(sources, [column.rows() for column in columns])
         return CollectionHandle(
@@ -236,12 +241,12 @@ class RowsEngine(Engine):
         )
 
     def gather(self, step: GatherStep, contributions: ContributionsHandle) -> ColumnHandle:
-        """Sum what chunks returned for a vertex as a source."""
+        """Sum the rows that chunks returned for a vertex as a source."""
         frame = gather(contributions.rows(), self._sums, combine=step.combine)
         return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
 
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
-        """Run a stage, lazily."""
+        """Run a stage in the workers, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
         self._loaded.commits.expect(step, self._loaded.tables.occupied(step.within))
         rows, returned = builder.rows(), builder.returned()
@@ -263,14 +268,14 @@ class RowsEngine(Engine):
         }
 
     def _make(self, frame: DataFrame, names: Iterable[str]) -> Made:
-        """Note a frame; keep its rows where more than one step reads them."""
+        """Note a frame, and pin its rows if more than one step reads them."""
         pinned = pin(frame) if sum(self._state.reads.get(name, 0) for name in names) > 1 else None
         made = Made(pinned.frame if pinned else frame, pinned)
         self._state.made.append(made)
         return made
 
     def finish(self, kept: Mapping[str, Handle]) -> Outcome:
-        """Force everything by one action, and take what the stages committed."""
+        """Compute everything by one action, and return the results that the stages committed."""
         columns = {name: KeptHandle(pin(self._dense(handle))) for name, handle in kept.items()}
         try:
             ends = [made.frame for made in self._state.made if not made.read]
@@ -296,34 +301,34 @@ class RowsEngine(Engine):
         )
 
     def _dense(self, handle: ColumnHandle) -> DataFrame:
-        """id, values for every vertex, zeros where the column has no row."""
+        """Return id and values for every vertex, with zeros where the column has no row."""
         ids = self._loaded.tables.vertices.select(PART, ID)
         zeros = F.array_repeat(F.lit(0.0).cast("float"), handle.width)
         rows = ids.join(handle.rows().hint("merge"), [PART, ID], "left")
         return rows.select(ID, F.coalesce(VALUE, zeros).alias("values"))
 
     def read(self, handle: KeptHandle) -> DataFrame:
-        """A kept column: id, values (array<float>). Good until it is released, or the engine closed."""
+        """Return a kept column: id, values (array<float>). It is valid until it is released, or the engine is closed."""
         return handle.pinned.frame
 
     def release(self, handle: Handle) -> None:
-        """Let go of a kept column. All others live until their pass ends, for they are computed then."""
+        """Free a kept column. All others live until their pass ends, because they are computed then."""
         if isinstance(handle, KeptHandle):
             handle.pinned.release()
 
     def abort(self) -> None:
-        """Let go of the rows that the pass kept."""
+        """Free the rows that the pass has pinned."""
         state, self._under_way = self._under_way, None
         for made in state.made if state else ():
             if made.pinned is not None:
                 made.pinned.release()
 
     def piped(self) -> Sequence[Extent]:
-        """What went to the workers and back."""
+        """Return the rows and bytes that went to the workers and back, for each pipe."""
         return self._loaded.commits.piped()
 
     def bytes_moved(self) -> dict[str, int]:
-        """Bytes since `load`, by the report's keys."""
+        """Return the bytes moved since `load`, by the report's keys."""
         loaded = self._loaded
         shuffled = shuffle_bytes(self._session.sparkContext) - loaded.shuffled_before
         return loaded.commits.bytes_moved() | {"shuffle_written": shuffled}
@@ -339,7 +344,7 @@ class RowsEngine(Engine):
             free_java_objects()
 
     def close(self) -> None:
-        """Let go of the graph, and stop what was started for this engine. May be called twice."""
+        """Free the graph, and stop all that was started for this engine. This may be called twice."""
         try:
             self._unload()
         finally:
@@ -348,7 +353,7 @@ class RowsEngine(Engine):
 
 
 def _static_columns(tables: Tables, plan: Plan) -> dict[str, ColumnHandle]:
-    """The plan's static columns in the vertex table; of width 0 where they are plain numbers instead of vectors."""
+    """Return the plan's static columns in the vertex table. Columns of plain numbers instead of vectors have width 0."""
     made = Made(tables.vertices, read=True)
     handles = {}
     for column in plan.static_columns:

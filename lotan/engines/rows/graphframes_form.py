@@ -1,8 +1,8 @@
 """Propagate by GraphFrames' own `aggregateMessages`, for sessions that have its JVM core.
 
-The join form (`lotan.engines.rows.propagate`) is what a plan uses unless this one is asked for. Here the sum is computed at
-once rather than with the pass: GraphFrames builds triplets with two joins, joins the receivers again, and counts the result.
-Nor is the order of a sum fixed, so two runs agree to float32's tolerance, not to the bit.
+A plan uses the join form (`lotan.engines.rows.propagate`) unless this one is asked for. Here the sum is computed at
+once rather than with the pass: GraphFrames builds triplets with two joins, joins the receivers again, and counts the
+result. The order of a sum is not fixed either, so two runs agree to float32's tolerance, not to the bit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ JVM_CLASS = "org.graphframes.GraphFramePythonAPI"
 
 
 def has_core(spark: SparkSession) -> bool:
-    """Whether GraphFrames' JVM core is on the session's classpath. Looks, and downloads nothing."""
+    """Return True if GraphFrames' JVM core is on the session's classpath. This downloads nothing."""
     from py4j.protocol import Py4JJavaError
 
     try:
@@ -29,17 +29,17 @@ def has_core(spark: SparkSession) -> bool:
 
 
 def require_core(spark: SparkSession) -> None:
-    """Raise a ConfigurationError where this form cannot run."""
+    """Raise a ConfigurationError if this form cannot run."""
     if not has_core(spark):
         raise ConfigurationError(
             "propagate by aggregateMessages was asked for, but GraphFrames' JVM core is not on Spark's classpath. Start the "
             "session with spark.jars.packages=io.graphframes:graphframes-spark4_2.13:<version>, or with spark.jars naming "
-            "its jar; or leave the setting out, for the form that needs only Spark."
+            "its jar; or leave the setting out to use the form that needs only Spark."
         )
     if not hasattr(F, "vector_sum"):
         raise ConfigurationError(
             "propagate by aggregateMessages needs vector_sum, which this Spark does not have. Use Spark 4.3 or newer; or "
-            "leave the setting out, for the form that runs on any."
+            "leave the setting out to use the form that runs on any Spark."
         )
 
 
@@ -49,18 +49,18 @@ def propagate_by_messages(
     """Sum `column` along `edges`.
 
     Args:
-        vertices: id, of every vertex.
-        edges: src, dst and, where `weighted`, weight.
+        vertices: id of every vertex.
+        edges: src, dst and, if `weighted`, weight.
         column: id, value (array<float>). Vertices without a row send nothing.
-        weighted: multiply by the edge's weight.
-        reverse: from destinations to sources.
+        weighted: True to multiply by the edge's weight.
+        reverse: True to sum from destinations to sources.
 
     Returns:
-        id, value, computed already and kept as a local checkpoint, which the caller lets go of
+        id, value, computed and persisted as a local checkpoint, which the caller frees
         (`lotan.engines.rows.placement.Pinned`). Vertices that no message reached have no row.
 
     Raises:
-        ConfigurationError: the session has no GraphFrames core, or its Spark no `vector_sum`.
+        ConfigurationError: If the session has no GraphFrames core, or its Spark no `vector_sum`.
     """
     require_core(vertices.sparkSession)
     from graphframes import GraphFrame
@@ -73,7 +73,7 @@ def propagate_by_messages(
     total = F.vector_sum(AggregateMessages.msg).alias(VALUE)
     persisted = GraphFrame(senders, edges).aggregateMessages([total], **target)
     try:
-        # A copy, cut off from the plan that made it: unpersisting alone would have later steps compute the sum again.
+        # A copy without the plan that made it: later steps would compute the sum again if it were only unpersisted.
         return persisted.where(F.col(VALUE).isNotNull()).localCheckpoint(eager=True)
     finally:
         persisted.unpersist(blocking=True)

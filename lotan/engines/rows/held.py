@@ -1,4 +1,4 @@
-"""What the engine hands out as columns and collections: frames that Spark has yet to compute, and what they depend on."""
+"""The engine's columns and collections: frames that Spark has yet to compute, with the frames that they depend on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from planner.spec import EdgeSet
 
 @dataclass(eq=False)
 class Made:
-    """A frame that a step made. Several columns may lie in it."""
+    """A frame that a step made. It may have several columns."""
 
     frame: DataFrame
     pinned: Pinned | None = None
-    read: bool = False  # by a later step: then that step's rows force these
+    read: bool = False  # True if a later step reads it: then that step's rows compute these too
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +28,10 @@ class ColumnHandle:
     made: Made
     field: str
     width: int
-    static: str | None = None  # its name, where it is a column of the vertex table
+    static: str | None = None  # the column's name, if it is one of the vertex table
 
     def rows(self) -> DataFrame:
-        """part, id, VALUE. A vertex without a row has zeros."""
+        """Return part, id, VALUE. A vertex without a row has zeros."""
         self.made.read = True
         return self.made.frame.select(PART, ID, F.col(f"`{self.field}`").alias(VALUE))
 
@@ -42,19 +42,19 @@ class CollectionHandle:
 
     made: Made
     edges: EdgeSet
-    columns: tuple[tuple[str, ColumnHandle], ...]  # name and handle of value0, value1 ...
+    columns: tuple[tuple[str, ColumnHandle], ...]  # names and handles of value0, value1 ...
 
 
 @dataclass(frozen=True, eq=False)
 class ContributionsHandle:
-    """What a stage returned for its sources: rows of `kind` in a frame with part, id, origin, chunk, position."""
+    """The rows that a stage returned for its sources: rows of `kind` in a frame with part, id, origin, chunk, position."""
 
     made: Made
     field: str
     kind: int
 
     def rows(self) -> DataFrame:
-        """part, id, origin, chunk, position, VALUE, lying anywhere."""
+        """Return part, id, origin, chunk, position, VALUE, in no particular placement."""
         self.made.read = True
         found = self.made.frame.where(F.col("kind") == self.kind)
         return found.select(PART, ID, "origin", "chunk", "position", F.col(f"`{self.field}`").alias(VALUE))
@@ -62,9 +62,9 @@ class ContributionsHandle:
 
 @dataclass
 class PassState:
-    """What one pass has made so far."""
+    """The frames that one pass has made so far."""
 
-    number: int  # of this set of parameters: the messenger's epoch
-    reads: dict[str, int]  # how many steps read a column or collection
-    pipes: dict[str, int]  # how many pipes do
+    number: int  # number of the pass: the messenger's epoch
+    reads: dict[str, int]  # the number of steps that read a column or collection
+    pipes: dict[str, int]  # the number of pipes that read a column or collection
     made: list[Made] = field(default_factory=list)

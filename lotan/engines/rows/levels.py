@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 from lotan.engines.rows.placement import ID, PART, Placement, uncoupled
 from planner.spec import SPLITS, Targets
 
-LEVEL = "level"  # int: of a row's vertex; of an edge, that of its destination; of several, the lowest
+LEVEL = "level"  # int: the level of a row's vertex; of an edge's destination; of several vertices, the lowest
 
 
 def within(rows: DataFrame, level: int | None) -> DataFrame:
-    """Those up to a level; None: all."""
+    """Return the rows within a level; None: all rows."""
     return rows if level is None else rows.where(F.col(LEVEL) <= level)
 
 
@@ -23,13 +23,15 @@ def vertex_levels(
 
     Args:
         vertices: part, id, split; placed by part.
-        edges: spart, dpart, src, dst, placed by dpart, with one loop per vertex: by that it keeps what is known of it.
-        deepest: the last level that is told from those beyond.
-        targets: the vertices of level 0.
-        placement: of both.
+        edges: spart, dpart, src, dst, placed by dpart, with one loop per vertex. Through its loop a vertex keeps its
+            own level.
+        deepest: The last level that is told apart from vertices beyond.
+        targets: The name of the vertices of level 0.
+        placement: The placement of vertices and edges.
 
     Returns:
-        part, id, LEVEL, placed by part; `deepest` + 1 for a vertex farther off. Its plan has no joins.
+        part, id, LEVEL, placed by part; vertices farther off have the level `deepest` + 1. The plan of the frame has no
+        joins.
     """
     target = F.col("split") >= 0 if targets == "split" else F.col("split") == SPLITS.index("train")
     levels = vertices.select(PART, ID, F.when(target, 0).otherwise(deepest + 1).alias(LEVEL))

@@ -1,8 +1,9 @@
-"""Pipe, on the driver: lay a stage's inputs side by side in the order of the chunks, and hand them to a `PipeTask`.
+"""Pipe, on the driver: put a stage's inputs side by side in the order of the chunks, and pass them to a `PipeTask`.
 
-Without neighbourhoods, the inputs are joined to the vertex table, which has the order: all are placed by part, so nothing
-is shuffled. With them, vertices, edges and sources are rows of one frame, told apart by a tag and brought together by the
-one shuffle that takes the source rows to the chunks. Of either, rows beyond the step's level are left out first.
+Without neighbourhoods, the inputs are joined to the vertex table, which has the order. All are placed by part, so
+nothing is shuffled. With neighbourhoods, vertices, edges and sources are rows of one frame, told apart by a tag. One
+shuffle, which takes the source rows to the chunks, brings them together. In both cases, rows beyond the step's level
+are left out first.
 """
 
 from __future__ import annotations
@@ -26,15 +27,16 @@ from lotan.engines.rows.topology import BLOBS, EDGES
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
-from planner.physical import PipeStep, Stage
+from planner.physical import Stage
 from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
 
 PLAIN = ("label", "split")  # static columns that need not be vectors
 
 
 @dataclass(frozen=True)
 class Site:
-    """Where pipes of a loaded graph run."""
+    """The run and the loaded graph that pipes belong to, and the settings that they share."""
 
     run: str
     tables: Tables
@@ -47,7 +49,7 @@ class Site:
 
 @dataclass(frozen=True)
 class PipeBuilder:
-    """One pipe step, on its way to a frame."""
+    """Builds the frame of one pipe step."""
 
     site: Site
     step: PipeStep
@@ -56,12 +58,12 @@ class PipeBuilder:
     state: PassState
 
     def rows(self) -> DataFrame:
-        """What the stage returns, as rows of `PipeTask.schema`. Lies where it was computed, of which Spark knows nothing."""
+        """Return the rows that the stage returns, in the form of `PipeTask.schema`. Spark does not know their placement."""
         task = self.task()
         return self._input().mapInArrow(task, task.schema(self.site.tables.id_type))
 
     def task(self) -> PipeTask:
-        """What each Spark task runs."""
+        """Return the function that each Spark task runs."""
         job = PipeJob(self.site.run, self.state.number, self.stage.name, self.step.mode, 0, not self.step.emits)
         return PipeTask(
             job=job,
@@ -79,13 +81,13 @@ class PipeBuilder:
     # -- columns of the frame ----------------------------------------------------------------------------------------
 
     def _names(self) -> dict[str, str]:
-        """The frame's column for each column that is read by vertex."""
+        """Return the frame's column for each column that is read by vertex."""
         gradients = [name for gradient in self.step.gradients for name in gradient.columns]
         names = dict.fromkeys([*self.step.inputs, *gradients])
         return {name: f"c{number}" for number, name in enumerate(names)}
 
     def _source_columns(self, edges: EdgeSet) -> dict[str, ColumnHandle]:
-        """The frame's column, and the handle, for each column that is read by source; see `_collection_rows`."""
+        """Return the frame's column and the handle for each column that is read by source; see `_collection_rows`."""
         collection = self._collection(edges)
         if collection is None:
             return {}
@@ -136,10 +138,10 @@ class PipeBuilder:
         )
 
     def returned(self) -> tuple[Returned, ...]:
-        """What comes back, in the order of the step's outputs.
+        """Return the tensors that come back, in the order of the step's outputs.
 
         Raises:
-            EngineError: the plan's step and its stage do not agree on what that is.
+            EngineError: If the plan's step and its stage do not agree on the outputs.
         """
         return tuple(
             Returned(one.name, f"o{number}", VERTEX if one.edges is None else self._tag(one.edges) + 1, one.edges or "")
@@ -178,7 +180,7 @@ class PipeBuilder:
         return self.site.placement.place(together).sortWithinPartitions(PART, "chunk", "tag", "position")
 
     def _vertex_rows(self) -> DataFrame:
-        """part, id, chunk, position, key and the columns of `_names`, sorted by part, id."""
+        """Return part, id, chunk, position, key and the columns of `_names`, sorted by part, id."""
         names = self._names()
         handles = {name: self.values[name] for name in names}
         static = [F.col(f"`{h.field}`").alias(names[name]) for name, h in handles.items() if h.static]

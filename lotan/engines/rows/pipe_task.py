@@ -1,14 +1,15 @@
-"""What a Spark Python worker runs in a Pipe: rows of a partition to chunks, through a Dealer, and back to rows.
+"""The part of a Pipe that runs in Spark's Python workers: it turns a partition's rows to chunks, and results back to rows.
 
-Imports neither torch nor the planner: Spark starts many of these processes. `PipeTask` is plain data, pickled by Spark.
+It imports neither torch nor the planner, because Spark starts many of these processes. `PipeTask` is plain data,
+pickled by Spark. The tensors of a chunk, by name, are:
 
-Tensors of a chunk, by name:
-    keys                            int64 [rows], row keys
-    column/<column>                 the vertices' rows of a column; label and split among them
-    output_gradient/<value>         float32 [rows, width], the sum of a stage output's gradients
-    source/<edges>/<column>         float32 [sources, width], the distinct sources' rows
+    keys                                        int64 [rows], row keys
+    column/<column>                             the vertices' rows of a column, including label and split
+    output_gradient/<value>                     float32 [rows, width], the sum of a stage output's gradients
+    source/<edges>/<column>                     float32 [sources, width], the distinct sources' rows
     indptr/<edges>, positions/<edges>, weight/<edges>, edge_keys/<edges>     the in-edges
-and of its result: output/<value>, input_gradient/<value>.
+
+The tensors of its result are output/<value> and input_gradient/<value>.
 """
 
 from __future__ import annotations
@@ -35,30 +36,30 @@ from messenger.settings import Settings
 Batches = Iterable[pa.RecordBatch]
 Array = npt.NDArray[Any]
 
-VERTEX = 0  # `tag` of the rows of a chunk's vertices; an edge set's rows follow: its edges, then its sources
+VERTEX = 0  # the `tag` of rows of a chunk's vertices; an edge set's rows follow: its edges, then its sources
 
 
 class PipeFailed(RuntimeError):  # noqa: N818 -- its name shows in Spark's log, beside the reason
-    """A partition could not be piped; begins with the reason's type, then says where."""
+    """A partition that could not be piped. The message begins with the type of the reason, followed by the place."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """A tensor of a chunk, and the frame columns it is the sum of."""
+    """A tensor of a chunk, and the frame columns whose sum it is."""
 
     tensor: str
     columns: tuple[str, ...]
-    width: int | None = None  # numbers per row of an array column; None for a column of plain numbers
+    width: int | None = None  # numbers per row of an array column; None: a column of plain numbers
     dtype: str = "float32"
-    absent: float = 0.0  # what a vertex without a row has
+    absent: float = 0.0  # the number that stands for a vertex without a row
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """An edge set of the stage: how its rows are tagged, and which of its parts are sent."""
+    """An edge set of the stage: the tags of its rows, and the parts of it that are sent."""
 
     edges: str
-    tag: int  # of the row that holds the edges; its sources have the next one
+    tag: int  # the tag of the row with the edges; the sources have the next tag
     sources: tuple[Field, ...]
     weighted: bool
     keyed: bool
@@ -66,19 +67,19 @@ class Neighbours:
 
 @dataclass(frozen=True)
 class Returned:
-    """A tensor of a result, and the frame column it becomes."""
+    """A tensor of a result, and the frame column that it becomes."""
 
     tensor: str
     column: str
     kind: int  # VERTEX, or the tag of the sources that it belongs to
-    edges: str = ""  # of these sources
+    edges: str = ""  # the edge set of these sources
 
 
 @dataclass(frozen=True)
 class PipeTask:
     """A pass of one stage, for any partition."""
 
-    job: PipeJob  # its partition is filled in from the rows
+    job: PipeJob  # the partition is filled in from the rows
     endpoint: Endpoint
     settings: Settings
     chunk_rows: int
@@ -87,32 +88,32 @@ class PipeTask:
     returned: tuple[Returned, ...]
     static: frozenset[str]  # tensors that are the same in every pass
     epoch_kept: frozenset[str]  # tensors that several stages of a pass read
-    per_edge: bool = False  # a source's gradient comes for each edge
+    per_edge: bool = False  # True if a source's gradient comes for each edge
 
     @property
     def __name__(self) -> str:
-        """What Spark's UI calls it in a query's plan."""
+        """The name of the task in Spark's UI and in a query's plan."""
         return f"{self.job.stage} {self.job.mode}"
 
     @property
     def contributes(self) -> bool:
-        """Whether rows come back for sources too, and so need telling apart."""
+        """True if rows also come back for sources, and so must be told apart."""
         return any(item.kind != VERTEX for item in self.returned)
 
     def schema(self, id_type: str) -> str:
-        """Of the rows that come back."""
+        """Return the schema of the rows that come back."""
         places = "kind int, origin int, chunk int, position int, " if self.contributes else ""
         vectors = ", ".join(f"`{item.column}` array<float>" for item in self.returned)
         return f"part int, id {id_type}, {places}{vectors}" if vectors else f"part int, id {id_type}"
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: rows sorted by part, chunk, (tag,) position."""
+        """Pipe rows for `mapInArrow`, which must be sorted by part, chunk, (tag,) position."""
         chunks = runs(batches, ("part", "chunk"))
         for part, of_part in groupby(chunks, key=lambda rows: rows.column("part")[0].as_py()):
             yield from self._partition(replace(self.job, partition=part), of_part)
 
     def _partition(self, job: PipeJob, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        waiting: deque[ChunkRows] = deque()  # sent, not yet back
+        waiting: deque[ChunkRows] = deque()  # chunks that were sent and are not back yet
 
         def outgoing() -> Iterator[OutgoingChunk]:
             for batch in rows:
@@ -147,7 +148,7 @@ class ChunkRows:
         return np.searchsorted(tags, np.arange(2 * len(self.task.neighbours) + 2))
 
     def _tagged(self, tag: int) -> pa.RecordBatch:
-        """The rows with that tag, which lie together; their positions must count from 0."""
+        """Return the rows with a tag, which are consecutive; their positions must count from 0."""
         if self._bounds is None:
             found = self.rows
         else:
@@ -159,7 +160,7 @@ class ChunkRows:
         return found
 
     def outgoing(self) -> OutgoingChunk:
-        """What is sent."""
+        """Return the chunk that is sent."""
         tensors: dict[str, Array] = {"keys": self.vertices.column("key").to_numpy()}
         for field in self.task.fields:
             tensors[field.tensor] = _read(self.vertices, field)
@@ -187,17 +188,17 @@ class ChunkRows:
         return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
 
     def _indptr(self, tag: int) -> Array:
-        """Where the in-edges of each vertex begin, and the last end. int64 [rows + 1]."""
+        """Return where the in-edges of each vertex begin, and where the last end. int64 [rows + 1]."""
         rows = self.vertices.num_rows
         held = _blob(self._tagged(tag), "indptr", np.int64)
         return held[: rows + 1] if len(held) else np.zeros(rows + 1, dtype=np.int64)
 
     def _on_edges(self, tag: int, column: str, dtype: Any) -> Array:
-        """A number for each in-edge of the vertices: where a level cuts the chunk, the first that are held of it. [edges]."""
+        """Return a number for each in-edge of the vertices; if a level cuts the chunk, for its first edges only. [edges]."""
         return _blob(self._tagged(tag), column, dtype)[: self._indptr(tag)[-1]]
 
     def rows_back(self, result: ReturnedChunk) -> Iterator[pa.RecordBatch]:
-        """The result as rows: one batch for the vertices, one for the sources of each edge set that has gradients."""
+        """Yield the result as rows: one batch for the vertices, and one for the sources of each edge set that has gradients."""
         if (result.index, result.rows, result.digest) != (self.index, self.vertices.num_rows, self.digest):
             raise PipeFailed(f"OrderError: {self.task.job}: chunk {result.index} came back in place of {self.index}")
         for kind in sorted({item.kind for item in self.task.returned}):
@@ -222,7 +223,7 @@ class ChunkRows:
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
     def _sources(self, kind: int) -> tuple[pa.Array, pa.Array]:
-        """Partition and id of what a row of contributions belongs to: a source, or that of an edge."""
+        """Return the partition and id of the source of each row of contributions, or of each edge."""
         sources = self._tagged(kind)
         part, ids = sources.column("spart"), sources.column("id")
         if not self.task.per_edge:
@@ -237,7 +238,7 @@ def _ids(rows: pa.RecordBatch) -> Any:
 
 
 def _read(rows: pa.RecordBatch, field: Field) -> Array:
-    """The sum of a field's columns, in their order."""
+    """Return the sum of a field's columns, added in their order."""
     first, *others = (_column(rows, name, field) for name in field.columns)
     if not others:
         return first
@@ -255,7 +256,7 @@ def _column(rows: pa.RecordBatch, name: str, field: Field) -> Array:
 
 
 def _blob(row: pa.RecordBatch, column: str, dtype: Any) -> Array:
-    """The numbers in a binary cell; none where the chunk has no such row."""
+    """Return the numbers in a binary cell; none if the chunk has no such row."""
     if row.num_rows == 0:
         return np.zeros(0, dtype=dtype)
     return np.frombuffer(row.column(column)[0].as_buffer(), dtype=dtype)

@@ -1,7 +1,7 @@
-"""Where rows lie: which Spark partition, in which order, and for how long they are held.
+"""The placement of rows: their Spark partition, their order, and the time for which they stay persisted.
 
-Vertex `v` lives in partition `pmod(xxhash64(v), P)`, so forward and backward agree without asking anyone. Frames that are
-placed by the same rule join without a shuffle: Spark reads the placement from the plan, never from the data.
+Vertex `v` belongs to partition `pmod(xxhash64(v), P)`, so that forward and backward agree without a lookup. Frames that
+are placed by the same rule join without a shuffle: Spark reads the placement from the plan, never from the data.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ ID = "id"
 
 @dataclass(frozen=True)
 class Placement:
-    """The one rule by which vertices and edges find their partition."""
+    """The rule by which vertices and edges find their partition."""
 
     partitions: int
 
     def of(self, column: str) -> Column:
-        """The partition of the vertex whose id is in `column`, int."""
+        """Return the partition, an int, of the vertex whose id is in `column`."""
         return F.pmod(F.xxhash64(F.col(column)), F.lit(self.partitions)).cast("int")
 
     def place(self, frame: DataFrame, column: str = PART) -> DataFrame:
-        """Bring every row to the Spark partition that `column` names: one shuffle.
+        """Bring every row to the Spark partition that `column` names, by one shuffle.
 
-        Before Spark 4.1 there is no `repartitionById`; hashing the partition number keeps rows of one partition together,
-        and may put several partitions into one task.
+        Before Spark 4.1 there is no `repartitionById`. Hashing the partition number keeps the rows of one partition
+        together, but may put several partitions into one task.
         """
         by_id = getattr(frame, "repartitionById", None)
         if by_id is not None:
@@ -41,22 +41,22 @@ class Placement:
 
 
 def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> SparkSession:
-    """A session of our own on the user's Spark: its settings shape our plans and leave the user's queries alone."""
+    """Open a session of our own on the user's Spark. Its settings shape our plans and do not change the user's queries."""
     session = spark.newSession()
     settings = {
-        "spark.sql.adaptive.enabled": "false",  # would re-plan partition counts, and with them the placement
+        "spark.sql.adaptive.enabled": "false",  # would change partition counts, and with them the placement
         "spark.sql.shuffle.partitions": str(partitions),
         "spark.sql.autoBroadcastJoinThreshold": "-1",
-        # join and group by (part, id) on rows placed by part alone
+        # allows to join and group by (part, id) on rows placed by part alone
         "spark.sql.requireAllClusterKeysForCoPartition": "false",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(batch_rows),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # a graph that comes from memory lies beside our plans, not in them: every pass would walk over all its rows
+        # A graph from memory stays beside our plans, not in them: every pass would walk over all its rows.
         "spark.sql.execution.arrow.localRelationThreshold": "0",
-        # would find out by jobs of its own what a join can leave out of one side where the other is within a level: a
-        # pass over 20,000 vertices took nearly twice as long
+        # Spark would find out by jobs of its own which rows of one side a join can leave out if the other side is
+        # within a level. A pass over 20,000 vertices took nearly twice as long with it.
         "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
-        # our plans are small and made anew in every pass; deriving constraints costs more than it finds
+        # Our plans are small and made anew in every pass: deriving constraints costs more than it finds.
         "spark.sql.constraintPropagation.enabled": "false",
     }
     for name, value in settings.items():
@@ -66,7 +66,7 @@ def open_session(spark: SparkSession, partitions: int, batch_rows: int) -> Spark
 
 @contextmanager
 def brought_over(session: SparkSession, frames: Sequence[DataFrame]) -> Iterator[list[DataFrame]]:
-    """Frames of another session as frames of `session`. The views that carry them are gone after the block."""
+    """Yield frames of another session as frames of `session`. The views that carry them are dropped after the block."""
     names: list[str] = []
     try:
         moved = []
@@ -86,31 +86,32 @@ def brought_over(session: SparkSession, frames: Sequence[DataFrame]) -> Iterator
 
 @dataclass(frozen=True)
 class Pinned:
-    """A frame whose rows are kept from the first time they are computed until `release`, with its plan cut off.
+    """A frame without its plan, whose rows are persisted from their first computation until `release`.
 
-    Cutting matters: the plan of a backward column contains that of each forward column it reads, which contain each
-    other; left whole, plans double in size with every layer.
+    Without the cut, plans would double in size with every layer: the plan of a backward column contains that of each
+    forward column that it reads, and these contain each other.
     """
 
     frame: DataFrame
 
     def release(self) -> None:
-        """Drop the rows. They can be computed again no more."""
-        # Spark has no public way to release a local checkpoint: its rows are the RDD at the root of its plan. Nor has it one
-        # without a warning that they cannot be computed again, several an epoch in the logs of a user's session.
+        """Drop the rows. They cannot be computed again."""
+        # Spark has no public way to release a local checkpoint: its rows are the RDD at the root of its plan. Nor is
+        # there a public way without a warning that the rows cannot be computed again; a user's log would have several
+        # per epoch.
         rows = self.frame._jdf.queryExecution().logical().rdd()
         rows.sparkContext().unpersistRDD(rows.id(), False)
 
 
 def pin(frame: DataFrame) -> Pinned:
-    """Keep the rows of `frame` (memory, then disk) once some action computes them. Runs nothing itself."""
+    """Persist the rows of `frame` (in memory, then on disk) once some action computes them. This runs nothing itself."""
     return Pinned(frame.localCheckpoint(eager=False))
 
 
 def uncoupled(frame: DataFrame) -> DataFrame:
-    """The same rows under a plan of one operator; lost ones are computed again all the same.
+    """Return the same rows under a plan of one operator. Lost rows are still computed again.
 
-    Spark walks over the plans of all that a pass reads, however much of it is held.
+    Spark walks over the plans of all frames that a pass reads, even if their rows are persisted.
     """
     session, rows = frame.sparkSession, frame._jdf
     return DataFrame(session._jsparkSession.createDataFrame(rows.toJavaRDD(), rows.schema()), session)

@@ -1,4 +1,4 @@
-"""Propagate: sum along edges, as one join, a sum where the messages start, one shuffle and a sum where they end."""
+"""Propagate: a sum along edges, as a join, a sum where the messages start, a shuffle, and a sum where they end."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ def propagate(
     """Sum `column` along `edges`.
 
     Args:
-        edges: of `Tables.placed_edges(..., reverse)`: their order is the order of the sums.
+        edges: The frame of `Tables.placed_edges(..., reverse)`; its order is the order of the sums.
         column: part, id, VALUE, placed by part. Vertices without a row send nothing.
-        sums: how to sum.
-        weighted: multiply by the edge's weight.
-        reverse: from destinations to sources.
-        combine: sum before the shuffle; without, every message crosses it by itself (the naive way, for comparison).
+        sums: The physical form of the sums.
+        weighted: True to multiply by the edge's weight.
+        reverse: True to sum from destinations to sources.
+        combine: True to sum before the shuffle; otherwise every message crosses it by itself (the naive way, for comparison).
 
     Returns:
         part, id, VALUE, placed by part. Vertices that no message reached have no row.
     """
     start, start_part, end, end_part = ("dst", "dpart", "src", "spart") if reverse else ("src", "spart", "dst", "dpart")
     messages = edges.join(
-        # builds a hash table of a partition's vertices, and so leaves the edges in their order
+        # Spark builds a hash table of a partition's vertices, and so leaves the edges in their order.
         column.hint("shuffle_hash"),
         (edges[start_part] == column[PART]) & (edges[start] == column[ID]),
     ).select(

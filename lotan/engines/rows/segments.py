@@ -1,7 +1,7 @@
 """Sums of vectors over runs of equal keys, streaming over Arrow batches: the portable form of `vector_sum`.
 
-Runs inside Spark's Python workers. Rows arrive sorted, so a key's rows are neighbours; a key is emitted when the next one
-begins. Sums are taken in float64, in the order of the rows, and rounded to float32 once.
+They run inside Spark's Python workers. Rows arrive sorted, so that a key's rows are consecutive; a key is emitted when
+the next one begins. Sums are taken in float64, in the order of the rows, and rounded to float32 once.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Batches = Iterable[pa.RecordBatch]
 
 @dataclass
 class _Open:
-    """The key whose rows may go on in the next batch."""
+    """The key whose rows may continue in the next batch."""
 
     keys: pa.RecordBatch  # one row
     total: npt.NDArray[np.float64]
 
 
 def segment_sums(keys: Sequence[str], vector: str) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """A function for `mapInArrow` that sums column `vector` over neighbouring rows with equal `keys`."""
+    """Return a function for `mapInArrow` that sums column `vector` over consecutive rows with equal `keys`."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         still_open: _Open | None = None
@@ -52,7 +52,7 @@ def segment_sums(keys: Sequence[str], vector: str) -> Callable[[Batches], Iterat
 
 
 def run_starts(batch: pa.RecordBatch, keys: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Positions in a batch (of at least one row) at which some key column differs from the row before; 0 is one of them."""
+    """Return the positions in a batch (of at least one row) at which a key differs from the row before. The first is 0."""
     changed = np.zeros(batch.num_rows, dtype=bool)
     changed[0] = True
     for name in keys:

@@ -1,7 +1,7 @@
-"""Sums of vectors over the rows of one vertex, in one order whatever the cluster does, in one of two physical forms.
+"""Sums of vectors over the rows of one vertex. Their order is fixed, and they have two physical forms.
 
-`vector_sum`, of Spark 4.3, adds in float32: fine to about a million terms per vertex and partition (measured: relative error
-up to 2e-5 at 1M terms). The Arrow form runs on any Spark, streams through Python and adds in float64.
+`vector_sum`, of Spark 4.3, adds in float32: this suffices for about a million terms per vertex and partition (measured:
+relative error up to 2e-5 at 1M terms). The Arrow form runs on any Spark, streams through Python and adds in float64.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VALUE = "value"  # array<float>
 
 
 def choose_form() -> Form:
-    """`vector_sum` where Spark has it, else the Arrow form."""
+    """Return `vector_sum` if Spark has it, or else the Arrow form."""
     return "vector_sum" if hasattr(F, "vector_sum") else "arrow"
 
 
@@ -32,18 +32,18 @@ class Sums:
     form: Form
 
     def combine(self, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-        """Sum VALUE per `keys` before rows travel.
+        """Sum VALUE per `keys` before rows are shuffled.
 
         Args:
-            rows: sorted by `keys` within each Spark partition, and known to Spark to be placed by one of them.
-            keys: that order.
+            rows: Rows sorted by `keys` within each Spark partition. Spark must know that one of the keys places them.
+            keys: The columns of the key, in the order of sorting.
         """
         if self.form == "vector_sum":
             return rows.groupBy(*keys).agg(F.vector_sum(VALUE).alias(VALUE))
         return self.combine_streaming(rows, keys)
 
     def combine_streaming(self, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
-        """As `combine`, for rows of which Spark does not know where they lie."""
+        """Sum as `combine` does, for rows of which Spark does not know the placement."""
         rows = rows.select(*keys, VALUE)
         return rows.mapInArrow(segment_sums(keys, VALUE), rows.schema)
 
@@ -51,8 +51,8 @@ class Sums:
         """Bring rows to their vertices and sum them there.
 
         Args:
-            rows: part, id, VALUE and the columns of `order`, lying anywhere.
-            order: after (part, id); must leave no ties but between equal rows, so that sums have one order.
+            rows: part, id, VALUE and the columns of `order`, in no particular placement.
+            order: The columns to sort by after (part, id). Only equal rows may tie, so that sums have one order.
 
         Returns:
             part, id, VALUE, placed by part; a vertex without rows has none.
@@ -60,5 +60,6 @@ class Sums:
         sorted_rows = self.placement.place(rows).sortWithinPartitions(PART, ID, *order)
         if self.form == "vector_sum":
             return sorted_rows.groupBy(PART, ID).agg(F.vector_sum(VALUE).alias(VALUE))
-        # Spark no longer knows where rows lie once Python has seen them: a second shuffle, of rows that stay where they are
+        # Spark no longer knows the placement once Python has seen the rows: this is a second shuffle in which rows stay
+        # in place.
         return self.placement.place(self.combine_streaming(sorted_rows, (PART, ID)))

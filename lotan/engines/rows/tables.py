@@ -1,6 +1,6 @@
-"""The loaded graph: a vertex table and edge tables, placed, sorted and held for as long as the engine lives.
+"""The loaded graph: a vertex table and edge tables, placed, sorted and persisted for as long as the engine lives.
 
-Held with `persist`, not pinned: a lost executor's share is read and computed again from the user's tables, to the same rows
+They are persisted, not pinned: the lost share of an executor is computed again from the user's tables, to the same rows
 in the same order.
 """
 
@@ -18,26 +18,29 @@ from lotan.engines.commits import occupied
 from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
-from planner.physical import CollectStep, Plan, PropagateStep
+from planner.physical import Plan
 from planner.spec import EdgeSet, Targets
+from planner.steps.collect import CollectStep
+from planner.steps.propagate import PropagateStep
 
 STORAGE = StorageLevel.MEMORY_AND_DISK
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What of a graph a plan reads."""
+    """The parts of a graph that a plan reads."""
 
-    columns: frozenset[str]  # static columns
-    forward: frozenset[EdgeSet]  # edges by the partition of their source
-    reverse: frozenset[EdgeSet]  # edges by the partition of their destination
-    topology: frozenset[EdgeSet]  # neighbourhoods, chunk by chunk
-    levels: int | None = None  # up to which levels are told apart, and vertices numbered by them; None: by id
-    targets: Targets = "train"  # from which levels are counted
+    columns: frozenset[str]  # names of the static columns
+    forward: frozenset[EdgeSet]  # edge sets placed by the partition of the source
+    reverse: frozenset[EdgeSet]  # edge sets placed by the partition of the destination
+    topology: frozenset[EdgeSet]  # edge sets whose neighbourhoods are read, chunk by chunk
+    # the deepest level that is told apart, by which vertices are numbered; None: they are numbered by id
+    levels: int | None = None
+    targets: Targets = "train"  # the vertices from which levels are counted
 
     @staticmethod
     def of(plan: Plan) -> Needs:
-        """Read them off the plan's steps and stages."""
+        """Return the needs of a plan's steps and stages."""
         steps = [step for steps in plan.passes for step in steps]
         sums = [step for step in steps if isinstance(step, PropagateStep)]
         stage_sets = {edges for stage in plan.stages for edges in stage.edge_sets}
@@ -53,38 +56,38 @@ class Needs:
 
 @dataclass
 class Tables:
-    """Frames of a loaded graph. All are persisted; `close` lets go of them.
+    """The frames of a loaded graph. All are persisted, and `close` frees them.
 
-    vertices: part, id, LEVEL, key (long), chunk, row (int), and the static columns: `label` and `split` as they are, others
-        as array<float>. Sorted by part, id; chunks and their rows count in the order of LEVEL, id, so that those up to a
-        level come first. LEVEL is 0 where levels are not told apart.
+    vertices: part, id, LEVEL, key (long), chunk, row (int), and the static columns: `label` and `split` as they are,
+    others as array<float>. The table is sorted by part, id. Chunks and their rows count in the order of LEVEL, id, so
+    that those within a level come first. LEVEL is 0 if levels are not told apart.
     forward: by edge set: spart, dpart, src, dst [, weight] [, LEVEL], placed by spart, sorted by dpart, dst, src.
     reverse: by edge set: the same columns placed by dpart, sorted by spart, src, dst.
     topology: by edge set, see `lotan.engines.rows.topology`, placed by part.
-    sources: by edge set, part, chunk, position, src, spart, LEVEL of its SOURCES rows, placed by spart, where their values
-        are.
+    sources: by edge set, part, chunk, position, src, spart, LEVEL of its SOURCES rows, placed by spart, where their
+    values are.
     """
 
     vertices: DataFrame
-    id_type: str  # in Spark SQL's words
-    nearest: Mapping[int, int]  # by partition that has vertices, the lowest level of theirs
+    id_type: str  # the name of the type in Spark SQL
+    nearest: Mapping[int, int]  # for each partition with vertices, their lowest level
     weighted: bool
-    by_level: bool  # whether levels are told apart
+    by_level: bool  # True if levels are told apart
     forward: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     reverse: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     topology: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     sources: dict[EdgeSet, DataFrame] = field(default_factory=dict)
 
     def placed_edges(self, edges: EdgeSet, reverse: bool, level: int | None = None) -> DataFrame:
-        """The edges of a set that end within a level, where the rows lie that their messages start from."""
+        """Return the edges of a set that end within a level, placed with the rows that their messages start from."""
         return within((self.reverse if reverse else self.forward)[edges], level)
 
     def occupied(self, level: int | None = None) -> tuple[int, ...]:
-        """The partitions that have any vertices within a level: those a pipe must commit."""
+        """Return the partitions with vertices within a level, which a pipe must commit."""
         return occupied(self.nearest, level)
 
     def close(self) -> None:
-        """Let go of every frame. May be called twice."""
+        """Free every frame. This may be called twice."""
         groups = (self.forward, self.reverse, self.topology, self.sources)
         for frame in (self.vertices, *(frame for group in groups for frame in group.values())):
             frame.unpersist(blocking=False)
@@ -93,15 +96,15 @@ class Tables:
 def load_tables(
     vertices: DataFrame, edges: DataFrame, needs: Needs, placement: Placement, chunk_rows: int, weighted: bool
 ) -> Tables:
-    """Place and persist what `needs` says.
+    """Place and persist the parts of the graph that `needs` names.
 
     Args:
         vertices: id, features, label, split; see `lotan.graph.Graph.frames`.
-        edges: src, dst and, where weighted, weight.
-        needs: of the plan.
-        placement: of vertices.
-        chunk_rows: rows of a chunk.
-        weighted: whether the weights count.
+        edges: src, dst and, if weighted, weight.
+        needs: The needs of the plan.
+        placement: The placement of vertices.
+        chunk_rows: The number of rows in a chunk.
+        weighted: True if the weights count.
     """
     loader = _Loader(vertices, edges, needs, placement, chunk_rows, weighted)
     tables = loader.vertex_table()
@@ -116,17 +119,17 @@ def load_tables(
 
 
 def _hold(frame: DataFrame) -> DataFrame:
-    """Persist, and compute now: what is wrong with a table shows while it is loaded."""
+    """Persist a frame and compute it now, so that faults of a table appear while it is loaded."""
     held = _persisted(frame)
     held.count()
     return held
 
 
 def _persisted(frame: DataFrame) -> DataFrame:
-    """Persist under a plan that no other frame has.
+    """Persist a frame under a plan that no other frame has.
 
-    Spark finds what is persisted by its plan. Two engines on one graph would share frames, and the first to close would
-    take them from the other, which then went on without them: slower, and without the order that their rows lie in.
+    Spark finds persisted rows by their plan. Two engines on one graph would share frames, and the first to close would
+    take them from the other. That engine would continue without them, more slowly and without the order of their rows.
     """
     return frame.where(F.lit(uuid4().hex).isNotNull()).persist(STORAGE)
 
@@ -177,11 +180,11 @@ class _Loader:
         return placed.join(levels.hint("merge"), [PART, ID])
 
     def _with_degree(self, table: DataFrame, name: str) -> DataFrame:
-        """Add `in_degree` or `gcn_scale@<edge set>`: see planner.spec.STATIC_COLUMNS."""
+        """Add the column `in_degree` or `gcn_scale@<edge set>`: see planner.spec.STATIC_COLUMNS."""
         scale = name.startswith("gcn_scale@")
         edge_set: EdgeSet = "self_loops" if name.endswith("@self_loops") else "graph"
         weight = F.col("weight").cast("double") if scale and self.weighted else F.lit(1.0)
-        # sorted first: sums of weights then add up in one order, run after run
+        # sorted first, so that sums of weights have one order in every run
         edges = self.placed(edge_set, "dpart", ("dst", "src"))
         degree = edges.groupBy("dpart", "dst").agg(F.sum(weight).alias("degree"))
         joined = table.join(
@@ -192,14 +195,14 @@ class _Loader:
         return joined.withColumn(name, F.array(value.cast("float"))).drop("degree")
 
     def edge_set(self, name: EdgeSet) -> DataFrame:
-        """src, dst [, weight] of an edge set."""
+        """Return src, dst [, weight] of an edge set."""
         columns = ["src", "dst", "weight"] if self.weighted else ["src", "dst"]
         edges = self.edges.select(*columns)
         if name == "graph":
             return edges
         loops = self.vertices.select(F.col(ID).alias("src"), F.col(ID).alias("dst"))
         if self.weighted:
-            # of several self-loops the heaviest counts: it comes last in the order of edges, and PyG keeps the last
+            # The heaviest of several self-loops counts: it comes last in the order of edges, and PyG keeps the last.
             own = edges.where("src = dst").groupBy("src").agg(F.max("weight").alias("own"))
             loops = loops.join(own, "src", "left").select(
                 "src", "dst", F.coalesce("own", F.lit(1.0)).cast("float").alias("weight")
@@ -207,7 +210,7 @@ class _Loader:
         return edges.where("src != dst").unionByName(loops)
 
     def placed(self, name: EdgeSet, by: str, order: tuple[str, ...]) -> DataFrame:
-        """An edge set with its partitions, placed by one of them; parallel edges stay, the lighter first."""
+        """Return an edge set with its partitions, placed by one of them. Parallel edges stay, the lighter first."""
         edges = self.edge_set(name)
         both = edges.select(
             self.placement.of("src").alias("spart"), self.placement.of("dst").alias("dpart"), *edges.columns
@@ -218,7 +221,7 @@ class _Loader:
         return edges.sortWithinPartitions(by, *order, *(["weight"] if self.weighted else []))
 
     def summed(self, name: EdgeSet, tables: Tables, reverse: bool) -> DataFrame:
-        """An edge set for sums along it, with LEVEL where that is told apart: see `Tables`."""
+        """Return an edge set for sums along it, with LEVEL if levels are told apart: see `Tables`."""
         by, order = ("dpart", ("spart", "src", "dst")) if reverse else ("spart", ("dpart", "dst", "src"))
         if not self.by_level:
             return self.placed(name, by, order)
@@ -244,5 +247,5 @@ class _Loader:
 
 
 def _inverse_root(total: Column) -> Column:
-    """total^-1/2; 0 where that is not finite. Spark's division by zero is null, or an error under ANSI rules."""
+    """Return total^-1/2, or 0 if that is not finite. Spark's division by zero is null, or an error under ANSI rules."""
     return F.when(total > 0, F.lit(1.0) / F.sqrt(total)).otherwise(F.lit(0.0))

@@ -1,15 +1,16 @@
-"""Neighbourhoods of chunks: for each chunk its distinct sources, and its in-edges by position among them.
+"""The neighbourhoods of chunks: for each chunk its distinct sources, and its in-edges by position among them.
 
-Computed once per edge set. What a pass moves for a Collect is then one vector per distinct (chunk, source), never one per
-edge; the edges themselves are static, and a worker is sent them once.
+They are computed once per edge set. For a Collect, a pass then moves one vector per distinct (chunk, source), never one
+per edge. The edges themselves are static, and a worker is sent them once.
 
-Rows of a topology frame, sorted by part, chunk, kind, position; `level` is the lowest one in which such edges end:
-    kind EDGES    one per chunk that has in-edges; `indptr` int64 [rows of a full chunk + 1] (rows that a short chunk lacks
-                  are empty), `positions` int64 [edges], `weight` float32 [edges] or null, `keys` int64 [edges] as bytes
-    kind SOURCES  one per distinct source: `position` counts them from 0 in the order of level, id; `src`, `spart`
+The rows of a topology frame are sorted by part, chunk, kind, position. `level` is the lowest level in which the edges end:
 
-A chunk's rows are in the order of their levels. So those up to a level are its first ones, and so are their edges and the
-sources of these.
+    kind EDGES      one per chunk that has in-edges; `indptr` int64 [rows of a full chunk + 1] (rows that a short chunk lacks
+                    are empty), `positions` int64 [edges], `weight` float32 [edges] or null, `keys` int64 [edges] as bytes
+    kind SOURCES    one per distinct source: `position` counts them from 0 in the order of level, id; `src`, `spart`
+
+A chunk's rows are in the order of their levels. So the rows within a level come first, and so do their edges and the
+sources of these edges.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from lotan.engines.rows.segments import run_starts
-from lotan.row_keys import edge_keys, occurrences
+from lotan.graph.row_keys import edge_keys, occurrences
 
 EDGES, SOURCES = 0, 1
 BLOBS = ("indptr", "positions", "weight", "keys")
@@ -32,9 +33,10 @@ Batches = Iterable[pa.RecordBatch]
 def neighbourhoods(
     id_type: str, weighted: bool, chunk_rows: int
 ) -> tuple[Callable[[Batches], Iterator[pa.RecordBatch]], str]:
-    """A function for `mapInArrow`, and its schema, from in-edges sorted by part, chunk, row, src [, weight].
+    """Return a function for `mapInArrow`, and its schema, which makes topology rows from sorted in-edges.
 
-    Its input has the columns part, chunk, row, level, src, spart, skey, dkey [, weight].
+    The input has the columns part, chunk, row, level, src, spart, skey, dkey [, weight], and is sorted by part, chunk,
+    row, src [, weight].
     """
     schema = (
         f"part int, chunk int, kind int, position int, level int, src {id_type}, spart int, "
@@ -49,7 +51,7 @@ def neighbourhoods(
 
 
 def runs(batches: Batches, keys: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Cut a sorted stream anew: one record batch per run of equal keys. Holds one run at a time."""
+    """Cut a sorted stream into one record batch per run of equal keys. It holds one run at a time."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         if batch.num_rows == 0:
@@ -75,7 +77,8 @@ def _neighbourhood(edges: pa.RecordBatch, weighted: bool, chunk_rows: int) -> It
     src = edges.column("src").to_numpy(zero_copy_only=False)
     level = edges.column("level").to_numpy()
     _, firsts, positions = np.unique(src, return_index=True, return_inverse=True)
-    order = np.argsort(level[firsts], kind="stable")  # rows count by level: a source's first edge ends in its lowest
+    # rows count by level: a source's first edge ends in its lowest level
+    order = np.argsort(level[firsts], kind="stable")
     firsts, positions = firsts[order], np.argsort(order)[positions]
     indptr = np.zeros(chunk_rows + 1, dtype=np.int64)
     np.cumsum(np.bincount(row, minlength=chunk_rows), out=indptr[1:])

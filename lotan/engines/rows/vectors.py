@@ -1,4 +1,4 @@
-"""Between Arrow's `list<float>` columns and numpy's rows, without a copy where there is no null."""
+"""Conversion between Arrow's `list<float>` columns and numpy's rows, without a copy if there is no null."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import pyarrow as pa
 
 
 def from_lists(column: pa.Array, width: int | None = None, absent: float = 0.0) -> npt.NDArray[np.float32]:
-    """A column of equally long lists as [rows, width]; a null row is a row of `absent`.
+    """Return a column of equally long lists as [rows, width]; a null row becomes a row of `absent`.
 
     Args:
-        column: `list<float>`.
-        width: numbers per row; found from the data where None, which needs one row that is not null.
-        absent: what stands for a null row.
+        column: The column, `list<float>`.
+        width: The numbers per row. None: found from the data, which needs one row that is not null.
+        absent: The number that fills a null row.
 
     Raises:
-        ValueError: the lists are not all `width` long.
+        ValueError: If the lists are not all `width` long.
     """
     rows = len(column)
     flat = column.flatten().to_numpy(zero_copy_only=False)
@@ -33,7 +33,7 @@ def from_lists(column: pa.Array, width: int | None = None, absent: float = 0.0) 
 
 
 def to_lists(rows: npt.NDArray[np.float32]) -> pa.ListArray:
-    """[rows, width] (or any [rows, ...], flattened) as a `list<float>` column; shares the memory where it is contiguous."""
+    """Return [rows, width] (or any [rows, ...], flattened) as a `list<float>` column. It shares contiguous memory."""
     count = len(rows)
     width = int(np.prod(rows.shape[1:], dtype=np.int64))
     flat = np.ascontiguousarray(rows, dtype=np.float32).reshape(-1)

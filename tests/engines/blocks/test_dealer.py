@@ -13,7 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from lotan.engines.blocks.facade import facade
-from lotan.jar import JAR
+from lotan.hosts.jar import JAR
 from messenger.coordinator import CoordinatorLink
 from messenger.jobs import OutgoingChunk, PipeJob
 from messenger.keys import CurveKeys, create_keys, keyed_endpoint

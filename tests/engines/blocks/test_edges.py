@@ -5,15 +5,11 @@ import pytest
 import lotan
 from lotan import nn
 from lotan.engines.blocks.edges import passing, postfix
-from planner.physical import (
-    Column,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-)
+from planner.physical import Column
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 from tests.exactness.cases import WIDTH, sample
 
 MODELS = {"GAT": nn.GAT(WIDTH, 8, 2, 3, heads=4, dropout=0.5), "max": nn.GraphSAGE(WIDTH, 8, 2, 3, aggr="max")}
@@ -22,7 +18,8 @@ MODELS = {"GAT": nn.GAT(WIDTH, 8, 2, 3, heads=4, dropout=0.5), "max": nn.GraphSA
 @pytest.mark.parametrize("model", MODELS)
 def test_explain_shows_no_collect_for_attention_and_maxima(model):
     plans = {
-        engine: lotan.Trainer(MODELS[model], sample(3).graph, engine=engine).explain() for engine in ("rows", "blocks")
+        engine: lotan.Trainer(MODELS[model], sample(3).graph, engine=engine).explain(stage="all")
+        for engine in ("rows", "blocks")
     }
     assert "Collect(" in plans["rows"]
     assert "Collect(" not in plans["blocks"]

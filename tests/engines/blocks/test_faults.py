@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.errors import ConfigurationError
-from lotan.jar import JAR
-from lotan.session import Session, SessionSettings
+from lotan.hosts.jar import JAR
+from lotan.hosts.session import Session, SessionSettings
 from planner import Options
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit, kill
 from tests.engines.test_rows_engine import Job, dropout_gcn, two_epochs, wait_for

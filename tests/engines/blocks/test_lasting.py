@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import lotan
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.session import Session
+from lotan.hosts.session import Session
 from tests.exactness.cases import models, sample
 from tests.exactness.steps import plan_of
 from tests.exactness.test_blocks import BLOCKS

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from lotan.engines.blocks.reading import Reading, find_spares
-from planner.physical import CollectStep, Column, Gradients, PipeStep, PropagateStep
+from planner.physical import Column
+from planner.steps.collect import CollectStep
+from planner.steps.pipe import Gradients, PipeStep
+from planner.steps.propagate import PropagateStep
 from tests.exactness.cases import sample
 from tests.exactness.steps import OPTIONS, plan_of
 

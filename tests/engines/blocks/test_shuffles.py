@@ -12,14 +12,16 @@ import lotan
 from lotan import nn
 from lotan.engines.base import Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
-from lotan.engines.choice import ABILITIES
+from lotan.engines.choice import ENGINES
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing, epoch_seconds
 from planner.layout import Layout
-from planner.physical import CollectStep, EdgeStep, PropagateStep
 from planner.shares import Crew
 from planner.spec import LossSpec
+from planner.steps.collect import CollectStep
+from planner.steps.edge_step import EdgeStep
+from planner.steps.propagate import PropagateStep
 
 pytestmark = pytest.mark.spark
 
@@ -50,14 +52,12 @@ def test_shuffles_move_what_was_estimated(case, graph, spark, workers):
     torch.manual_seed(0)
     model = make()
     specs = [trace(model, WIDTH, training=training) for training in (True, False)]
-    options = Options(
-        engine="blocks", abilities=ABILITIES["blocks"], disabled=("prune_vertices", "reuse_evaluation", *disabled)
-    )
+    options = Options(pricing=Pricing(ENGINES["blocks"]), disabled=("prune_vertices", "reuse_evaluation", *disabled))
     plan = compile_plan(*specs, LossSpec("classification", CLASSES, 1.0), graph.statistics, options).plan
     assert any(isinstance(step, kind) for step in plan.train)
     layout = Layout(Crew(2, 2), PARTITIONS, cores=2, shuffled=True)
     statistics = replace(graph.statistics, profile=graph.profile)
-    estimated = epoch_seconds(plan, statistics, Pricing("blocks", layout)).moved("shuffled")
+    estimated = epoch_seconds(plan, statistics, Pricing(ENGINES["blocks"], layout)).moved("shuffled")
     settings = BlocksSettings(partitions=PARTITIONS, shuffled=True)
     parameters = {name: value.detach() for name, value in model.state_dict().items()}
     with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as engine:

@@ -17,19 +17,14 @@ from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.topology import Edges, EdgeSets
-from lotan.randomness import Randomness
-from planner.physical import (
-    Column,
-    EdgeDotStep,
-    EdgeDropoutStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    ScaledPropagateStep,
-    SegmentSoftmaxGradientStep,
-    SegmentSoftmaxStep,
-)
+from lotan.stages.randomness import Randomness
+from planner.physical import Column
+from planner.steps.edge_dropout import EdgeDropoutStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.segment_softmax import SegmentSoftmaxGradientStep, SegmentSoftmaxStep
 
 VERTICES, HEADS, CHANNELS = 30, 3, 4
 WIDTH = HEADS * CHANNELS

@@ -16,10 +16,10 @@ from lotan.engines.base import Pass, run
 from lotan.engines.local import LocalEngine
 from lotan.errors import EngineError
 from lotan.graph import Graph
-from lotan.metrics import metrics
+from lotan.stages.metrics import metrics
 from planner import Options, Planned, compile_plan
-from planner.physical import PropagateStep
 from planner.spec import LossSpec
+from planner.steps.propagate import PropagateStep
 from tests.engines.models import MODELS, OUT, WIDTH, Model, PlainGraph, gcn_forward, gcn_spec
 
 ROWS = 12

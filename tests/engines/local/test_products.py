@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lotan.engines.local.products import Chunks, Product
+from lotan.engines.local.traits import TRAITS
 from lotan.stages.chunk import prefix_sum, sparse_rows
-from planner.chunks import GROUP_ROWS, LOCAL_ROWS, ONE_CHUNK, local_chunk_rows
-from planner.cost.stages import chunk_count, chunk_rows
+from planner.chunks import GROUP_ROWS, LOCAL_ROWS, ONE_CHUNK, chunk_count, chunk_rows, local_chunk_rows
 from planner.layout import Layout
 from planner.shares import Crew
 
@@ -85,5 +85,5 @@ def test_few_chunks_are_shared_evenly(rows: int, most: int, count: int) -> None:
 def test_costs_count_the_chunks_that_there_are(rows: int, count: int) -> None:
     layout = Layout(Crew(0, 2), 1, cores=2)
     chunks = Chunks(rows, local_chunk_rows(rows))
-    assert chunk_count(rows, "local", layout) == max(1, len(chunks)) == count
-    assert chunk_rows(rows, "local", layout) == max((run.stop - run.start for run in chunks), default=1)
+    assert chunk_count(rows, TRAITS, layout) == max(1, len(chunks)) == count
+    assert chunk_rows(rows, TRAITS, layout) == max((run.stop - run.start for run in chunks), default=1)

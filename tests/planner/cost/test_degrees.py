@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lotan.calibration import trained_on
 from lotan.datasets import generate
+from lotan.exploring.calibration import trained_on
 from lotan.graph.arrays import degrees
 from planner.degrees import Degrees
 from planner.statistics import Statistics

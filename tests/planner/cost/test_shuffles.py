@@ -12,29 +12,24 @@ from planner.cost import Pricing, epoch_seconds
 from planner.cost.shuffles import shuffled_bytes
 from planner.degrees import Degrees
 from planner.layout import Layout
-from planner.physical import (
-    CollectStep,
-    Column,
-    EdgeDotStep,
-    EdgeExpressionStep,
-    EdgeSumStep,
-    ExtremeGradientStep,
-    ExtremeStep,
-    GatherStep,
-    PipeStep,
-    Plan,
-    PropagateStep,
-    ScaledPropagateStep,
-    Step,
-)
+from planner.physical import Column, Plan
 from planner.shares import Crew
 from planner.statistics import Profile, Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.edge_expression import EdgeExpressionStep
+from planner.steps.edge_sum import EdgeSumStep
+from planner.steps.extreme import ExtremeGradientStep, ExtremeStep
+from planner.steps.pipe import PipeStep
+from planner.steps.propagate import PropagateStep
+from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
+from planner.steps.step import Step
+from tests.planner.engines import BLOCKS, ON_EDGES
 from tests.planner.specs import IN_PLACE, attention, gcn, planned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-ON_EDGES = Options(abilities=("edge_columns", "extremes"))
+EDGES = Options(pricing=ON_EDGES)
 LAYOUT = Layout(Crew(2, 2), 2, cores=2, shuffled=True)
 ALIKE = Statistics(100, 500, 8, profile=Profile(Degrees((0, 0, 0, 100), (0, 0, 0, 500)), Degrees.even(100, 500), 1.0))
 OTHERS = 1 - 0.5**5
@@ -47,7 +42,7 @@ def sent(steps: Sequence[Step], plan: Plan, statistics: Statistics = ALIKE, layo
 
 def test_inside_one_jvm_sums_move_nothing():
     plan = planned(gcn()).plan
-    alone, spread = (epoch_seconds(plan, ALIKE, Pricing("blocks", replace(LAYOUT, shuffled=s))) for s in (False, True))
+    alone, spread = (epoch_seconds(plan, ALIKE, Pricing(BLOCKS, replace(LAYOUT, shuffled=s))) for s in (False, True))
     assert alone.moved("shuffled") == 0 < spread.moved("shuffled")
     assert spread.moved("shuffled") == sum(sent(plan.train, plan))
     assert spread.seconds > alone.seconds
@@ -67,7 +62,7 @@ def test_one_partition_sends_nothing():
 
 
 def test_a_column_that_several_steps_read_at_sources_comes_there_once():
-    plan = planned(attention(), options=ON_EDGES).plan
+    plan = planned(attention(), options=EDGES).plan
     reading = [step for step in plan.train if isinstance(step, ScaledPropagateStep) and not step.reverse]
     dots = [step for step in plan.train if isinstance(step, EdgeDotStep)]
     (first,), (dot,) = reading, dots
@@ -79,7 +74,7 @@ def test_a_column_that_several_steps_read_at_sources_comes_there_once():
 
 
 def test_sums_for_sources_move_and_those_for_destinations_do_not():
-    plan = planned(attention(), options=ON_EDGES).plan
+    plan = planned(attention(), options=EDGES).plan
     sums = [step for step in plan.train if isinstance(step, EdgeSumStep)]
     found = {step.end: cost for step, cost in zip(sums, sent(sums, plan), strict=True)}
     assert found["destination"] == 0

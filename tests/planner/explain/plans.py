@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 
 from planner import Options, Planned
+from tests.planner.engines import ON_EDGES
 from tests.planner.specs import FEATURES, SpecWriter, attention, gcn, jumping, planned
 
 PLAIN = Options(disabled=("commute_linear", "hoist_invariant"))  # every layer as in the model
-EDGES = Options(abilities=("edge_columns", "extremes"))
+EDGES = Options(pricing=ON_EDGES)
 
 
 def _row_wise() -> Planned:

@@ -12,14 +12,13 @@ from planner import Options
 from planner.explain import as_data, explain
 from planner.explain.diagram import diagrams
 from planner.explain.mermaid import mermaid
+from tests.planner.engines import ON_EDGES
 from tests.planner.specs import attention, gcn, planned
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 PLANS = {
     "gcn_auto": lambda: planned(gcn(), gcn(training=False)),
-    "attention_edges": lambda: planned(
-        attention(dropout=True), attention(), options=Options(abilities=("edge_columns", "extremes"))
-    ),
+    "attention_edges": lambda: planned(attention(dropout=True), attention(), options=Options(pricing=ON_EDGES)),
 }
 
 

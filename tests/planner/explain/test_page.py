@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import pytest
 
 from planner import Options
-from planner.explain import PlanView, as_data, explain, size
+from planner.explain import PlanView, as_data, brief_text, explain, size
 from planner.explain.arrows import WIDEST, thickness
 from planner.explain.diagram import diagrams
 from planner.spec import ValueType
@@ -284,7 +284,7 @@ def test_a_page_in_a_notebook_has_a_frame_of_its_own():
     (frame,) = parsed(view._repr_html_()).all(tag="iframe")
     assert frame.attributes["srcdoc"] == page("gcn")
     assert frame.attributes["sandbox"] == "allow-scripts"
-    assert repr(view) == explain(plan("gcn"))
+    assert repr(view) == brief_text(plan("gcn"))
 
 
 def test_a_page_is_the_same_every_time():

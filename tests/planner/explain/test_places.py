@@ -10,17 +10,19 @@ from typing import Any
 import pytest
 
 from planner import Options, Planned
-from planner.cost import DEFAULT_RATES, Pricing
+from planner.cost import Pricing
 from planner.explain import duration, explain
 from planner.explain.rules import gain_mark, gain_words, rule_facts
-from planner.physical import CollectStep, GatherStep, PipeStep
 from planner.spec import Spec
 from planner.statistics import Degrees, Profile, Statistics
+from planner.steps.collect import CollectStep, GatherStep
+from planner.steps.pipe import PipeStep
+from tests.planner.engines import BLOCKS, ON_BLOCKS, ON_EDGES, able
 from tests.planner.specs import FEATURES, IN_PLACE, STATISTICS, SpecWriter, attention, gcn, hops, jumping, planned
 
-EDGES = Options(abilities=("edge_columns", "extremes"))
+EDGES = Options(pricing=ON_EDGES)
 IN_ORDER = Options(disabled=IN_PLACE)
-ON_SPARK = Options(pricing=Pricing("blocks", rates=DEFAULT_RATES["blocks"]))
+ON_SPARK = Options(pricing=Pricing(BLOCKS))
 FEW = Statistics(vertices=1000, edges=4000, width=8, training=100)
 EVEN = Degrees.even(100, 500)
 SPARSE = replace(STATISTICS, profile=Profile(EVEN, EVEN, density=0.1))
@@ -50,8 +52,8 @@ FIRED = [
     ("drop_dead_gradients", lambda: two_gcns(IN_ORDER), ["features"]),
     ("drop_dead_gradients", lambda: planned(hops(2), options=IN_ORDER), ["features", "propagate_1", "propagate_2"]),
     ("drop_dead_gradients", lambda: planned(jumping()), ["hoisted_1", "features"]),
-    ("keep_or_recompute", lambda: two_gcns(Options(engine="blocks"), layers=3), ["train.0", "train.1"]),
-    ("hold_sparse", lambda: two_gcns(Options(disabled=IN_PLACE, abilities=("sparse_rows",)), SPARSE),
+    ("keep_or_recompute", lambda: two_gcns(Options(pricing=ON_BLOCKS), layers=3), ["train.0", "train.1"]),
+    ("hold_sparse", lambda: two_gcns(Options(disabled=IN_PLACE, pricing=able("sparse_rows")), SPARSE),
      ["train.0", "evaluate.0"]),
     ("reuse_evaluation", lambda: planned(jumping(), options=IN_ORDER),
      ["train.0", "propagate_1", "train.1", "propagate_2", "train.2"]),
@@ -97,7 +99,7 @@ def test_long_places_go_on_in_the_next_line():
 
 def test_what_is_kept_matters_to_workers_without_memory():
     """Its gain is none where all fits, which is not to say that it does nothing."""
-    text = explain(two_gcns(Options(engine="blocks")))
+    text = explain(two_gcns(Options(pricing=ON_BLOCKS)))
     assert re.search(
         "  = no difference: [^;]+ steps; it matters beyond a worker's memory", " ".join(text.split("\n    "))
     )

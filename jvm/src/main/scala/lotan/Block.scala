@@ -42,10 +42,10 @@ final class Block(
 ) extends Serializable {
   def count: Int = ids.size
 
-  /** Its vertices within a level; `Block.All`: all. They are its first rows. */
+  /** The number of its vertices within a level, which are its first rows. `Block.All` stands for all vertices. */
   def rows(within: Int): Int = if (within == Block.All) count else levels(within)
 
-  /** The lowest level of its vertices, where it has any: 0 if levels are not told apart, `levels.length` for those beyond. */
+  /** The lowest level of its vertices. It is 0 if the block has no levels, and `levels.length` if all are beyond the last. */
   def nearest: Option[Int] =
     if (count == 0) None
     else if (levels.isEmpty) Some(0)
@@ -53,7 +53,7 @@ final class Block(
 
   def partitions: Int = send.length
 
-  /** Distinct sources: own vertices and halo. */
+  /** The number of distinct sources: own vertices and halo. */
   def sources: Int = haloStart.last
 
   /** The sources that are vertices of a partition. */
@@ -71,10 +71,10 @@ final class Block(
     case EdgeSet.SelfLoops => selfLoops
   }
 
-  /** With the edges that Propagate does not spread. */
+  /** Returns the block with the edges that Propagate does not spread. */
   def withoutHubs: Block = hubs.rest.getOrElse(this)
 
-  /** With what others need of it. */
+  /** Returns the block with the rows that other partitions need of it. */
   def sending(rows: Array[Array[Int]], hubs: Hubs): Block = {
     val (one, other) = if (hubs.own.isEmpty) (graph, selfLoops) else (graph.asRows, selfLoops.asRows)
     new Block(partition, ids, sourceKeys, haloStart, rows, one, other, hubs)
@@ -83,17 +83,14 @@ final class Block(
 
 object Block {
 
-  /** In place of a level: all vertices. */
+  /** Stands for all vertices in place of a level. */
   val All: Int = -1
 
   /** The level of the sources of edges that end within a level. */
   def farther(within: Int): Int = if (within == All) All else within + 1
 }
 
-/** What every pipe says of a block's chunks: computed once.
-  *
-  * Their keys as tensors, and digests of their ids.
-  */
+/** The row keys of a block's chunks, as tensors, and the digests of their ids. Every pipe sends them; they are computed once. */
 final private[lotan] class BlockChunks(block: Block, rows: Int, count: Int) {
   private val firsts = (0 until count by rows).toArray
 
@@ -111,7 +108,7 @@ final private[lotan] class BlockChunks(block: Block, rows: Int, count: Int) {
   * @param sources
   *   of the block
   * @param transpose
-  *   `[sources x count]`; None where nobody is expected to ask for it
+  *   `[sources x count]`; None if it is not expected to be needed
   * @param loops
   *   `[count]`: weight of the one self-loop that each vertex has beside these edges; None where there are no such loops
   */
@@ -127,7 +124,7 @@ final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val lo
   def reverseUpTo(ends: Int): Csr =
     if (ends == forward.rows) reverse else partial.computeIfAbsent(ends, forward.first(_).transpose(sources))
 
-  /** Without the memory of the transpose. */
+  /** Returns the edges without the transpose, which frees its memory. */
   def asRows: Edges = new Edges(forward, sources, None, loops)
 
   /** `forward` with the loops among its entries. Built on first use; Propagate does without. */

@@ -7,7 +7,7 @@ import org.apache.spark.rdd.RDD
 /** The in-edges of a chunk: consecutive vertices of a partition, whose messages a worker computes.
   *
   * @param firstRow
-  *   of the chunk's vertices, within the partition
+  *   the chunk's first vertex in the partition
   * @param matrix
   *   `[vertices x sources]`: its columns are positions in `sources`
   * @param sources
@@ -18,12 +18,12 @@ import org.apache.spark.rdd.RDD
 final class Neighbourhood(val firstRow: Int, val matrix: Csr, val sources: Array[Int], val keys: Array[Long])
     extends Serializable
 
-/** What each chunk of destinations needs of the sources of its in-edges: each distinct source once, never one per edge.
+/** Finds the sources that each chunk of destinations needs: each distinct source once, never one for each edge.
   *
   * The rows themselves are picked from own and halo rows as they are sent: see `Pipe`.
   *
   * @param edges
-  *   which edges
+  *   the edge set
   * @param chunkRows
   *   destinations per chunk; the last chunk of a partition may have fewer
   * @param keyed

@@ -46,7 +46,7 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     new Csr(indptr.take(count + 1), columns.take(kept), weights.map(_.take(kept)))
   }
 
-  /** Without the edges on the diagonal; this very matrix if it has none. */
+  /** Returns the matrix without the edges on the diagonal. It is the same object if there are none. */
   def withoutDiagonal: Csr = {
     val rowOf = rowOfEach
     val kept = columns.indices.iterator.filter(edge => columns(edge) != rowOf(edge)).toArray
@@ -54,7 +54,7 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     else new Csr(Csr.prefixSums(Csr.counts(kept.map(rowOf), rows)), kept.map(columns), weights.map(kept.map(_)))
   }
 
-  /** With one entry more in each row, at the diagonal, where there is none yet.
+  /** Returns the matrix with a diagonal entry in each row that has none yet.
     *
     * @param diagonal
     *   `[rows]`; dropped if this matrix has no weights
@@ -62,7 +62,7 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
   def withDiagonal(diagonal: Array[Float]): Csr =
     Csr(rows, rowOfEach ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
 
-  /** With the rows of another matrix after its own. */
+  /** Returns the matrix with the rows of another matrix after its own. */
   def above(other: Csr): Csr =
     new Csr(
       indptr ++ other.indptr.drop(1).map(_ + edges),
@@ -102,7 +102,7 @@ object Csr {
     new Csr(indptr, entries.map(e => (e >>> 32).toInt), weights.map(_ => entries.map(e => fromSortable(e.toInt))))
   }
 
-  /** How often each of `0 until size` occurs. */
+  /** Counts how often each of `0 until size` occurs. */
   def counts(values: Array[Int], size: Int): Array[Int] = {
     val found = new Array[Int](size)
     values.foreach(found(_) += 1)
@@ -111,7 +111,7 @@ object Csr {
 
   def prefixSums(counts: Array[Int]): Array[Int] = counts.scanLeft(0)(_ + _)
 
-  /** Where the rows `from until until` end without the empty ones that come last. */
+  /** Returns the end of the rows `from until until` without empty rows at the end. */
   def end(indptr: Array[Int], from: Int, until: Int): Int = {
     var end = until
     while (end > from && indptr(end) == indptr(end - 1)) end -= 1

@@ -5,7 +5,7 @@ import org.apache.spark.rdd.RDD
 /** The dot products of both ends' rows, one for each edge and head: the gradient of ScaledPropagate's scales.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param heads
   *   of a row: runs of equally many numbers
   */

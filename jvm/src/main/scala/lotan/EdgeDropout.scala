@@ -2,10 +2,10 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
-/** Dropout of an edge column, with the same random numbers as on every engine (`lotan/randomness.py`); its own adjoint.
+/** Dropout of an edge column, with the same random numbers as on every engine (`lotan/stages/randomness.py`); its own adjoint.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param state
   *   of the operator, in this epoch: `Randomness.operator`
   * @param threshold

@@ -7,9 +7,9 @@ import EdgeFunction._
 /** An edge column from both ends of each edge, its weight and other edge columns.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param function
-  *   what is computed for each of them
+  *   the function that is computed for each edge
   * @param width
   *   numbers per edge; every column that is read has as many
   */
@@ -77,7 +77,7 @@ private object EdgeExpression {
   val AtOnce = 1024 // edges: arrays that stay in the cache
 }
 
-/** What edges of a partition see. */
+/** The values that the edges of a partition read. */
 final private class EdgeView(
     val order: EdgeOrder,
     width: Int,

@@ -1,6 +1,6 @@
 package lotan
 
-/** Arithmetic on what an edge sees, as data: the expressions of the Planner (`planner/expressions.py`). */
+/** Arithmetic on the values that an edge reads, as data: the expressions of the Planner (`planner/expressions.py`). */
 sealed trait EdgeFunction extends Serializable
 
 object EdgeFunction {

@@ -1,11 +1,11 @@
 package lotan
 
-/** The edges that a step is about, and the rows that it makes.
+/** The edges along which a step runs, and the rows that it makes.
   *
   * @param set
-  *   which edges
+  *   the edge set
   * @param within
-  *   level up to which those end that it is about: in every block they are the first
+  *   the level up to which the step's edges end: in every block these edges are the first
   * @param made
   *   level up to which its output has rows, of vertices or of edges that end there: zeros, where the step makes none
   */

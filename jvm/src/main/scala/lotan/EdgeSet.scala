@@ -1,6 +1,6 @@
 package lotan
 
-/** Which edges an operator runs along; named as in the Planner. */
+/** The edge sets along which operators run, named as in the Planner. */
 sealed abstract class EdgeSet(val name: String) extends Serializable
 
 object EdgeSet {
@@ -8,7 +8,7 @@ object EdgeSet {
   /** The graph's own edges. */
   case object Graph extends EdgeSet("graph")
 
-  /** Every self-loop replaced by exactly one per vertex: of the last one's weight, or 1 where there was none. */
+  /** The edges with all self-loops replaced by one for each vertex. It has the last loop's weight, or 1 if there was none. */
   case object SelfLoops extends EdgeSet("self_loops")
 
   def apply(name: String): EdgeSet =

@@ -5,7 +5,7 @@ import org.apache.spark.rdd.RDD
 /** Sums an edge column over the in-edges of each vertex, or over its out-edges.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param bySource
   *   over out-edges
   */

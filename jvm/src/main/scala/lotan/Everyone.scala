@@ -10,7 +10,7 @@ import org.apache.spark.rdd.RDD
   * `parent` must be persisted or as cheap to compute. Where it is not computed yet, each task computes its own partition first,
   * and then finds those of the others: Spark lets a task that asks for a block wait while another task computes it. A partition
   * that no task has begun is computed by whoever asks first, so tasks beyond the number of cores do not lock each other out. What
-  * Spark had to put on the disk is in the heap once at a time, however many tasks read it: see `OneElement`.
+  * Spark had to put on the disk is in the heap once at a time, however many tasks read it (see `OneElement`).
   */
 final private class Everyone[T: ClassTag](parent: RDD[T])
     extends RDD[Array[T]](

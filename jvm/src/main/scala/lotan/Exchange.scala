@@ -6,9 +6,9 @@ import org.apache.spark.{Aggregator, TaskContext}
 /** One shuffle: every partition sends at most one parcel to each other one. */
 object Exchange {
 
-  /** What each partition received, by sender: `[partitions]`, null where that partition sent nothing.
+  /** Returns what each partition received, by sender: `[partitions]`, null for a partition that sent nothing.
     *
-    * So whoever adds up what it received does so in the same order, whenever it arrived.
+    * Parcels are therefore added up in the same order, whenever they arrived.
     *
     * @param parcels
     *   keyed by the partition that they are for
@@ -26,7 +26,7 @@ object Exchange {
     }
   }
 
-  /** Parcels where they are for, in any order. */
+  /** Brings parcels to their targets, in any order. */
   def shuffle(parcels: RDD[(Int, Parcel)], partitions: Int): RDD[Parcel] = of(parcels, partitions).values
 
   private def of(parcels: RDD[(Int, Parcel)], partitions: Int): ShuffledRDD[Int, Parcel, Parcel] =
@@ -54,11 +54,11 @@ object Exchange {
     )
   }
 
-  /** The first of ascending numbers. */
+  /** Returns the first of some ascending numbers. */
   private[lotan] def below(ascending: Array[Int], count: Int): Array[Int] =
     if (ascending.isEmpty || ascending.last < count) ascending else ascending.takeWhile(_ < count)
 
-  /** The opposite way: what was computed for the halo of each block, brought to the owners of those vertices.
+  /** Brings what was computed for the halo of each block to the owners of those vertices.
     *
     * @param partial
     *   for a block: the width, and for each owner whose vertices are in its halo the rows `[halo of that owner x width]`

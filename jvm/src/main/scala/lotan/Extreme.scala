@@ -5,7 +5,7 @@ import org.apache.spark.rdd.RDD
 /** The greatest or least of the sources' rows over the in-edges of each vertex, number by number; 0 without in-edges.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param greatest
   *   the maximum, else the minimum
   */

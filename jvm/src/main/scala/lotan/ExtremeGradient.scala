@@ -8,11 +8,11 @@ import org.apache.spark.rdd.RDD
   * or none where all partitions share one heap.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   */
 final case class ExtremeGradient(scope: EdgeScope) {
 
-  /** What every partition has for the sources of its edges, by owner; null where there are none. */
+  /** Returns the shares that every partition has for the sources of its edges, by owner; null if there are none. */
   def shares(
       blocks: RDD[Block],
       sources: RDD[SourceRows],
@@ -24,7 +24,7 @@ final case class ExtremeGradient(scope: EdgeScope) {
       Iterator.single(sums(block, ofSources.next(), rows.head, rows.last))
     }
 
-  /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
+  /** Returns the shares by owner. Those for the block's own vertices are at its own place; empty places are null. */
   private def sums(block: Block, sources: SourceRows, extreme: Rows, gradient: Rows): Array[Rows] = {
     for (rows <- Seq(extreme, gradient)) scope.check(block, rows)
     val (order, width) = (scope.order(block), sources.width)
@@ -61,7 +61,7 @@ final case class ExtremeGradient(scope: EdgeScope) {
       at = row * width
     }
 
-    /** Notes where a source's row has the extreme. */
+    /** Notes the numbers at which a source's row has the extreme. */
     def count(row: Array[Float], from: Int): Unit = {
       var j = 0
       while (j < width) {
@@ -98,7 +98,7 @@ object ExtremeGradient {
     * @param made
     *   level up to which vertices have one: farther off than the edges end
     * @param shared
-    *   whether all partitions are in one JVM, so that rows need not travel
+    *   true if all partitions are in one JVM, so that rows need not travel
     */
   def apply(
       blocks: RDD[Block],
@@ -118,7 +118,7 @@ object ExtremeGradient {
     }
   }
 
-  /** The parcels that would have come by a shuffle. */
+  /** Returns the parcels that a shuffle would bring. */
   private def lent(shares: Iterator[Array[Array[Rows]]], blocks: Iterator[Block]): Array[Parcel] = {
     val owner = blocks.next().partition
     shares.next().zipWithIndex.map { case (rows, sender) =>

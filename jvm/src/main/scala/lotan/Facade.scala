@@ -10,13 +10,13 @@ import org.apache.spark.storage.StorageLevel
 
 import lotan.messenger.{Dealers, Endpoint, Settings}
 
-/** All that the Python side may call. Its other half is `lotan/engines/blocks/facade.py`; a test compares the two name lists. */
+/** The methods that the Python side may call. Its other half is `lotan/engines/blocks/facade.py`; a test compares the names. */
 object Facade {
 
-  /** Version of this jar, to be compared with the package's. */
+  /** Returns the version of this jar, which Python compares with the package's. */
   def version(): String = Version.read()
 
-  /** Blocks of a graph's tables: see `Load`. `weight` is null where edges have none. */
+  /** Makes blocks of a graph's tables, as `Load` describes it. `weight` is null if edges have no weights. */
   def load(
       vertices: DataFrame,
       edges: DataFrame,
@@ -26,7 +26,7 @@ object Facade {
   ): LoadedGraph =
     Load(partitions, columns.asScala.toSeq, Option(weight))(vertices, edges)
 
-  /** A loaded column; freed with its graph. */
+  /** Returns a loaded column, which is freed with its graph. */
   def column(graph: LoadedGraph, name: String): RDD[Rows] =
     graph.columns.getOrElse(
       name,
@@ -35,17 +35,17 @@ object Facade {
       )
     )
 
-  /** The graph with vertices in the order of their levels: see `LevelOrder`. The one given is closed, or if that fails as well. */
+  /** Returns the graph with vertices in the order of their levels (`LevelOrder`). The given graph is closed, even on failure. */
   def orderByLevel(graph: LoadedGraph, deepest: Int, allSplits: Boolean): LoadedGraph =
     LevelOrder(deepest, allSplits)(graph)
 
-  /** By partition that has vertices, the lowest level of theirs: see `Block.nearest`. One job. */
+  /** Returns the lowest level of each partition that has vertices (`Block.nearest`), with one job. */
   def nearest(graph: LoadedGraph): util.Map[Integer, Integer] = {
     val found = graph.blocks.flatMap(block => block.nearest.map(block.partition -> _)).collect()
     found.map { case (partition, level) => Integer.valueOf(partition) -> Integer.valueOf(level) }.toMap.asJava
   }
 
-  /** Sums along edges, lazy: see `Propagate`. The caller persists `column`.
+  /** Sums along edges, as `Propagate` describes it. The result is lazy. The caller persists `column`.
     *
     * @param within
     *   level, as `made`; -1: all vertices
@@ -66,12 +66,12 @@ object Facade {
     step(graph.blocks, column, shared(graph, shuffled), spread(graph, within))
   }
 
-  /** Whether hubs are spread: not in sums over some of the edges, of which hubs may have few. */
+  /** Returns true if hubs are spread. They are not in sums over some of the edges, of which hubs may have few. */
   private def spread(graph: LoadedGraph, within: Int) = graph.hubs && within == Block.All
 
   private def shared(graph: LoadedGraph, shuffled: Boolean) = !shuffled && graph.blocks.sparkContext.isLocal
 
-  /** As `propagate` on `local`, with rows computed as a pipe comes to them: for a column that one pipe reads, once. */
+  /** Does `propagate` with rows that are computed when a pipe reads them, for a column that one pipe reads once. */
   def sums(
       graph: LoadedGraph,
       column: RDD[Rows],
@@ -83,14 +83,14 @@ object Facade {
   ): RDD[RowReader] =
     Propagate(EdgeSet(edges), weighted, reverse, within, made).asRead(graph.blocks, column, spread(graph, within))
 
-  /** The column `in_degree` or `gcn_scale@<edge set>`: see `Degrees`. Cheap where it is persisted. */
+  /** Returns the column `in_degree` or `gcn_scale@<edge set>` (`Degrees`). It is cheap if it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
     case Array("in_degree") => Degrees.inDegree(graph.blocks)
     case Array("gcn_scale", edges) => Degrees.gcnScale(graph.blocks, EdgeSet(edges), weighted)
     case _ => throw new IllegalArgumentException(s"no static column follows from edges alone by the name '$name'")
   }
 
-  /** The chunks of every partition, of vertices within a level; -1: of all. See `Collect`. */
+  /** Returns the chunks of every partition (`Collect`), of vertices within a level or, for -1, of all vertices. */
   def collect(
       graph: LoadedGraph,
       edges: String,
@@ -100,7 +100,7 @@ object Facade {
   ): RDD[Array[Neighbourhood]] =
     Collect(EdgeSet(edges), chunkRows, keyed, within)(graph.blocks)
 
-  /** The adjoint of what a stage did with collected rows: see `Gather`. -1 in place of the level `made`: all vertices. */
+  /** Computes the adjoint of `collect` (`Gather`). -1 in place of the level `made` stands for all vertices. */
   def gather(
       graph: LoadedGraph,
       near: RDD[Array[Neighbourhood]],
@@ -112,14 +112,14 @@ object Facade {
   // The steps below are about the edges that end `within` a level, and their outputs have rows for vertices or edges within
   // the level `made`: see `EdgeScope`. -1 in place of a level: all.
 
-  /** Rows of a column where edges read them as those of their sources: see `SourceRows`. The caller persists `column`. */
+  /** Brings the rows of a column to the edges that read them at their sources (`SourceRows`). The caller persists `column`. */
   def sources(graph: LoadedGraph, column: RDD[Rows], within: Int, shuffled: Boolean): RDD[SourceRows] =
     SourceRows(graph.blocks, column, shared(graph, shuffled), within)
 
-  /** The row keys of edges: see `EdgeKeys`. */
+  /** Returns the row keys of edges (`EdgeKeys`). */
   def edgeKeys(graph: LoadedGraph, edges: String): RDD[Array[Long]] = EdgeKeys(EdgeSet(edges))(graph.blocks)
 
-  /** An edge column: see `EdgeExpression`; the function is text, see `EdgeFunction.parse`. */
+  /** Computes an edge column (`EdgeExpression`). The function is text, which `EdgeFunction.parse` reads. */
   def edgeExpression(
       graph: LoadedGraph,
       edges: String,
@@ -137,11 +137,11 @@ object Facade {
     columns.asScala.toSeq
   )
 
-  /** An edge column normalised over in-edges: see `SegmentSoftmax`. */
+  /** Normalises an edge column over in-edges (`SegmentSoftmax`). */
   def segmentSoftmax(graph: LoadedGraph, edges: String, within: Int, made: Int, scores: RDD[Rows]): RDD[Rows] =
     SegmentSoftmax(scope(edges, within, made))(graph.blocks, scores)
 
-  /** Its adjoint: see `SegmentSoftmaxGradient`. */
+  /** Computes the adjoint of the softmax (`SegmentSoftmaxGradient`). */
   def segmentSoftmaxGradient(
       graph: LoadedGraph,
       edges: String,
@@ -151,7 +151,7 @@ object Facade {
       gradient: RDD[Rows]
   ): RDD[Rows] = SegmentSoftmaxGradient(scope(edges, within, made))(graph.blocks, softmax, gradient)
 
-  /** Dropout of an edge column: see `EdgeDropout`. */
+  /** Drops numbers of an edge column (`EdgeDropout`). */
   def edgeDropout(
       graph: LoadedGraph,
       edges: String,
@@ -163,7 +163,7 @@ object Facade {
       threshold: Int
   ): RDD[Rows] = EdgeDropout(scope(edges, within, made), state, threshold)(graph.blocks, keys, column)
 
-  /** Sums of an edge column for every vertex: see `EdgeSum`. */
+  /** Sums an edge column for every vertex (`EdgeSum`). */
   def edgeSum(
       graph: LoadedGraph,
       edges: String,
@@ -176,7 +176,7 @@ object Facade {
   ): RDD[Rows] =
     EdgeSum(scope(edges, within, made), bySource)(graph.blocks, column, width, shared(graph, shuffled))
 
-  /** Sums along edges, scaled by an edge column: see `ScaledPropagate.forward`. */
+  /** Sums along edges, scaled by an edge column (`ScaledPropagate.forward`). */
   def scaledPropagate(
       graph: LoadedGraph,
       edges: String,
@@ -187,7 +187,7 @@ object Facade {
       heads: Int
   ): RDD[Rows] = ScaledPropagate(scope(edges, within, made), heads).forward(graph.blocks, sources, scales)
 
-  /** Its adjoint: see `ScaledPropagate.reverse`. */
+  /** Computes the adjoint of the scaled sums (`ScaledPropagate.reverse`). */
   def scaledPropagateReverse(
       graph: LoadedGraph,
       edges: String,
@@ -203,7 +203,7 @@ object Facade {
     step.reverse(graph.blocks, column, scales, width, shared(graph, shuffled))
   }
 
-  /** Dot products of both ends' rows: see `EdgeDot`. */
+  /** Computes the dot products of both ends' rows (`EdgeDot`). */
   def edgeDot(
       graph: LoadedGraph,
       edges: String,
@@ -214,7 +214,7 @@ object Facade {
       heads: Int
   ): RDD[Rows] = EdgeDot(scope(edges, within, made), heads)(graph.blocks, sources, destination)
 
-  /** The greatest or least of the sources' rows: see `Extreme`. */
+  /** Computes the greatest or least of the sources' rows (`Extreme`). */
   def extreme(
       graph: LoadedGraph,
       edges: String,
@@ -224,7 +224,7 @@ object Facade {
       greatest: Boolean
   ): RDD[Rows] = Extreme(scope(edges, within, made), greatest)(graph.blocks, sources)
 
-  /** What its adjoint adds up: see `ExtremeGradient.shares`. */
+  /** Computes the shares that the adjoint of `extreme` adds up (`ExtremeGradient.shares`). */
   def extremeShares(
       graph: LoadedGraph,
       edges: String,
@@ -235,7 +235,7 @@ object Facade {
   ): RDD[Array[Rows]] =
     ExtremeGradient(EdgeScope(EdgeSet(edges), within)).shares(graph.blocks, sources, extreme, gradient)
 
-  /** Its adjoint: see `ExtremeGradient`. The caller persists `shares` where all partitions are in one JVM. */
+  /** Computes the adjoint of `extreme` (`ExtremeGradient`). The caller persists `shares` if all partitions are in one JVM. */
   def extremeGradient(
       graph: LoadedGraph,
       made: Int,
@@ -246,10 +246,10 @@ object Facade {
 
   private def scope(edges: String, within: Int, made: Int) = EdgeScope(EdgeSet(edges), within, made)
 
-  /** A pass of a stage, lazy: see `Pipe`.
+  /** Runs a stage on all chunks, as `Pipe` describes it. The result is lazy.
     *
     * @param step
-    *   see `PipeStep.of`
+    *   the step, as `PipeStep.of` reads it
     * @param columns
     *   those that its fields name, of `Rows`; what no source field names may be of `sums`
     * @param near
@@ -270,32 +270,32 @@ object Facade {
     Pipe(plain)(graph.blocks, all, near.asScala.toSeq, halos)
   }
 
-  /** A column that came back from a pipe. */
+  /** Returns a column that a pipe has returned for vertices. */
   def output(piped: RDD[Piped], index: Int): RDD[Rows] = piped.map(_.columns(index))
 
-  /** What came back for sources. */
+  /** Returns the rows that a pipe has returned for sources. */
   def contributions(piped: RDD[Piped], index: Int): RDD[Array[Rows]] = piped.map(_.contributions(index))
 
-  /** Keeps what was computed from its first use until `release`. */
+  /** Persists an RDD from its first use until `release`. */
   def persist(column: RDD[_]): Unit = { val _ = column.persist(StorageLevel.MEMORY_AND_DISK) }
 
-  /** Computes columns, all in one job, and keeps nothing of them that is not persisted. */
+  /** Computes columns, all in one job. Only persisted ones stay in memory. */
   def force(columns: util.List[RDD[_]]): Unit = {
     val ends = columns.asScala.toSeq.map(_.asInstanceOf[RDD[AnyRef]])
     ends.head.sparkContext.union(ends).foreach(_ => ())
   }
 
-  /** A column as a table of `id` and `values`. */
+  /** Returns a column as a table of `id` and `values`. */
   def table(graph: LoadedGraph, column: RDD[Rows]): DataFrame = Table(graph.blocks, column)
 
-  /** Frees what is persisted. */
+  /** Unpersists an RDD. */
   def release(column: RDD[_]): Unit = { val _ = column.unpersist(blocking = false) }
 
-  /** Where the messenger's Router is, for `messenger.Dealers`; the keys are null where it asks for none. */
+  /** Returns the Router's endpoint for `messenger.Dealers`. The keys are null if the Router uses none. */
   def endpoint(address: String, server: String, public: String, secret: String): Endpoint =
     Endpoint.of(address, server, public, secret)
 
-  /** The messenger's settings, by their names in Python. */
+  /** Returns the messenger's settings, which have the names that they have in Python. */
   def messengerSettings(values: util.Map[String, _]): Settings = Settings.of(values)
 
   /** Closes this JVM's connections for a run that has ended; those of other runs stay. */

@@ -4,7 +4,7 @@ import java.util
 
 import org.apache.spark.rdd.RDD
 
-/** The adjoint of Collect: sums per vertex what came back for it as a source of chunks.
+/** The adjoint of Collect: it sums, for each vertex, the rows that were returned for it as a source of chunks.
   *
   * Chunks of a partition are summed in their order before anything leaves it, so that one row per halo vertex crosses a
   * partition boundary; what arrives is added in the order of the senders. A partition's sums for its own vertices take the same
@@ -33,7 +33,7 @@ final case class Gather(width: Int, made: Int = Block.All) {
     }
   }
 
-  /** By owner; those for the block's own vertices at its own place. Nulls where there is nothing. */
+  /** Returns the sums by owner. Those for the block's own vertices are at its own place; empty places are null. */
   private def sums(block: Block, near: Array[Neighbourhood], chunks: Array[Rows]): Array[Rows] = {
     require(
       near.length == chunks.length,
@@ -59,7 +59,7 @@ final case class Gather(width: Int, made: Int = Block.All) {
     }
   }
 
-  /** Zeros for an owner's vertices, up to the last that some chunk has as a source; null where there is none. */
+  /** Returns zeros for an owner's vertices, up to the last one that is a source of a chunk; null if there is none. */
   private def empty(owned: Range, near: Array[Neighbourhood]): Rows = {
     val ends = near.map { chunk =>
       val found = util.Arrays.binarySearch(chunk.sources, owned.end)

@@ -5,14 +5,14 @@ package lotan
   * @param own
   *   rows of the hubs, ascending
   * @param rest
-  *   what is left of the block
+  *   the rest of the block
   * @param halo
-  *   which of the block's halo is left, ascending
+  *   the part of the block's halo that is left, ascending
   */
 final private class HubCut(val own: Array[Int], val rest: Block, halo: Array[Int], block: Block) extends Serializable {
 
-  /** What an owner gets to know: which places of the block's halo of that owner are left, and the edges to each hub from
-    * vertices there, by their places in it.
+  /** The message to an owner: the places of its part of the block's halo that are left, and the edges from its vertices to each
+    * hub, by their places in that part.
     */
   def request(owner: Int): (Seq[LongIds], Array[Float]) = {
     val (first, end) = (block.haloStart(owner), block.haloStart(owner + 1))
@@ -30,7 +30,7 @@ final private class HubCut(val own: Array[Int], val rest: Block, halo: Array[Int
 
 private object HubCut {
 
-  /** None for a block without hubs.
+  /** Cuts a block. The result is None for a block without hubs.
     *
     * @param least
     *   in-edges from other partitions that a hub has
@@ -68,7 +68,7 @@ private object HubCut {
     )
   }
 
-  /** The matrix without what these rows have in columns from `width` on. */
+  /** Returns the matrix without the entries of some rows in columns from `width` on. */
   private def without(csr: Csr, rows: Array[Int], width: Int): Csr = {
     val ends = csr.indptr.drop(1)
     for (row <- rows) ends(row) = place(csr, row, width)
@@ -83,7 +83,7 @@ private object HubCut {
     new Csr(indptr, columns, weights)
   }
 
-  /** Where in a row the columns from `least` on begin. */
+  /** Returns the place in a row at which the columns from `least` on begin. */
   private def place(csr: Csr, row: Int, least: Int): Int = {
     var (from, until) = (csr.indptr(row), csr.indptr(row + 1))
     while (from < until) {

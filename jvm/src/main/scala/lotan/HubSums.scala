@@ -2,10 +2,10 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
-/** What Propagate does about hubs: see `Hubs`. One exchange of a row for each hub and partition.
+/** The part of Propagate that treats hubs (`Hubs`). It takes one exchange of a row for each hub and partition.
   *
   * @param step
-  *   along which edges
+  *   the edges along which it runs
   */
 final private case class HubSums(step: Propagate) {
 
@@ -86,7 +86,7 @@ final private case class HubSums(step: Propagate) {
   }
 }
 
-/** Sums that lack something. */
+/** Sums that are not complete yet. */
 abstract private class Completed(inner: RowReader) extends RowReader {
   override def width: Int = inner.width
   override def count: Int = inner.count
@@ -96,10 +96,10 @@ abstract private class Completed(inner: RowReader) extends RowReader {
     add(from, until, into)
   }
 
-  /** Adds what all rows lack. */
+  /** Adds the sums that all rows lack. */
   def addTo(out: Array[Float]): Unit = add(0, count, out)
 
-  /** Adds what rows `from until until` lack; row `from` comes first. */
+  /** Adds the sums that rows `from until until` lack. Row `from` comes first. */
   protected def add(from: Int, until: Int, into: Array[Float]): Unit
 }
 

@@ -1,6 +1,6 @@
 package lotan
 
-/** How Propagate spreads the edges of hubs, vertices with a large share of their partition's edges, over the partitions.
+/** The spreading of hubs' edges over the partitions. A hub is a vertex with a large share of its partition's edges.
   *
   * Every partition keeps the edges from its own vertices to hubs elsewhere, and sums along them: one row for each hub and
   * partition travels, not one for each source of a hub. The hub's own partition adds those rows in the order of the
@@ -29,7 +29,7 @@ final class Hubs(
     val sources: Array[Array[Int]]
 ) extends Serializable {
 
-  /** Whether there is anything to spread. */
+  /** True if there are edges to spread. */
   def nonEmpty: Boolean = rest.isDefined || sources.exists(_.nonEmpty)
 }
 
@@ -44,7 +44,7 @@ object Hubs {
   private[lotan] def isLarge(edges: Int, ofAll: Int, least: Int): Boolean =
     edges >= least && edges.toLong * Share >= ofAll
 
-  /** Of a block that shares no hub with others. */
+  /** The hubs of a block that shares no hub with others. */
   private[lotan] def none(sources: Array[Array[Int]]): Hubs = {
     val nothing = new Csr(Array(0), Array.empty, None)
     new Hubs(Array.empty, None, new Array(sources.length + 1), nothing, nothing, sources)

@@ -28,7 +28,7 @@ sealed trait Ids extends Serializable {
   /** Ids sorted, doubles dropped. */
   def distinct: Ids
 
-  /** For messages. */
+  /** Returns an id as text, for messages. */
   def show(i: Int): String
 }
 
@@ -73,11 +73,11 @@ final class TextIds(val values: Array[UTF8String]) extends Ids {
   }
 }
 
-/** Fills up with the ids of rows. */
+/** Collects the ids of rows. */
 sealed trait IdBuilder {
   def append(row: InternalRow, field: Int): Unit
 
-  /** What was appended since the last call. */
+  /** Returns the ids that were appended since the last call. */
   def take(): Ids
 }
 

@@ -85,7 +85,7 @@ final case class LevelOrder(deepest: Int, allSplits: Boolean = false) {
 private object LevelOrder {
   val Train = 0f // in the column `split`
 
-  /** Positions in the order of the numbers there, equal ones as they are. */
+  /** Returns the positions sorted by the numbers there. Equal numbers keep their order. */
   def order(levels: Array[Float]): Array[Int] = {
     val found = Array.tabulate(levels.length)(position => levels(position).toLong << 32 | position)
     util.Arrays.sort(found)
@@ -93,7 +93,7 @@ private object LevelOrder {
   }
 }
 
-/** Where everything in a block goes.
+/** The new places of everything in a block.
   *
   * @param own
   *   levels of its vertices

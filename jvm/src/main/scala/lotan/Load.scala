@@ -16,7 +16,7 @@ import org.apache.spark.storage.StorageLevel
   * @param columns
   *   the vertices' columns, by name
   * @param hubs
-  *   whether any block has hubs whose edges are spread
+  *   true if any block has hubs whose edges are spread
   */
 final class LoadedGraph private[lotan] (
     val blocks: RDD[Block],
@@ -24,11 +24,11 @@ final class LoadedGraph private[lotan] (
     val hubs: Boolean
 ) extends AutoCloseable {
 
-  /** Unpersists the blocks and the columns. May be called twice. */
+  /** Unpersists the blocks and the columns. A second call does nothing. */
   override def close(): Unit = for (one <- blocks +: columns.values.toSeq) one.unpersist(blocking = true)
 }
 
-/** From the tables of a graph to blocks: one pass over the vertices, one shuffle of the edges, nothing collected.
+/** Makes blocks of a graph's tables, with one pass over the vertices and one shuffle of the edges. Nothing is collected.
   *
   * Map tasks sort rows into parcels of `ParcelRows` by target partition, so that a shuffle moves arrays and no objects.
   *

@@ -23,7 +23,7 @@ private object OneElement {
     def forget(): Unit = { val _ = alive.remove(key, this) }
   }
 
-  /** Asks Spark for it, unless another task holds what Spark does not have in memory, or is about to.
+  /** Asks Spark for the element, unless another task has read it from the disk or is doing so.
     *
     * Who waits here for an element waits for what comes before it in the lineage, never the other way round: as for Spark's own
     * locks on blocks, no two tasks wait for each other.
@@ -51,7 +51,7 @@ private object OneElement {
     found
   }
 
-  /** Asks Spark for it, whoever else reads it. */
+  /** Asks Spark for the element, even if other tasks read it. */
   def read[T](rdd: RDD[T], partition: Partition, context: TaskContext): T = {
     val elements = rdd.iterator(partition, context)
     val found = elements.next()

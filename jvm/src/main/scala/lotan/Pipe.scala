@@ -18,20 +18,20 @@ import lotan.messenger.{
   Tensor
 }
 
-/** A partition could not be piped. Python reads the reason's type and words from here: see `lotan/engines/action.py`. */
+/** A partition could not be piped. Python reads the reason's type and text from this error (`lotan/engines/action.py`). */
 final class PipeFailed(reason: MessengerError)
     extends RuntimeException(s"${reason.getClass.getSimpleName}: ${reason.getMessage}")
 
-/** What a stage made of a partition.
+/** The results of a stage for a partition.
   *
   * @param columns
-  *   what came back for vertices, in order
+  *   the columns that were returned for vertices, in order
   * @param contributions
-  *   what came back for sources, in order: for each chunk `[sources x width]`
+  *   the rows that were returned for sources, in order: for each chunk `[sources x width]`
   */
 final class Piped(val columns: Array[Rows], val contributions: Array[Array[Rows]]) extends Serializable
 
-/** Sends a partition through a worker, chunk by chunk, and puts together what comes back.
+/** Sends a partition through a worker, chunk by chunk, and assembles the results.
   *
   * A task may run twice, also at the same time: the messenger counts a partition once, and both attempts get the same rows.
   */
@@ -40,7 +40,7 @@ final case class Pipe(step: PipeStep) {
   /** @param blocks
     *   the vertices
     * @param columns
-    *   those that the step's fields name
+    *   the columns that the step's fields name
     * @param near
     *   for each of the step's edges the chunks of `Collect.neighbourhoods`
     * @param halos
@@ -88,7 +88,7 @@ final case class Pipe(step: PipeStep) {
   }
 }
 
-/** A partition's rows on their way out. */
+/** The chunks of a partition that are sent. */
 final private class PipeInput(
     step: PipeStep,
     val block: Block,
@@ -98,7 +98,7 @@ final private class PipeInput(
 ) {
   private val sums = step.fields.map(field => sum(field.columns.map(columns)))
 
-  /** Vertices that the step runs on. */
+  /** The number of vertices on which the step runs. */
   val count: Int = block.rows(step.within)
 
   val chunkCount: Int = (count + step.chunkRows - 1) / step.chunkRows
@@ -181,7 +181,7 @@ final private class PipeInput(
   private def sum(parts: Seq[RowReader]): RowReader = if (parts.length == 1) parts.head else new SummedRows(parts)
 }
 
-/** What has come back of a partition. */
+/** The results of a partition that have been returned so far. */
 final private class PipeOutput(step: PipeStep, input: PipeInput) {
   private val columns =
     step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(input.block.rows(one.within), one.width)).toArray

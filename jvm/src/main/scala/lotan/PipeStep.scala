@@ -8,20 +8,20 @@ import com.fasterxml.jackson.databind.ObjectMapper
 
 import lotan.messenger.{Endpoint, Settings}
 
-/** What is sent for a chunk: the sum of some of the pipe's columns.
+/** A tensor that is sent with a chunk: the sum of some of the pipe's columns.
   *
   * @param tensor
-  *   its name on the wire
+  *   the tensor's name on the wire
   * @param columns
   *   places among the pipe's columns; added in this order
   * @param dtype
   *   as the worker expects it: float32 `[rows x width]`; int64 and int8 are plain numbers `[rows]`
   * @param static
-  *   the same in every pass
+  *   true if it is the same in every pass
   * @param kept
-  *   read by several pipes of a pass
+  *   true if several pipes of a pass read it
   * @param spare
-  *   the worker does without, unless it has lost what it made of them forward
+  *   the worker asks for the tensor only if it has lost what it computed from it forward
   */
 final case class PipeField(
     tensor: String,
@@ -32,20 +32,20 @@ final case class PipeField(
     spare: Boolean
 )
 
-/** In-edges that a chunk brings along, and the columns at their sources.
+/** The in-edges that are sent with a chunk, and the columns at their sources.
   *
   * @param place
   *   among the pipe's neighbourhoods
   * @param sources
   *   tensors, and places among the pipe's halos and own columns
   * @param weighted
-  *   whether the edges' weights are sent
+  *   true if the edges' weights are sent
   * @param keyed
-  *   whether the edges' row keys are sent, for random numbers
+  *   true if the edges' row keys are sent, for random numbers
   */
 final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Boolean, keyed: Boolean)
 
-/** What comes back: `[rows x width]` for the vertices, or one row for each distinct source of `edges`.
+/** A tensor that is returned: `[rows x width]` for vertices, or one row for each distinct source of `edges`.
   *
   * @param edges
   *   place among the step's edges; None for vertices
@@ -54,7 +54,7 @@ final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Bo
   */
 final case class PipeReturned(tensor: String, width: Int, edges: Option[Int], within: Int)
 
-/** A persisted RDD that nobody reads but some pipes: this one, and `readers` in all. */
+/** A persisted RDD that only pipes read: this pipe among `readers` in all. */
 final case class Spent(rdd: Int, readers: Int)
 
 /** One pass of a stage over all vertices, or those within a level: plain data. */

@@ -4,7 +4,7 @@ import org.apache.spark.Partitioner
 import org.apache.spark.sql.catalyst.expressions.XXH64
 import org.apache.spark.unsafe.types.UTF8String
 
-/** Where a vertex lives: `pmod(xxhash64(id), partitions)`, as Spark SQL computes it, so that every engine places alike.
+/** The partition of a vertex: `pmod(xxhash64(id), partitions)`, as Spark SQL computes it. All engines use the same placement.
   *
   * As a Partitioner it sends a record to the partition whose number is the record's key.
   *

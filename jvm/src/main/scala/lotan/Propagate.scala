@@ -11,9 +11,9 @@ import org.apache.spark.rdd.RDD
   * none where all partitions share one heap, and add up in an order that depends on the graph and the partition count alone.
   *
   * @param edges
-  *   which edges
+  *   the edge set
   * @param weighted
-  *   whether a message is multiplied with the weight of its edge
+  *   true if a message is multiplied with the weight of its edge
   * @param reverse
   *   against the edges' direction: the adjoint of forward
   * @param within
@@ -30,7 +30,7 @@ final case class Propagate(
     made: Int = Block.All
 ) {
 
-  /** Vertices of a block that have sums. */
+  /** The number of a block's vertices that have sums. */
   private[lotan] def sums(block: Block): Int = block.rows(if (reverse) made else within)
 
   /** The level up to which rows are read. */
@@ -42,9 +42,9 @@ final case class Propagate(
   /** The sums for every vertex. `column` is read by several tasks: the caller persists and unpersists it.
     *
     * @param shared
-    *   whether all partitions are in one JVM, so that rows need not travel
+    *   true if all partitions are in one JVM, so that rows need not travel
     * @param hubs
-    *   whether to spread the edges of hubs, where there are any, for one more exchange
+    *   true to spread the edges of hubs, which takes one more exchange
     */
   def apply(blocks: RDD[Block], column: RDD[Rows], shared: Boolean, hubs: Boolean = false): RDD[Rows] =
     if (shared) SharedHeap(this, hubs)(blocks, column)

@@ -1,6 +1,6 @@
 package lotan
 
-/** Rows of a partition, in the order of the block's ids, wherever they come from. For one thread at a time. */
+/** Reads rows of a partition, in the order of the block's ids. Only one thread may use it at a time. */
 trait RowReader {
 
   /** Numbers per row. */

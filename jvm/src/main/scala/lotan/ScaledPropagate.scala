@@ -8,7 +8,7 @@ import org.apache.spark.rdd.RDD
   * A row is `heads` runs of equally many numbers, each run scaled by its own number.
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   * @param heads
   *   width of the edge column
   */
@@ -26,7 +26,7 @@ final case class ScaledPropagate(scope: EdgeScope, heads: Int) {
     * @param width
     *   of the column
     * @param shared
-    *   whether all partitions are in one JVM, so that rows need not travel
+    *   true if all partitions are in one JVM, so that rows need not travel
     */
   def reverse(blocks: RDD[Block], column: RDD[Rows], scales: RDD[Rows], width: Int, shared: Boolean): RDD[Rows] =
     SourceSums(scope, width)((block, rows) => new OutSums(block, rows.head, rows.last))
@@ -85,7 +85,7 @@ final case class ScaledPropagate(scope: EdgeScope, heads: Int) {
     private val factors = new Array[Float](AddRows.AtOnce)
     private var held = 0
 
-    /** Takes one more row for the target at `at`; all rows until `flush` must be for the same. */
+    /** Takes one more row for the target at `at`. All rows until `flush` must be for the same target. */
     def add(out: Array[Float], at: Int, array: Array[Float], offset: Int, edge: Int): Unit = {
       arrays(held) = array
       offsets(held) = offset
@@ -94,7 +94,7 @@ final case class ScaledPropagate(scope: EdgeScope, heads: Int) {
       if (held == AddRows.AtOnce) flush(out, at)
     }
 
-    /** Adds what is held. */
+    /** Adds the rows that were taken and not added yet. */
     def flush(out: Array[Float], at: Int): Unit = {
       var head = 0
       while (head < heads && held > 0) {

@@ -5,7 +5,7 @@ import org.apache.spark.rdd.RDD
 /** Normalises an edge column over the in-edges of each vertex: exp(x - max) / (sum + Epsilon).
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   */
 final case class SegmentSoftmax(scope: EdgeScope) {
 
@@ -56,6 +56,6 @@ final case class SegmentSoftmax(scope: EdgeScope) {
 
 object SegmentSoftmax {
 
-  /** As in the Planner's `SOFTMAX_EPSILON`. */
+  /** The number that the Planner calls `SOFTMAX_EPSILON`. */
   val Epsilon = 1e-16f
 }

@@ -5,16 +5,16 @@ import org.apache.spark.rdd.RDD
 /** The adjoint of SegmentSoftmax: softmax * (gradient - sum of softmax * gradient over the destination's in-edges).
   *
   * @param scope
-  *   along which edges
+  *   the edges along which it runs
   */
 final case class SegmentSoftmaxGradient(scope: EdgeScope) {
 
   /** The gradient of every score.
     *
     * @param softmax
-    *   what SegmentSoftmax returned
+    *   the result of SegmentSoftmax
     * @param gradient
-    *   of that
+    *   the gradient of that result
     */
   def apply(blocks: RDD[Block], softmax: RDD[Rows], gradient: RDD[Rows]): RDD[Rows] =
     Zipped(blocks, Seq(softmax, gradient)).map { case (block, rows) =>

@@ -29,7 +29,7 @@ object SourceRows {
   /** For every block. The column is read by several tasks: the caller persists it.
     *
     * @param shared
-    *   whether all partitions are in one JVM, so that rows need not travel
+    *   true if all partitions are in one JVM, so that rows need not travel
     * @param within
     *   level up to which the edges end; other sources have no rows here
     */

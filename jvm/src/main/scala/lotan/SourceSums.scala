@@ -2,7 +2,7 @@ package lotan
 
 import org.apache.spark.rdd.RDD
 
-/** What a block has for the sources of its edges. For one thread at a time. */
+/** The sums of a block for the sources of its edges. Only one thread may use them at a time. */
 private trait SourceSum {
 
   /** Adds the sums for sources `from until until` to an array, that of `from` first. */
@@ -19,7 +19,7 @@ private trait SourceSum {
   * @param width
   *   numbers per row
   * @param of
-  *   what a block has, given its rows of each input
+  *   makes a block's sums from its rows of each input
   */
 final private case class SourceSums(scope: EdgeScope, width: Int)(of: (Block, Seq[Rows]) => SourceSum) {
   require(
@@ -32,7 +32,7 @@ final private case class SourceSums(scope: EdgeScope, width: Int)(of: (Block, Se
     * @param inputs
     *   columns of vertices or edges, read by several tasks: the caller persists them
     * @param shared
-    *   whether all partitions are in one JVM; the result has the same bits
+    *   true if all partitions are in one JVM; the result has the same bits
     */
   def apply(blocks: RDD[Block], inputs: Seq[RDD[Rows]], shared: Boolean): RDD[Rows] = {
     val zipped = Zipped(blocks, inputs)

@@ -14,7 +14,7 @@ private object SpentColumns {
   private val done =
     mutable.Map.empty[(String, Int), mutable.Set[(String, String, Int)]] // run, RDD: stage, mode, partition
 
-  /** A partition has been through a pipe. */
+  /** Notes that a partition has been piped. */
   def piped(step: PipeStep, partition: Int, partitions: Int): Unit = {
     val free = synchronized {
       step.spent.filter { one =>
@@ -26,6 +26,6 @@ private object SpentColumns {
     for (one <- free; place <- 0 until partitions) SparkEnv.get.blockManager.removeBlock(RDDBlockId(one.rdd, place))
   }
 
-  /** Forgets what passes of a run that failed have left. */
+  /** Forgets the columns of a run's passes that failed. */
   def forget(run: String): Unit = synchronized { val _ = done.filterInPlace { case ((of, _), _) => of != run } }
 }

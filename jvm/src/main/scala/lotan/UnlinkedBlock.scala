@@ -2,16 +2,16 @@ package lotan
 
 import scala.collection.mutable.ArrayBuffer
 
-/** A block that does not know yet which of its rows others need.
+/** A block before it knows which of its rows other partitions need.
   *
   * @param block
-  *   with nothing to send
+  *   the block, without rows to send
   * @param columns
-  *   of its vertices
+  *   the columns of its vertices
   * @param halo
   *   ids of the halo, in its order
   * @param hubEdges
-  *   see `Load`
+  *   the least number of a hub's edges, as in `Load`
   */
 final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids, hubEdges: Int) extends Serializable {
   private val cut = if (block.partitions == 1) None else HubCut(block, hubEdges)
@@ -24,7 +24,7 @@ final private class UnlinkedBlock(block: Block, columns: Array[Rows], halo: Ids,
         owner -> new Parcel(block.partition, halo.select(rows) +: edges, 1, weights)
     }
 
-  /** The finished block, given what the others ask for. */
+  /** Returns the finished block, from the requests of the other partitions. */
   def answer(requests: Array[Parcel]): (Block, Array[Rows]) = {
     require(
       block.levels.isEmpty,
@@ -94,7 +94,7 @@ private object UnlinkedBlock {
     new UnlinkedBlock(block, columns, far, hubEdges)
   }
 
-  /** Rows of the given ids. */
+  /** Returns the rows of some ids. */
   def rowsOf(ids: Ids, asked: Ids): Array[Int] = Array.tabulate(asked.size)(found(ids, asked, _))
 
   private def found(ids: Ids, asked: Ids, i: Int): Int = {

@@ -4,7 +4,7 @@ import java.util.Properties
 
 import scala.util.Using
 
-/** The version this jar was built as. */
+/** The version of this jar. */
 object Version {
   def read(): String = Using.resource(getClass.getResourceAsStream("/lotan/version.properties")) { file =>
     val properties = new Properties()

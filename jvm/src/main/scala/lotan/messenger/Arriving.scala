@@ -1,13 +1,13 @@
 package lotan.messenger
 
-/** Finds out whether the tensors of a message have its checksum. Those that have been copied were hashed then, so that their
+/** Checks that the tensors of a message have its checksum. A tensor that was copied was hashed at the same time, so that its
   * bytes come from memory once.
   */
 final private[messenger] class Arriving(kind: Kind, checksum: Long) {
   private var tensors = Iterable.empty[Received]
   private lazy val whole = Frames.checksum(tensors.map(_.checksum)) == checksum
 
-  /** Those that will be checked. */
+  /** The tensors that will be checked. */
   def expect(arrived: Iterable[Received]): Unit = tensors = arrived
 
   /** Throws FrameError if the tensors were corrupted on the way. */

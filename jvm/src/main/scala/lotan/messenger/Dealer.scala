@@ -1,11 +1,11 @@
 package lotan.messenger
 
-/** One connection to the Router, for one partition at a time and any number after each other.
+/** One connection to the Router, for any number of partitions, one at a time.
   *
-  * Connects when first used, and again after a failure. Not for several threads at once.
+  * A Dealer connects when it is first used, and again after a failure. Only one thread may use it.
   *
   * @param name
-  *   as it stands in errors and logs
+  *   its name in errors and logs
   */
 final class Dealer private[messenger] (endpoint: Endpoint, settings: Settings, name: String, connect: Dealer.Connect) {
   private var link = Option.empty[Link]
@@ -17,19 +17,19 @@ final class Dealer private[messenger] (endpoint: Endpoint, settings: Settings, n
   def this(endpoint: Endpoint, settings: Settings, name: String) =
     this(endpoint, settings, name, Sockets.connect)
 
-  /** Sends chunks to a worker and iterates over what it makes of them, in order, with several under way.
+  /** Sends chunks to a worker and iterates over the chunks that it returns, in order, with several under way.
     *
     * After the last one the partition is committed: the iterator ends when the coordinator has acknowledged it. Closed earlier,
     * it commits nothing. An interrupt of the thread that waits is InterruptedException, and harms nobody else.
     *
     * The iterator throws RemoteError if the handler failed, or one of its kinds: StaleEpochError (the epoch is over),
-    * ConflictError (another attempt came to something else), NoWorkerError; DeadlineError if a result or the acknowledgement did
+    * ConflictError (another attempt has other results), NoWorkerError; DeadlineError if a result or the acknowledgement did
     * not come in time; RouterLostError, RefusedError or FrameError if the connection failed.
     *
     * @param chunks
     *   asked for the next one when there is room under way
     * @param cancelled
-    *   looked at every heartbeat; true is as good as an interrupt
+    *   is checked at every heartbeat; true has the effect of an interrupt
     */
   def pipe(job: PipeJob, chunks: Iterator[OutgoingChunk], cancelled: () => Boolean = () => false): Piping = {
     if (piping.exists(!_.ended))
@@ -66,7 +66,7 @@ final class Dealer private[messenger] (endpoint: Endpoint, settings: Settings, n
     link = Some(opened)
   }
 
-  /** Introduces this Dealer to a Router that does not know it (any more). */
+  /** Introduces this Dealer to a Router that does not know it, or has forgotten it. */
   private[messenger] def rejoin(): Unit = current = Some(Joining.join(link.get, name, endpoint.address, settings))
 
   /** A number that no earlier attempt of this Dealer had. */
@@ -75,7 +75,7 @@ final class Dealer private[messenger] (endpoint: Endpoint, settings: Settings, n
     ticket
   }
 
-  /** Sends a message and tells how many bytes it has. */
+  /** Sends a message and returns the number of its bytes. */
   private[messenger] def send(to: Array[Byte], message: Message, space: Option[Space] = None): Long = {
     val frames = Frames.encode(message, settings.limits, space)
     link.get.send(to, frames)

@@ -6,8 +6,8 @@ import scala.collection.mutable
 
 /** Dealers that stay connected from task to task; each serves one task at a time.
   *
-  * A Dealer belongs to a run, for several may train at once. The driver's JVM is told when a run ends; an executor's is not, and
-  * closes those that have had nothing to do for `IdleSeconds`.
+  * A Dealer belongs to a run, because several runs may train at once. The driver's JVM is told when a run ends. An executor's
+  * JVM is not told, and closes Dealers that have had nothing to do for `IdleSeconds`.
   */
 class DealerPool private[messenger] (connect: Dealer.Connect) {
   import DealerPool._
@@ -58,7 +58,7 @@ class DealerPool private[messenger] (connect: Dealer.Connect) {
     }
   }
 
-  /** Disconnects those that have been idle for so long. */
+  /** Disconnects the Dealers that have been idle for a number of seconds. */
   private[messenger] def sweep(seconds: Long): Unit = synchronized {
     val now = System.nanoTime()
     for (key <- idle.keys.toSeq) {
@@ -68,7 +68,7 @@ class DealerPool private[messenger] (connect: Dealer.Connect) {
     }
   }
 
-  /** How many are idle, of all runs. */
+  /** Returns the number of idle Dealers of all runs. */
   private[messenger] def idleCount: Int = synchronized(idle.values.map(_.length).sum)
 
   /** Disconnects those of a run, when it has ended; those that still pipe follow when their tasks end. Others do not notice. */
@@ -85,6 +85,6 @@ private object DealerPool {
 
   final private case class Key(run: String, endpoint: Endpoint, settings: Settings)
 
-  /** A Dealer, and when it was given back, in nanoseconds. */
+  /** An idle Dealer, and the time in nanoseconds since when it is idle. */
   final private case class Idle(dealer: Dealer, since: Long)
 }

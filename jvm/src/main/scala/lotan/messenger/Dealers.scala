@@ -1,9 +1,9 @@
 package lotan.messenger
 
-/** This JVM's Dealers. */
+/** The Dealers of this JVM. */
 object Dealers extends DealerPool(Sockets.connect) {
 
-  /** As the pool does, and ends ZeroMQ's threads if no run is left. */
+  /** Closes a run's Dealers, and ends ZeroMQ's threads if no run is left. */
   override def close(run: String): Unit = {
     super.close(run)
     Sockets.closeUnused()

@@ -1,15 +1,15 @@
 package lotan.messenger
 
-/** What a peer needs to know to connect to a Router: plain data that travels to Spark tasks.
+/** The address and keys with which a peer connects to a Router. They are plain data that travels to Spark tasks.
   *
   * @param address
   *   such as tcp://127.0.0.1:4711
   * @param keys
-  *   where the Router asks for keys
+  *   the keys, if the Router uses them
   */
 final case class Endpoint(address: String, keys: Option[Keys] = None)
 
-/** CurveZMQ keys as Z85 text. The secret one never appears in their printed form.
+/** CurveZMQ keys as Z85 text. The secret key never appears in their printed form.
   *
   * @param server
   *   the Router's public key
@@ -24,7 +24,7 @@ final case class Keys(server: String, public: String, secret: String) {
 
 object Endpoint {
 
-  /** From Python's endpoint, in which the three keys are null or none is. */
+  /** Makes an endpoint of Python's, in which all three keys are null or none is. */
   def of(address: String, server: String, public: String, secret: String): Endpoint =
     Endpoint(address, Option(server).map(Keys(_, public, secret)))
 }

@@ -1,23 +1,23 @@
 package lotan.messenger
 
-/** The root: something between Dealer, Router, workers and coordinator failed. Each error says what happened, with which peer,
-  * and what to do.
+/** Something between Dealer, Router, workers and coordinator failed. All other errors are kinds of this one. Each says what
+  * happened, with which peer, and what to do.
   */
 class MessengerError(message: String) extends RuntimeException(message)
 
-/** Bytes that are no message of this protocol version, or that exceed a limit, or that were corrupted on the way. */
+/** Bytes are no message of this protocol version, exceed a limit, or were corrupted on the way. */
 class FrameError(message: String) extends MessengerError(message)
 
-/** A message says that a tensor is in shared memory which this process has not. */
+/** A tensor is in shared memory that this process cannot map. */
 final class UnmappedError(message: String) extends FrameError(message)
 
-/** The Router was reached and refused this peer: wrong or missing keys, or a role that is taken. */
+/** The Router refused this peer, because its keys are wrong or missing or its role is taken. */
 final class RefusedError(message: String) extends MessengerError(message)
 
-/** A wait ended at its deadline; the message names the peer waited for and the setting. */
+/** A wait ended at its deadline. The error's text names the peer and the setting. */
 final class DeadlineError(message: String) extends MessengerError(message)
 
-/** The Router was connected and then fell silent. */
+/** The Router answered at first and then fell silent. */
 final class RouterLostError(message: String) extends MessengerError(message)
 
 /** A peer reported a failure.
@@ -32,9 +32,9 @@ class RemoteError(message: String, val stage: String, val partition: Int) extend
 /** The Router had no worker to give a chunk to. */
 final class NoWorkerError(message: String, stage: String, partition: Int) extends RemoteError(message, stage, partition)
 
-/** Work for an epoch that is over, or has not begun: a task that should no longer run. It touched nothing. */
+/** Work was sent for an epoch that is not open, by a task that should no longer run. It changed nothing. */
 final class StaleEpochError(message: String, stage: String, partition: Int)
     extends RemoteError(message, stage, partition)
 
-/** Two attempts of one partition gave different results, where equal ones were promised. */
+/** Two attempts of one partition had different results, although equal attempts must have equal results. */
 final class ConflictError(message: String, stage: String, partition: Int) extends RemoteError(message, stage, partition)

@@ -2,9 +2,9 @@ package lotan.messenger
 
 import java.util
 
-/** Free extents between two offsets: first fit, so that the same few bytes are used again and again, while the cache has them.
+/** The free extents between two offsets. They are taken by first fit, so that the same few bytes are used while in the cache.
   *
-  * Sizes are the caller's to round up. Does not look at the memory itself.
+  * The caller rounds sizes up. The memory itself is never read or written.
   */
 final private[messenger] class Extents(start: Int, until: Int) {
   private val freeUntil = new util.TreeMap[Int, Int] // start -> end; sorted, never touching each other
@@ -14,14 +14,14 @@ final private[messenger] class Extents(start: Int, until: Int) {
   /** The second offset. */
   def end: Int = last
 
-  /** Bytes that nobody has. */
+  /** The number of free bytes. */
   def free: Int = {
     var sum = 0
     freeUntil.forEach((from, to) => sum += to - from)
     sum
   }
 
-  /** The offset of that many bytes (at least one), or None where they do not fit. */
+  /** Takes bytes, at least one. Returns their offset, or None if no free extent is long enough. */
   def take(size: Int): Option[Int] = {
     var entry = freeUntil.firstEntry
     while (entry != null && entry.getValue - entry.getKey < size) entry = freeUntil.higherEntry(entry.getKey)
@@ -32,7 +32,7 @@ final private[messenger] class Extents(start: Int, until: Int) {
     }
   }
 
-  /** Frees what was taken. Once: what is free twice would be taken twice. */
+  /** Frees bytes that were taken. Freeing the same bytes twice would let them be taken twice. */
   def give(offset: Int, size: Int): Unit = {
     var from = offset
     var to = offset + size
@@ -46,7 +46,7 @@ final private[messenger] class Extents(start: Int, until: Int) {
     val _ = freeUntil.put(from, to)
   }
 
-  /** There is more, up to a larger end. */
+  /** Adds the bytes up to `end` after the region has grown. */
   def extend(end: Int): Unit = {
     val from = last
     last = end

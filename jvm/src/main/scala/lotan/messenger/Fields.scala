@@ -1,6 +1,6 @@
 package lotan.messenger
 
-/** Which header fields each kind of message may and must have. */
+/** The header fields that each kind of message may and must have. */
 object Fields {
   private type Check = (Any, Limits) => Boolean
 
@@ -46,7 +46,7 @@ object Fields {
     case _ => false
   }
 
-  /** Whether a tensor may be there, as far as can be told without the region. */
+  /** Returns true if a region's name and an offset are well formed, which does not say that the region exists. */
   private[messenger] def isPlace(region: Any, offset: Any): Boolean = (region, offset) match {
     case (called: String, at: Long) =>
       regionName.matches(called) && at >= Region.Alignment && at < (1L << 48) && at % Region.Alignment == 0
@@ -154,7 +154,7 @@ object Fields {
     )) // what, run, name, epoch: those of a FETCH that failed
   ).withDefaultValue(Nil)
 
-  /** Checks that a header has the fields of its kind and no others, each of its type and within limits.
+  /** Checks that a header has the fields of its kind and no others, and that each has its type and is within limits.
     *
     * Throws FrameError if not.
     */
@@ -166,7 +166,7 @@ object Fields {
         throw new FrameError(s"a $kind message has an unknown field ${Show(field)}")
       if (!checks(field)(value, limits))
         throw new FrameError(
-          s"a $kind message has $field=${Show(value)}, which is not of its type or beyond its limit"
+          s"a $kind message has $field=${Show(value)}, which has the wrong type or exceeds its limit"
         )
     }
   }

@@ -6,7 +6,7 @@ import java.util
 
 import scala.collection.immutable.VectorMap
 
-/** The wire format, as in Python's `messenger.frames`: `encode` and `decode` are pure, and inverse to each other.
+/** The wire format, as in Python's `messenger.frames`. `encode` and `decode` are pure functions and inverse to each other.
   *
   * A message is one header frame and one frame per tensor. The header frame is
   * {{{
@@ -24,7 +24,7 @@ object Frames {
   private val Version: Byte = 2
   private val Preamble = 12 // bytes before the msgpack map
 
-  /** The frames of a message.
+  /** Returns the frames of a message.
     *
     * Throws FrameError if the receiver would refuse it.
     *
@@ -44,7 +44,7 @@ object Frames {
     }
   }
 
-  /** Writes tensors into a space, and tells the place and the checksum of each. */
+  /** Writes tensors into a space, and returns the place and the checksum of each. */
   private def write(tensors: Seq[(String, Tensor)], space: Space): Seq[(Seq[Any], Long)] = {
     var filled = 0
     for ((_, tensor) <- tensors) yield {
@@ -56,7 +56,7 @@ object Frames {
     }
   }
 
-  /** The checksum of tensors' checksums. */
+  /** Returns the checksum of tensors' checksums. */
   private[messenger] def checksum(tensors: Iterable[Long]): Long = {
     val state = new Xxh3
     tensors.foreach(state.update)
@@ -81,7 +81,7 @@ object Frames {
     frame
   }
 
-  /** The message in these frames; its tensors are views of them, or of shared memory.
+  /** Returns the message in these frames. Its tensors are views of the frames or of shared memory.
     *
     * Throws FrameError, whatever is wrong with them; nothing beyond the header has been allocated then. UnmappedError, which is
     * one, if a tensor is in shared memory that this process has not.
@@ -99,7 +99,7 @@ object Frames {
     val kind = Kind.of(body("kind"))
     val header = body("header") match {
       case fields: VectorMap[_, _] => fields.asInstanceOf[VectorMap[String, Any]]
-      case _ => throw new FrameError(s"the header of a $kind message is no map")
+      case _ => throw new FrameError(s"the header of a $kind message is not a map")
     }
     Fields.check(kind, header, limits)
     val descriptors = body("tensors") match {
@@ -156,7 +156,7 @@ object Frames {
     PlainData.unpack(frame, Preamble, limits) match {
       case body: VectorMap[_, _] if body.keySet == Set("kind", "header", "tensors", "sum") =>
         body.asInstanceOf[VectorMap[String, Any]]
-      case _ => throw new FrameError("a header frame holds something else than the map {kind, header, tensors, sum}")
+      case _ => throw new FrameError("a header frame is not the map {kind, header, tensors, sum}")
     }
   }
 
@@ -216,7 +216,7 @@ object Frames {
     new Received(tensor.dtype, tensor.shape, memory, Some(arriving))
   }
 
-  /** The bytes of such a tensor.
+  /** Returns the number of bytes of a tensor with this dtype and shape.
     *
     * Throws FrameError: an unknown dtype, or a shape beyond the limits.
     */
@@ -247,7 +247,7 @@ object Frames {
   final private case class Descriptor(name: String, dtype: String, shape: Array[Int], size: Int, place: Place)
 }
 
-/** A checked header frame.
+/** A header frame that has been checked.
   *
   * @param descriptors
   *   of the tensors, unchecked
@@ -262,7 +262,7 @@ final class Envelope private[messenger] (
 /** Shared memory that this process may read. */
 trait Regions {
 
-  /** So many bytes of a region.
+  /** Returns bytes of a region.
     *
     * Throws UnmappedError if it is not open here, FrameError if these bytes are not to be read.
     */

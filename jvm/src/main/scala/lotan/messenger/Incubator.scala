@@ -2,7 +2,7 @@ package lotan.messenger
 
 import scala.util.Try
 
-/** What this JVM has of modules that are still in incubation. */
+/** The modules still in incubation that this JVM has. */
 private[lotan] object Incubator {
 
   /** Vector operations, for whose module Spark's launcher asks. */

@@ -6,27 +6,27 @@ import java.util.UUID
 
 import scala.util.Try
 
-/** What the Router decides for all its peers.
+/** The settings that the Router decides for all its peers.
   *
   * @param credits
   *   chunks that a Dealer may have in flight
   * @param missedHeartbeats
-  *   in a row without a sign of life, after which a peer counts as dead
+  *   a peer without a sign of life for more heartbeats in a row than this counts as lost
   */
 final private[messenger] case class Welcome(credits: Int, heartbeatSeconds: Double, missedHeartbeats: Int)
 
-/** The first words between a Dealer and its Router: HELLO, WELCOME. */
+/** The introduction of a Dealer to its Router: HELLO, and WELCOME or ERROR in answer. */
 private[messenger] object Joining {
   val Router: Array[Byte] = Array.empty
   val Coordinator: Array[Byte] = "coordinator".getBytes(UTF_8)
 
   private val Look = 0.1 // seconds between two looks whether the Router refused
 
-  /** An identity that no other peer, attempt or process has; readable in messages. */
+  /** Returns an identity that no other peer, attempt or process has. People can read it in messages. */
   def newIdentity(name: String): Array[Byte] =
     s"dealer/${name.take(128)}/${UUID.randomUUID().toString.filter(_ != '-').take(12)}".getBytes(UTF_8)
 
-  /** A peer in words, such as worker 'w0'. */
+  /** Returns a peer's role and name, such as worker 'w0'. */
   def peerName(identity: Array[Byte]): String =
     if (identity.isEmpty) "the Router"
     else {
@@ -35,7 +35,7 @@ private[messenger] object Joining {
       s"$role '${rest.drop(1).reverse.dropWhile(_ != '/').drop(1).reverse}'"
     }
 
-  /** Introduces this Dealer and waits until it is let in.
+  /** Introduces this Dealer to the Router and waits until the Router lets it in.
     *
     * Throws RefusedError if the Router does not want it, DeadlineError if no answer comes within `connectSeconds`.
     */

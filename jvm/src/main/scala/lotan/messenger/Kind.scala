@@ -1,6 +1,6 @@
 package lotan.messenger
 
-/** What a message is for. D dealer, W worker, C coordinator, R Router. */
+/** The purpose of a message. In the comments, D is a Dealer, W a worker, C the coordinator and R the Router. */
 sealed abstract class Kind(val text: String) {
   override def toString: String = s"'$text'"
 }
@@ -52,7 +52,7 @@ object Kind {
 
   private val byText = All.map(kind => kind.text -> kind).toMap
 
-  /** The kind of that name.
+  /** Returns the kind of that name.
     *
     * Throws FrameError if there is none.
     */

@@ -8,7 +8,7 @@ import scala.collection.mutable
 
 import org.slf4j.LoggerFactory
 
-/** What a Dealer lends to workers of its shared memory: a chunk's tensors on their way out, and room for its result.
+/** The shared memory that a Dealer lends to workers, for a chunk's tensors and for its result.
   *
   * The region is made when it is first needed. The rules are those of Python's `messenger.shared_memory`; where results there are
   * freed when nobody refers to them, here they are when the iterator moves on.
@@ -26,7 +26,7 @@ final private[messenger] class Lender(settings: Settings) {
   private val sharers = mutable.Set.empty[String] // workers that have read shared tensors
   private val results = mutable.Map.empty[(String, String), (Double, Int)] // most bytes a row, most tensors
 
-  /** A partition. */
+  /** Begins a partition. */
   def begin(job: PipeJob): Unit = {
     this.job = job
     full = false
@@ -34,14 +34,14 @@ final private[messenger] class Lender(settings: Settings) {
 
   private def sharing: Boolean = settings.sharedBytes > 0 && !apart((job.run, job.partition))
 
-  /** Space for tensors of a chunk, or None: they travel inline. */
+  /** Returns space for tensors of a chunk, or None if they must travel inline. */
   def lend(chunk: OutgoingChunk, tensors: Seq[(String, Tensor)]): Option[Space] =
     take(Region.room(tensors.map(_._2))).map { space =>
       loan(chunk).sent += space
       space
     }
 
-  /** Space for a chunk's result, as large as the largest so far in proportion to its rows. */
+  /** Returns space for a chunk's result. Its size is that of the largest result so far, in proportion to the rows. */
   def lendReply(chunk: OutgoingChunk): Option[Space] = {
     val size = results.get((job.stage, job.mode)) match {
       case Some((rowBytes, tensors)) =>
@@ -55,10 +55,10 @@ final private[messenger] class Lender(settings: Settings) {
     }
   }
 
-  /** What a chunk in flight was lent. */
+  /** Returns what is lent for a chunk in flight. */
   def lent(chunk: Long): Option[Regions] = loans.get(chunk.toInt)
 
-  /** A chunk's result is here: what was lent for it comes back, except that a result which is handed on is read from there. */
+  /** Ends the loan for a chunk whose result has arrived. A result that is returned to the caller is still read from there. */
   def settle(worker: String, chunk: OutgoingChunk, result: Incoming, handedOn: Boolean): Unit = {
     val key = (job.stage, job.mode)
     val rowBytes = result.tensors.values.map(_.bytes.toDouble).sum / math.max(1, chunk.rows)
@@ -74,10 +74,10 @@ final private[messenger] class Lender(settings: Settings) {
     }
   }
 
-  /** The iterator has moved on from a chunk. */
+  /** Notes that the iterator has moved on from a chunk. */
   def wasRead(chunk: Int): Unit = reading.remove(chunk).foreach(_.endReply())
 
-  /** A worker cannot map the region, so it has touched nothing. False if nothing was shared with it. */
+  /** Sends the partition inline from now on, because its worker cannot map the region. False if it travels inline already. */
   def setApart(worker: String): Boolean = sharing && {
     apart += ((job.run, job.partition))
     if (apart.size > ApartLimit) apart -= apart.head
@@ -90,17 +90,17 @@ final private[messenger] class Lender(settings: Settings) {
     true
   }
 
-  /** The ticket is over. A worker that has not answered may still write: never use that region again. */
+  /** Ends a ticket. If a chunk is still in flight, its worker may write later, so the region is not used again. */
   def giveUp(): Unit = if (loans.nonEmpty) close()
 
-  /** Nobody reads results of this partition any more. */
+  /** Ends a partition, whose results nobody reads any more. */
   def end(): Unit = {
     giveUp()
     for (loan <- reading.values) loan.endReply()
     reading.clear()
   }
 
-  /** Frees the region. Another is made when needed. */
+  /** Frees the region. Another one is made when it is needed. */
   def close(): Unit = {
     loans.clear()
     region.foreach(_.close())
@@ -137,7 +137,7 @@ private object Lender {
 
   private def warn(text: String): Unit = if (warned.add(text)) log.warn(text)
 
-  /** What one chunk in flight has of a region. */
+  /** The bytes of a region that are lent for one chunk in flight. */
   private final class Loan(region: Region) extends Regions {
     val sent = mutable.Buffer.empty[Space]
     var reply = Option.empty[Space]

@@ -2,10 +2,10 @@ package lotan.messenger
 
 import scala.collection.immutable.VectorMap
 
-/** What is to be said to a peer.
+/** A message to a peer.
   *
   * @param header
-  *   plain data: see `PlainData`
+  *   plain data, as `PlainData` defines it
   */
 final case class Message(kind: Kind, header: VectorMap[String, Any], tensors: Seq[(String, Tensor)] = Nil)
 
@@ -13,7 +13,7 @@ object Message {
   def apply(kind: Kind, header: (String, Any)*): Message = Message(kind, VectorMap(header: _*))
 }
 
-/** What a peer said; its tensors may be still to be checked.
+/** A message from a peer. Its tensors may not be checked yet.
   *
   * @param checksum
   *   of the tensors
@@ -29,7 +29,7 @@ final class Incoming(
     arriving: Option[Arriving] = None
 ) {
 
-  /** Checks the tensors, as far as they are not read. Throws FrameError if they were corrupted on the way. */
+  /** Checks the tensors that nobody has read. Throws FrameError if they were corrupted on the way. */
   def check(): Unit = arriving.foreach(_.check())
 
   /** A count, which fields are unless their name says otherwise. */

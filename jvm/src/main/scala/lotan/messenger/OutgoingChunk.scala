@@ -1,6 +1,6 @@
 package lotan.messenger
 
-/** Rows for a worker. Tensors must not change until the chunk has come back and its group is closed.
+/** Rows for a worker. Their tensors must not change until the chunk is returned and its group is closed.
   *
   * `static` and `epochKept` name tensors that the worker may still have from an earlier chunk with this run, partition and index
   * under the same tensor name: these are offered by checksum first and sent when the worker asks. A kept tensor is replaced when
@@ -13,7 +13,7 @@ package lotan.messenger
   * @param digest
   *   of the vertex ids in order, see `Digest`; comes back with the result and is compared
   * @param resultBytes
-  *   room that the result will take in shared memory; 0 where it is not known
+  *   bytes of shared memory that the result will take; 0 if they are not known
   */
 final case class OutgoingChunk(
     index: Int,
@@ -27,14 +27,14 @@ final case class OutgoingChunk(
     spare: Set[String] = Set.empty
 ) {
 
-  /** Whether a tensor is offered by checksum. */
+  /** Returns true if a tensor is offered by checksum. */
   def offered(name: String): Boolean = static(name) || epochKept(name)
 
   /** The tensor of that name. */
   def tensor(name: String): Option[Tensor] = tensors.collectFirst { case (`name`, tensor) => tensor }
 }
 
-/** What a worker made of a chunk. Its tensors are valid until the iterator that gave it is asked for the next one. */
+/** The result of a chunk. Its tensors are valid until the iterator is asked for the next chunk. */
 final class ReturnedChunk private[messenger] (chunk: OutgoingChunk, message: Incoming) {
   def index: Int = chunk.index
   def firstRow: Int = chunk.firstRow
@@ -42,6 +42,6 @@ final class ReturnedChunk private[messenger] (chunk: OutgoingChunk, message: Inc
   def digest: Long = chunk.digest
   def tensors: Map[String, Received] = message.tensors
 
-  /** Checks what nobody has read. Throws FrameError if it was corrupted on the way. */
+  /** Checks the tensors that nobody has read. Throws FrameError if they were corrupted on the way. */
   private[messenger] def check(): Unit = message.check()
 }

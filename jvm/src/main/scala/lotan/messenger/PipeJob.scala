@@ -1,11 +1,11 @@
 package lotan.messenger
 
-/** One pass of one stage over one partition: the key of a commit. It holds no attempt number: two attempts are the same work.
+/** One pass of one stage over one partition, the key of a commit. Two attempts are the same work, so it has no attempt number.
   *
   * @param epoch
   *   identifies the parameters: the number that the coordinator began it with
   * @param accumulates
-  *   false: nothing is summed over chunks, so a returned chunk needs no replay
+  *   false if nothing is summed over chunks, so that a returned chunk is never sent again
   */
 final case class PipeJob(
     run: String,

@@ -4,7 +4,7 @@ import java.util.NoSuchElementException
 
 import scala.collection.immutable.VectorMap
 
-/** One partition on its way through a worker: see `Dealer.pipe`.
+/** One partition on its way through a worker, which `Dealer.pipe` starts.
   *
   * An attempt to send the partition's open groups has a ticket, a number that only grows. Whatever comes back under an older
   * ticket is ignored; when a worker is lost, a new ticket is taken and the open groups are sent again, in order. Results already
@@ -36,7 +36,7 @@ final class Piping private[messenger] (
   private var current = Option.empty[ReturnedChunk] // the chunk that was handed on last
   private var whenEnded: () => Unit = () => ()
 
-  /** Whether it has come to its end, well or not. */
+  /** True if it has ended, successfully or not. */
   def ended: Boolean = over
 
   override def hasNext: Boolean = !over && {
@@ -66,16 +66,16 @@ final class Piping private[messenger] (
     chunk
   }
 
-  /** Gives up what is not done, and commits nothing. Without effect at the end. */
+  /** Stops, and commits nothing. It has no effect after the end. */
   override def close(): Unit = if (!over) end()
 
-  /** Has something done at the end, however it ends. */
+  /** Sets an action for the end, successful or not. */
   private[messenger] def onEnd(action: () => Unit): Piping = {
     whenEnded = action
     this
   }
 
-  /** Has worker and Router drop what is left of the ticket. */
+  /** Tells the worker and the Router to drop what is left of the ticket. */
   private def end(): Unit = {
     over = true
     try if (started && dealer.isOpen) { val _ = dealer.send(Joining.Router, Message(Kind.Close, "ticket" -> ticket)) }
@@ -86,7 +86,7 @@ final class Piping private[messenger] (
     }
   }
 
-  /** Until a chunk is ready, or all is committed. */
+  /** Sends and receives until a chunk is ready or the partition is committed. */
   private def advance(): Unit = {
     if (!started) start()
     while (!committed && { fill(); stream.ready.isEmpty }) {
@@ -113,7 +113,7 @@ final class Piping private[messenger] (
 
   private def canSend: Boolean = (stream.unsent || !exhausted) && stream.inFlight.length < dealer.welcome.credits
 
-  /** Sends as long as credits last, and looks at what has come in meanwhile. */
+  /** Sends as long as credits last, and takes the messages that arrive meanwhile. */
   private def fill(): Unit = {
     var more = true
     while (more && math.max(stream.inFlight.length, stream.ready.length) < dealer.welcome.credits) {
@@ -151,7 +151,7 @@ final class Piping private[messenger] (
     bytesSent += shared + dealer.send(to, message, space)
   }
 
-  /** What the worker may have kept is offered by checksum, what it may not need by name; the rest travels along. */
+  /** Makes a CHUNK. Tensors that the worker may have kept are offered by checksum, spare ones by name; the rest travels along. */
   private def along(chunk: OutgoingChunk): Seq[(String, Tensor)] =
     chunk.tensors.filterNot { case (name, _) => chunk.offered(name) || chunk.spare(name) }
 
@@ -202,7 +202,7 @@ final class Piping private[messenger] (
 
   // -- waiting ---------------------------------------------------------------------------------------------------------
 
-  /** Until something of this ticket arrives. Heartbeats are counted: to be stopped for a while is not silence. */
+  /** Waits until a message of this ticket arrives. Silence is measured in heartbeats, so that a pause of this process is none. */
   private def await(seconds: Double, missing: => DeadlineError): Unit = {
     val deadline = System.nanoTime() + (seconds * 1e9).toLong
     var missed = 0
@@ -241,7 +241,7 @@ final class Piping private[messenger] (
 
   // -- receiving -------------------------------------------------------------------------------------------------------
 
-  /** Takes one message if one comes in that time, and tells whether it was of this ticket. */
+  /** Takes one message if one arrives in that time, and returns whether it was of this ticket. */
   private def receive(seconds: Double): Option[Boolean] = dealer.receive(seconds).map { arrival =>
     bytesReceived += arrival.frames.map(_.length.toLong).sum
     val envelope = Frames.peek(arrival.frames.head, settings.limits)
@@ -280,7 +280,7 @@ final class Piping private[messenger] (
       newTicket()
     } else replay(message.text("text"))
 
-  /** Sends tensors that the worker does not have any more, or yet. */
+  /** Sends tensors that the worker has dropped, or never had. */
   private def answer(worker: Array[Byte], need: Incoming): Unit = {
     val index = need.count("chunk")
     val names = need.names("names")
@@ -305,7 +305,7 @@ final class Piping private[messenger] (
     newTicket()
   }
 
-  /** The Router does not know this Dealer (any more): introduces it again, and starts the open groups anew. */
+  /** Introduces the Dealer to a Router that has forgotten it, and sends the open groups again. */
   private def rejoin(): Unit = {
     dealer.rejoin()
     replay("the Router had lost this Dealer")

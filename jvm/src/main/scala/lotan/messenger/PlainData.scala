@@ -46,7 +46,7 @@ private[messenger] object PlainData {
     case other => throw new FrameError(s"a header holds no plain data: ${Show(other)}")
   }
 
-  /** The one value that these bytes hold.
+  /** Returns the one value in these bytes.
     *
     * Throws FrameError if they do not, or if it exceeds a limit.
     */

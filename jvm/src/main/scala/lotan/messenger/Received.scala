@@ -4,7 +4,7 @@ import java.nio.{ByteBuffer, ByteOrder}
 
 import org.apache.spark.unsafe.Platform
 
-/** A tensor that came, as a view of the frame or of the shared memory that brought it.
+/** A tensor that was received, as a view of its frame or of shared memory.
   *
   * @param arrival
   *   of its message, if that is not checked yet: then whoever reads it finds out
@@ -20,7 +20,7 @@ final class Received private[messenger] (
   private var hashed = Option.empty[Long]
   private val content = frame.asReadOnlyBuffer().order(ByteOrder.LITTLE_ENDIAN)
 
-  /** Elements. */
+  /** The number of elements. */
   def size: Int = content.limit() / Dtype.size(dtype)
 
   /** Copies all numbers, which are float32, to consecutive places, and hashes them on the way: see `Incoming.check`. */
@@ -47,7 +47,7 @@ final class Received private[messenger] (
 
   override private[messenger] def checksumOf(bytes: Array[Byte]): Long = checksum
 
-  /** All elements as float64. Throws FrameError if they were corrupted on the way. */
+  /** Returns all elements as float64. Throws FrameError if they were corrupted on the way. */
   def toDoubles: Array[Double] = {
     arrival.foreach(_.check())
     dtype match {
@@ -63,7 +63,7 @@ final class Received private[messenger] (
   override private[messenger] def toBytes: Array[Byte] =
     if (whole) frame.array else super.toBytes
 
-  /** Whether an array holds its bytes and nothing else. */
+  /** Returns true if an array has the tensor's bytes and nothing else. */
   private[messenger] def whole: Boolean = frame.hasArray && frame.array.length == content.limit()
 
   override private[messenger] def hash(state: Xxh3): Xxh3 = if (whole) state.update(frame.array)

@@ -10,7 +10,7 @@ import java.security.SecureRandom
 import scala.jdk.CollectionConverters._
 import scala.util.{Try, Using}
 
-/** Bytes of a region that somebody has.
+/** A part of a region that was taken.
   *
   * @param region
   *   its name
@@ -43,7 +43,7 @@ final private[messenger] class Region(directory: Path, limit: Int) {
   private val (file, descriptor) = openNameless(directory)
   private var memory: ByteBuffer = _
 
-  /** As workers know it. */
+  /** The region's name on the wire. */
   val name: String =
     try {
       resize(math.min(FirstBytes, limit / Page * Page))
@@ -56,13 +56,13 @@ final private[messenger] class Region(directory: Path, limit: Int) {
         throw error
     }
 
-  /** Its size now. */
+  /** The region's size now. */
   def bytes: Int = extents.end
 
-  /** Bytes of it that nobody has. */
+  /** The number of free bytes in it. */
   def free: Int = extents.free
 
-  /** That many bytes, rounded up, or None where the region is full and has reached its limit. */
+  /** Takes bytes, rounded up. Returns None if they do not fit and the region may not grow enough. */
   def take(size: Int): Option[Space] = {
     val rounded = padded(size.toLong)
     if (rounded > limit - Alignment) None
@@ -75,10 +75,10 @@ final private[messenger] class Region(directory: Path, limit: Int) {
     }
   }
 
-  /** Takes space back that nobody reads or writes any more. */
+  /** Frees space that nobody reads or writes any more. */
   def give(space: Space): Unit = extents.give(space.offset, space.bytes)
 
-  /** Frees it, as soon as nobody has it mapped any more. May be called twice. */
+  /** Frees the region as soon as no process maps it any more. A second call does nothing. */
   def close(): Unit = file.close()
 
   private def grow(atLeast: Long): Unit = {
@@ -116,10 +116,10 @@ private[messenger] object Region {
   private val Zeros = new Array[Byte](1 << 16)
   private val random = new SecureRandom
 
-  /** A size, rounded up. */
+  /** Returns a size, rounded up to a multiple of 64. */
   def padded(size: Long): Long = (size + Alignment - 1) / Alignment * Alignment
 
-  /** The room that these tensors take in a region, each from a multiple of 64 on. */
+  /** Returns the bytes that these tensors take in a region, each from a multiple of 64 on. */
   def room(tensors: Iterable[Tensor]): Long = tensors.map(tensor => padded(tensor.bytes.toLong)).sum
 
   /** A file without a name, and the number of its descriptor. */
@@ -145,7 +145,7 @@ private[messenger] object Region {
       .getOrElse(throw new IOException(s"cannot find $path in /proc/self/fd"))
   }
 
-  /** Removes what processes left that ended between making a file and taking its name. */
+  /** Removes files of processes that ended between making a file and removing its name. */
   private def removeStale(directory: Path): Unit =
     for (path <- list(directory); owner <- Owner.findFirstMatchIn(path.getFileName.toString).map(_.group(1)))
       if (!Files.exists(Paths.get("/proc", owner))) { val _ = Try(Files.deleteIfExists(path)) }

@@ -4,18 +4,18 @@ import java.util
 
 import scala.jdk.CollectionConverters._
 
-/** What a message may be. Checked against its header before anything is allocated for its content.
+/** The largest message. A header is checked against these limits before memory is allocated for the tensors.
   *
   * @param headerBytes
   *   the msgpack header of a message
   * @param frameBytes
-  *   one tensor; also what a socket accepts for one frame before it closes the connection
+  *   one tensor; a socket closes a connection that sends a longer frame
   * @param messageBytes
   *   all tensors of a message
   * @param tensors
   *   tensors in a message
   * @param dimensions
-  *   of a tensor
+  *   dimensions of a tensor
   * @param text
   *   UTF-8 bytes of one string in a header
   * @param items
@@ -31,26 +31,26 @@ final case class Limits(
     items: Int = 16384
 )
 
-/** How long to wait and how much to have under way: what a Dealer needs of the settings of the same names in Python. Seconds.
+/** The deadlines, in seconds, and the amounts of work and memory that a Dealer needs. They have the same names in Python.
   *
   * @param groupChunks
-  *   chunks whose gradients are summed on a worker before the Dealer takes them over
+  *   chunks whose gradients a worker sums before it sends the sums to the Dealer
   * @param connectSeconds
-  *   for the Router's first answer, and for the connection to take a message
+  *   a Dealer waits this long for the Router's first answer, and for the connection to take a message
   * @param resultSeconds
-  *   for the next result of a worker that is alive: longer than the slowest chunk
+  *   a Dealer waits this long for the next result: it must exceed the slowest chunk
   * @param commitSeconds
-  *   for the coordinator's acknowledgement
+  *   a Dealer waits this long for the coordinator's acknowledgement
   * @param maxReplays
-  *   of an open group in one partition, after workers were lost, before the Dealer gives up
+  *   a Dealer gives up on a partition that was sent again more often than this
   * @param lingerSeconds
-  *   a closing socket tries this long to deliver what it was given
+  *   a socket that closes tries this long to deliver its last messages
   * @param highWaterMark
-  *   messages queued per connection in ZeroMQ; credits keep it far from that
+  *   messages that ZeroMQ queues for a connection; credits keep the number far below
   * @param sharedBytes
-  *   of shared memory that a Dealer may take; 0: none
+  *   shared memory that a Dealer may use; 0 for none
   * @param sharedDirectory
-  *   where it takes it: a file system in memory
+  *   the directory of a Dealer's shared memory, in a file system in memory
   */
 final case class Settings(
     groupChunks: Int = 16,
@@ -67,7 +67,7 @@ final case class Settings(
 
 object Settings {
 
-  /** From Python's settings as plain data. What is for other peers is left aside; what is missing has its default. */
+  /** Reads Python's settings as plain data. Settings for other peers are ignored; missing ones have their defaults. */
   def of(values: util.Map[String, _]): Settings = {
     val plain = Settings()
     val read = new Numbers(values)

@@ -138,7 +138,7 @@ final private[messenger] class SocketLink(
 
   private def hear(event: ZEvent): Unit = refused = Refusals.get(event.getEvent).orElse(refused)
 
-  /** Sends and receives what it can without waiting; whether there was anything. */
+  /** Sends and receives what it can without waiting. Returns true if there was anything. */
   private def move(socket: ZMQ.Socket): Boolean = {
     var moved = false
     while (Option(outgoing.peek()).exists(sent(socket, _))) {
@@ -160,7 +160,7 @@ final private[messenger] class SocketLink(
     frames.indices.forall(i => socket.send(frames(i), if (i < last) ZMQ.DONTWAIT | ZMQ.SNDMORE else ZMQ.DONTWAIT))
   }
 
-  /** The first frame of the next message, or null; what is not taken waits in the socket. */
+  /** Returns the first frame of the next message, or null. Messages that are not taken wait in the socket. */
   private def next(socket: ZMQ.Socket): Array[Byte] =
     if (incoming.size < settings.highWaterMark) socket.recv(ZMQ.DONTWAIT) else null
 

@@ -4,12 +4,12 @@ import scala.collection.mutable
 
 import org.zeromq.ZContext
 
-/** The ZeroMQ transport: all sockets of this JVM, in one context that is there as long as any was needed. */
+/** The ZeroMQ transport: all sockets of this JVM, in one context that exists as long as it is needed. */
 private[messenger] object Sockets {
   private var context = Option.empty[ZContext]
   private val links = mutable.Set.empty[SocketLink]
 
-  /** A link to the Router at an endpoint. Connecting goes on in the background: see `Joining.join`. */
+  /** Returns a link to the Router at an endpoint. Connecting goes on in the background; `Joining.join` waits for its end. */
   def connect(endpoint: Endpoint, identity: Array[Byte], settings: Settings): Link = synchronized {
     links.filterInPlace(!_.ended)
     if (context.isEmpty) context = Some(new ZContext)
@@ -18,7 +18,7 @@ private[messenger] object Sockets {
     link
   }
 
-  /** Whether ZeroMQ's threads are there. */
+  /** True if ZeroMQ's threads are running. */
   def running: Boolean = synchronized(context.isDefined)
 
   /** Waits for links that were closed, and ends ZeroMQ's threads if no other is left. */

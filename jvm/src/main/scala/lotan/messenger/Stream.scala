@@ -2,7 +2,7 @@ package lotan.messenger
 
 import scala.collection.mutable
 
-/** To do: what to send next. */
+/** A task: something to send. */
 sealed private[messenger] trait Item
 
 final private[messenger] case class SendChunk(group: Int, chunk: OutgoingChunk) extends Item
@@ -10,12 +10,12 @@ final private[messenger] case class SendChunk(group: Int, chunk: OutgoingChunk) 
 /** Closes a group of `count` chunks. */
 final private[messenger] case class SendEnd(group: Int, count: Int) extends Item
 
-/** A Dealer's book-keeping for one partition: what to send next, what has come back, what to send again. Does no I/O.
+/** A Dealer's book-keeping for one partition: chunks to send, results returned, groups to send again. It does no I/O.
   *
-  * Sums and checksum are those of an undisturbed run, whatever was replayed.
+  * Sums and checksum are those of an undisturbed run, even if groups were sent again.
   *
   * @param groupChunks
-  *   chunks whose gradients are summed on a worker before they are taken over
+  *   number of chunks in a group
   */
 final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
   val sums = new Sums
@@ -31,18 +31,18 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
   private var handed = 0 // chunks before this index were handed on
   private var ended = false
 
-  /** Whether all chunks were answered and all groups handed over. What is `ready` may be left. */
+  /** True if every chunk has its result and every group its sums. Chunks may be left in `ready`. */
   def done: Boolean = ended && groups.isEmpty && toSend.isEmpty && inFlight.isEmpty
 
-  /** Whether `take` has something. */
+  /** True if `take` will return a task. */
   def unsent: Boolean = toSend.nonEmpty
 
-  /** Of all that this partition came to: results and sums. Attempts are compared by it. */
+  /** The checksum of the partition's results and sums, by which attempts are compared. */
   def checksum: Long = results.copy.update(sums.checksum).value
 
-  /** Takes the next chunk of the partition.
+  /** Adds the next chunk of the partition.
     *
-    * Throws MessengerError if chunks are out of order.
+    * Throws MessengerError if the chunk's index is not greater than the last one.
     */
   def add(chunk: OutgoingChunk): Unit = {
     if (chunk.index <= last)
@@ -57,7 +57,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     if (count % groupChunks == 0) close(group)
   }
 
-  /** No more chunks. */
+  /** Closes the last group, because the partition has no more chunks. */
   def end(): Unit = {
     groups.lastOption.filterNot(_.closed).foreach(close)
     ended = true
@@ -69,7 +69,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     finishReturned()
   }
 
-  /** What to send next, if anything; a chunk counts as in flight from now on. */
+  /** Returns the next task, or None. A chunk counts as in flight from then on. */
   def take(): Option[Item] = Option.when(toSend.nonEmpty) {
     val item = toSend.dequeue()
     item match {
@@ -79,9 +79,9 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     item
   }
 
-  /** Takes a RESULT; one that has been handed on before is only compared. Tells the chunk that it is of, and whether it is ready.
+  /** Takes a RESULT. A chunk's second result is only compared with the first. Returns the chunk, and whether it is ready.
     *
-    * Throws ConflictError if it is not the answer to the oldest chunk in flight, or differs from the one before the replay.
+    * Throws ConflictError if the result is not that of the oldest chunk in flight, or differs from the chunk's first.
     */
   def result(message: Incoming): (OutgoingChunk, Boolean) = {
     val index = message.count("chunk")
@@ -107,13 +107,13 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     finishReturned()
   }
 
-  /** Where nothing is summed, a group is finished when its chunks are back. */
+  /** Drops closed groups whose chunks are all returned, if nothing is summed. */
   private def finishReturned(): Unit =
     if (!job.accumulates) { val _ = groups.dequeueWhile(group => group.closed && group.chunks.isEmpty) }
 
   /** Takes a group's sums.
     *
-    * Throws ConflictError if they are not those of the oldest open group, complete.
+    * Throws ConflictError if they are not the complete sums of the oldest open group.
     */
   def partial(message: Incoming): Unit = {
     val index = message.count("group")
@@ -127,7 +127,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     val _ = groups.dequeue()
   }
 
-  /** The worker is lost: everything of the open groups is to be sent again. */
+  /** Schedules everything in the open groups to be sent again, because the worker is lost. */
   def restart(): Unit = {
     inFlight.clear()
     toSend.clear()
@@ -137,7 +137,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
     }
   }
 
-  /** The chunk of that index, while it is in flight. */
+  /** Returns the chunk of that index, or None if it is not in flight. */
   def find(index: Long): Option[OutgoingChunk] = inFlight.find(_.index == index)
 
   private def conflict(what: String) = new ConflictError(s"$what, in $job", job.stage, job.partition)
@@ -145,7 +145,7 @@ final private[messenger] class Stream(val job: PipeJob, groupChunks: Int) {
 
 private object Stream {
 
-  /** A run of consecutive chunks whose gradients a worker sums; open until the worker has handed the sums over. */
+  /** Consecutive chunks whose gradients a worker sums. A group is open until the worker has sent the sums. */
   private final class Group(val index: Int) {
     val chunks = mutable.Queue.empty[OutgoingChunk] // kept for a replay
     val results = mutable.HashMap.empty[Int, Long] // chunk index -> checksum of its result, once returned

@@ -5,7 +5,7 @@ import java.util
 
 import scala.collection.mutable
 
-/** Sums of named tensors in float64, in the order in which they are added: whoever adds decides the last bit. */
+/** Running sums by name, in float64. The caller decides the order of addition, and with it the last bit. */
 final class Sums {
   private val sums = mutable.LinkedHashMap.empty[String, Sums.Sum]
 
@@ -23,7 +23,7 @@ final class Sums {
 
   def tensors: Seq[(String, Tensor)] = sums.toSeq.map { case (name, sum) => name -> Sums.tensor(sum) }
 
-  /** Of names, shapes and the values' checksums, in the names' order: as Python computes it. */
+  /** Returns a checksum of the names, shapes and values, in the order of the names, as Python computes it. */
   def checksum: Long = {
     val state = new Xxh3
     val byName = tensors.map { case (name, sum) => (name.getBytes(UTF_8), sum) }
@@ -54,7 +54,7 @@ object Sums {
 
   private def tensor(sum: Sum): Tensor = sum.fold(identity, identity)
 
-  /** A shape as Python writes it. */
+  /** Returns a shape as Python writes it. */
   private def show(shape: Array[Int]): String =
     if (shape.length == 1) s"(${shape.head},)" else shape.mkString("(", ", ", ")")
 }

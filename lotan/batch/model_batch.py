@@ -1,0 +1,384 @@
+"""Many models trained on one graph over the same passes: common parts are computed once, the rest side by side.
+
+Each model has the same bits as if it were trained alone, whatever the other models are. See
+`planner.rules.share_models` and `lotan.stages.side_by_side`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import torch
+
+from lotan.arguments import require_kind
+from lotan.batch.members import OWN, Member, MemberState, check_own, folder_of
+from lotan.batch.plan import divide, plan_batch
+from lotan.batch.report import batch_report, plan_data, plan_lines
+from lotan.borders import PlanError, spark_translated
+from lotan.engines.opening import check_engine
+from lotan.errors import ConfigurationError, DivergedError, ModelError
+from lotan.graph import Graph
+from lotan.memory.watch import MemoryWatch
+from lotan.planning.job import Job, prepare
+from lotan.results.run import Run
+from lotan.settings.config import TrainerConfig, make_config
+from lotan.tracking import MemberTrackers
+from lotan.training.checkpoint import claimed
+from lotan.training.early_stopping import LOWER_IS_BETTER
+from lotan.training.epochs import evaluate, run_epoch
+from lotan.training.finish import finished
+from lotan.training.learner import Learner
+from lotan.training.loaded_engine import LoadedEngine
+from lotan.training.passes import BatchPasses
+from planner.batch import Batch
+from planner.footprint import Footprint
+
+
+class ModelBatch:
+    """Trains many models on one graph over shared passes.
+
+    A batch is used as a context, which stops all processes that it has started.
+
+        with lotan.ModelBatch(graph, [lotan.Member(one), lotan.Member(other, optimizer=lotan.SGD(lr=0.1))]) as batch:
+            batch.train()
+            runs = batch.runs()
+
+    Models of any kind may be in one batch; the Planner shares what it can. If memory is too small for all models
+    together, they are trained in several batches, one after the other.
+
+    Args:
+        graph: The graph that all members are trained on.
+        members: The models, each with its own settings.
+        on_epoch: A function that is called with a member's number and its history entry once an epoch has its figures.
+        max_models: The largest number of models that train together; None: as many as fit into memory.
+        options: The fields of `lotan.TrainerConfig` that are common to all members, such as `engine`. In
+            `checkpoint_dir` and `log_dir`, each member has a directory of its own.
+
+    Raises:
+        ConfigurationError: If an option is unknown or unusable.
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        members: Sequence[Member],
+        *,
+        on_epoch: Callable[[int, dict[str, Any]], None] | None = None,
+        max_models: int | None = None,
+        **options: Any,
+    ) -> None:
+        require_kind("ModelBatch", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        if own := [name for name in OWN if name in options]:
+            raise ConfigurationError(f"{', '.join(own)}: each member has its own; give it to lotan.Member")
+        if max_models is not None and (type(max_models) is not int or max_models < 1):
+            raise ConfigurationError(f"max_models is {max_models!r}; expected an integer of at least 1")
+        self.graph, self.config = graph, make_config(options)
+        self.states: list[MemberState] = []
+        self.batches: list[list[int]] = []  # member numbers, grouped by the batch in which they were trained last
+        self._members: list[Member] = []
+        self._jobs: dict[int, Job] = {}
+        self._plans: dict[tuple[int, ...], Batch] = {}  # the plans, by the members that train together
+        self._told, self._most = on_epoch, max_models
+        self._opened = ExitStack()
+        self._trackers = MemberTrackers()
+        self._engine = LoadedEngine(self.config, self._opened)
+        self._memory = MemoryWatch()
+        self.setup_seconds = 0.0
+        self.add(members)
+
+    def __enter__(self) -> ModelBatch:
+        self._opened.enter_context(self._memory)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish_tracked()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Stop all processes that were started. This may be called twice."""
+        try:
+            self._trackers.close()
+        finally:
+            self._engine.leave()
+            self._opened.close()
+
+    # -- members -----------------------------------------------------------------------------------------------------
+
+    def add(self, members: Sequence[Member]) -> list[int]:
+        """Add members, and return their numbers.
+
+        Raises:
+            ConfigurationError: If an item is not a member, a setting is unusable, or a model shares weights with
+                another member's model.
+        """
+        first = len(self._members)
+        for number, member in enumerate(members, first):
+            require_kind("ModelBatch", "member", member, Member, "a lotan.Member(model, ...)")
+            require_kind(
+                "Member", "model", member.model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)"
+            )
+            self._config_of(number, member)
+            check_own(member, self._members)
+            self._members.append(member)
+            self.states.append(MemberState(number, member.name or f"model {number}"))
+        return list(range(first, len(self._members)))
+
+    def _config_of(self, number: int, member: Member) -> TrainerConfig:
+        folders = {
+            name: folder_of(folder, number)
+            for name in ("checkpoint_dir", "log_dir")
+            if (folder := getattr(self.config, name)) is not None
+        }
+        return replace(self.config, **{name: getattr(member, name) for name in OWN}, **folders)
+
+    def stop(self, number: int, reason: str) -> None:
+        """Stop the training of a member.
+
+        Args:
+            number: The number of the member.
+            reason: The reason, for the report.
+        """
+        state = self.states[number]
+        if not state.ended:
+            state.state, state.reason = "stopped", reason
+
+    # -- training ----------------------------------------------------------------------------------------------------
+
+    @spark_translated()
+    def train(self, upto: int | None = None, only: Collection[int] | None = None) -> None:
+        """Train every member until the given epoch, its own last epoch, or its early stop.
+
+        A further call continues the training. A member whose numbers are no longer finite ends, and the others continue
+        unchanged.
+
+        Args:
+            upto: The epoch after which to pause; None: each member's last epoch.
+            only: The numbers of the members to train; None: all members.
+
+        Raises:
+            GraphError, ModelError, PlanError: Before the first epoch, if a model cannot be trained on the graph.
+            EngineError: If an engine or a worker fails.
+            CheckpointError: If a checkpoint cannot be written or belongs to a different run.
+        """
+        chosen = [state.number for state in self.states if not state.ended and (only is None or state.number in only)]
+        if not chosen:
+            return
+        started = time.perf_counter()
+        self.batches = divide(self._begin(chosen), chosen, self.config, self._most)
+        needs = max((self._needs(batch) for batch in self.batches), key=lambda needs: needs.heap)
+        for batch in self.batches:
+            waiting = [number for number in batch if self._goes_on(number, upto)]
+            while waiting:
+                least = min(self.states[number].epoch for number in waiting)
+                together = [number for number in waiting if self.states[number].epoch == least]
+                passes = self._passes(together, needs)
+                self.setup_seconds += time.perf_counter() - started
+                waiting = self._epochs(passes, together, waiting, upto)
+                started = time.perf_counter()
+            self._evaluate_late(batch, needs)
+
+    def _epochs(self, passes: BatchPasses, together: list[int], waiting: list[int], upto: int | None) -> list[int]:
+        """Run epochs for members that train together, until one of them stops or others have to join.
+
+        Returns:
+            The numbers of all members that still wait for epochs.
+        """
+        others = [number for number in waiting if number not in together]
+        next_of_others = min((self.states[number].epoch for number in others), default=None)
+        while True:
+            run_epoch(passes, self._tell, self._guard)
+            if self.config.progress:
+                print(self._line(together), file=sys.stderr, flush=True)
+            self._engine.settle(passes)
+            going = [number for number in together if self._goes_on(number, upto)]
+            if going != together or not going or self.states[going[0]].epoch == next_of_others:
+                return sorted([*going, *others])
+
+    def _line(self, together: Sequence[int]) -> str:
+        """Return the line for an epoch: how many models were trained, and which model is the best so far."""
+        known = [state for state in self.states if state.best_epoch is not None and state.state != "diverged"]
+        words = f"epoch {max(self.states[number].epoch for number in together)}: {len(together)} models"
+        stopping = [(state, state.learner.state.stopping) for state in known if state.learner is not None]
+        scored = [(state, one) for state, one in stopping if one.best is not None]
+        if not scored:
+            return words
+        sign = -1 if scored[0][1].monitor in LOWER_IS_BETTER else 1
+        best, one = max(scored, key=lambda pair: sign * (pair[1].best or 0.0))
+        return f"{words}  best val {one.monitor} {one.best:.4f} ({best.name})"
+
+    def _goes_on(self, number: int, upto: int | None) -> bool:
+        state = self.states[number]
+        assert state.learner is not None  # its training has begun
+        if not state.ended and state.learner.done:
+            state.state = "stopped early" if state.learner.exhausted else "done"
+        return not state.ended and (upto is None or state.epoch < upto)
+
+    def _evaluate_late(self, batch: Sequence[int], needs: Footprint) -> None:
+        """Evaluate members that ended without metrics, because training was resumed with fewer epochs."""
+        late = [
+            number
+            for number in batch
+            if (learner := self.states[number].learner)
+            and self.states[number].state == "done"
+            and learner.lacks_metrics
+        ]
+        for number in late:
+            passes = self._passes([number], needs)
+            for learner, improved in evaluate(passes, passes.learners, self._guard).items():
+                learner.keep(improved)
+                self._tell(learner)
+            self._engine.settle(passes)
+
+    def _tell(self, learner: Learner) -> None:
+        number, entry = self._state_of(learner).number, learner.state.history[-1]
+        self._trackers.epoch(number, entry)
+        if self._told is not None:
+            self._told(number, entry)
+
+    @contextmanager
+    def _guard(self, learner: Learner) -> Iterator[None]:
+        try:
+            yield
+        except DivergedError as error:
+            state = self._state_of(learner)
+            state.state, state.reason = "diverged", str(error)
+
+    def _state_of(self, learner: Learner) -> MemberState:
+        return next(state for state in self.states if state.learner is learner)
+
+    # -- jobs, plans and the engine
+    # --------------------------------------------------------------------------------------
+
+    def _begin(self, chosen: Sequence[int]) -> list[Job]:
+        """Trace, check and plan the chosen models if needed, begin or resume their training, and return their jobs."""
+        check_engine(self.config, self.graph)
+        jobs = self._prepare(chosen)
+        for number, job in zip(chosen, jobs, strict=True):
+            state, member = self.states[number], self._members[number]
+            if state.learner is not None:
+                state.learner.go_on()
+            else:
+                config = self._config_of(number, member)
+                if config.checkpoint_dir is not None:
+                    self._opened.enter_context(claimed(Path(config.checkpoint_dir)))
+                state.learner = Learner(member.model, job, config)
+                self._trackers.begin(number, state.name, state.learner)
+                state.state = "training"
+        return jobs
+
+    def _prepare(self, numbers: Sequence[int]) -> list[Job]:
+        """Return the jobs of members. Each job is made once."""
+        for number in numbers:
+            if number not in self._jobs:
+                self._jobs[number] = self._prepared(number)
+        return [self._jobs[number] for number in numbers]
+
+    def _prepared(self, number: int) -> Job:
+        """Make the job of a member, on the engine that was chosen for the first member."""
+        config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
+        if others:
+            engine = others[0].engine.name
+            settings = {"engine": engine, "partitions": others[0].partitions or config.partitions}
+            config = replace(config, **settings, **({"router": None, "keys": None} if engine == "local" else {}))
+        graph = others[0].graph if others else self.graph
+        count = min(len(self._members), self._most or len(self._members))
+        try:
+            job = prepare(self._members[number].model, graph, config, self._opened, models=count)
+        except (ModelError, PlanError) as error:
+            raise type(error)(f"{error} (in {self.states[number].name})") from error
+        return replace(job, engine=others[0].engine, partitions=others[0].partitions) if others else job
+
+    def _passes(self, together: Sequence[int], needs: Footprint) -> BatchPasses:
+        """Return the passes of the members that train together, on an engine that is ready for their plan."""
+        learners = [learner for number in together if (learner := self.states[number].learner) is not None]
+        batch = self._planned(together)
+        engine = self._engine.ready(batch.plan, self._jobs[together[0]].graph, needs)
+        return BatchPasses(engine, batch, learners)
+
+    def _needs(self, together: Sequence[int]) -> Footprint:
+        return self._jobs[together[0]].needs(self.config, self._planned(together).plan)
+
+    def _planned(self, together: Sequence[int]) -> Batch:
+        members = tuple(together)
+        if members not in self._plans:
+            self._plans[members] = plan_batch([self._jobs[number] for number in members], self.config)
+        return self._plans[members]
+
+    def _finish_tracked(self) -> None:
+        for state in self.states:
+            if state.number in self._trackers and state.state != "diverged" and state.best_epoch is not None:
+                self._trackers.finish(state.number, self.run_of(state.number))
+
+    # -- results -----------------------------------------------------------------------------------------------------
+
+    def run_of(self, number: int) -> Run:
+        """Return the run of a member that has been evaluated, as `Trainer.fit` would.
+
+        The member's model holds its best weights until it is trained further.
+
+        Raises:
+            ConfigurationError: If the member has not been evaluated yet.
+        """
+        state = self.states[number]
+        if state.learner is None or state.best_epoch is None:
+            raise ConfigurationError(f"{state.name} has no evaluation: {state.reason or 'train it first'}")
+        state.learner.restore_best()
+        return finished(state.learner, self.graph, self.setup_seconds, self._memory.peak, self._engine.bytes_moved())
+
+    def runs(self) -> dict[int, Run]:
+        """Return the runs of all members that have been evaluated, by number."""
+        return {state.number: self.run_of(state.number) for state in self.states if state.best_epoch is not None}
+
+    def report(self) -> dict[str, Any]:
+        """Report what was run and measured, as plain data for JSON. Seconds are wall time, sizes are bytes.
+
+        The page docs/concepts/model-batches.md explains its entries.
+
+        Raises:
+            ConfigurationError: If nothing has been trained yet.
+        """
+        if not self._jobs:
+            raise ConfigurationError("there is nothing to report: train first")
+        plans = [plan_data(self._planned(batch), batch, self._jobs[batch[0]]) for batch in self.batches]
+        members = [self._described(state) for state in self.states]
+        job = next(iter(self._jobs.values()))
+        moved = self._engine.bytes_moved()
+        return batch_report(job, plans, members, self.setup_seconds, self._memory.peak, moved)
+
+    def _described(self, state: MemberState) -> dict[str, Any]:
+        member = self._members[state.number]
+        return {
+            "number": state.number,
+            "name": state.name,
+            "state": state.state,
+            "reason": state.reason,
+            "optimizer": repr(member.optimizer),
+            "seed": member.seed,
+            "best_epoch": state.best_epoch,
+            "metrics": state.metrics,
+            "epochs": state.history,
+        }
+
+    @spark_translated()
+    def explain(self) -> str:
+        """Return the steps of an epoch in words, for each batch: which steps models share, and which run side by side.
+
+        Raises:
+            GraphError, ModelError, PlanError: If a model cannot be trained on the graph.
+        """
+        numbers = [state.number for state in self.states]
+        batches = divide(self._prepare(numbers), numbers, self.config, self._most)
+        lines = [plan_lines(self._planned(batch), batch, self._jobs[batch[0]]) for batch in batches]
+        return "\n".join(line for of_batch in lines for line in [*of_batch, ""])

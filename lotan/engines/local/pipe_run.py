@@ -1,0 +1,192 @@
+"""How the local engine runs a pipe step: in chunks, or on all vertices at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar, cast
+
+import numpy as np
+from torch import Tensor
+
+from lotan.engines.base import Handle
+from lotan.engines.local.columns import Columns
+from lotan.engines.local.crew import Crew
+from lotan.engines.local.group_sums import GroupSums
+from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
+from lotan.engines.local.local_pass import LocalPass
+from lotan.stages import Chunk, Program, Saved, StageResult, StageRun
+from lotan.stages.chunk import padded
+from planner.spec import EdgeSet
+from planner.steps.pipe import PipeStep
+
+T = TypeVar("T")
+
+
+class PipeRun:
+    """Runs a pipe step: its stage, over all vertices or those within a level."""
+
+    def __init__(
+        self, graph: LoadedGraph, a_pass: LocalPass, crew: Crew, columns: Columns, program: Program, step: PipeStep
+    ) -> None:
+        self._graph, self._pass, self._crew, self._columns = graph, a_pass, crew, columns
+        self._program, self._step = program, step
+        self._chunks = graph.chunks_within(step.within)
+        self._keep = step.mode == "forward" and step.stage in a_pass.keeping
+
+    def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """Threads share the chunks."""
+        program, a_pass, step = self._program, self._pass, self._step
+        outputs = self._output_columns() if step.emits else self._gradient_columns()
+        backward = step.mode == "backward"
+        kept = a_pass.saved.pop(step.stage) if backward else None
+        only = program.rereads if backward else None  # what backward has no need of stays where it is
+
+        def work(number: int, sums: Mapping[str, Tensor] | None = None) -> tuple[Saved | None, np.ndarray | None]:
+            run = StageRun(
+                step.mode,
+                self._chunk(number, values, only),
+                a_pass.parameters,
+                a_pass.randomness,
+                {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients},
+                self._keep,
+                None if kept is None else kept[number],
+                self._places(number, outputs),
+                sums,
+            )
+            found = program.run(run)
+            return found.saved, found.statistics
+
+        done = self._by_group(work) if step.mode in ("backward", "turn") else self._each(work)
+        if self._keep:
+            a_pass.saved[step.stage] = [saved for saved, _ in done]
+        if step.mode in ("turn", "evaluate"):
+            a_pass.count(step.mode, np.sum([statistics for _, statistics in done], axis=0))
+        return self._named(list(outputs.values()))
+
+    def _each(self, work: Callable[[int], T]) -> list[T]:
+        return self._crew.run(len(self._chunks), work)
+
+    def _by_group(self, work: Callable[[int, Mapping[str, Tensor]], T]) -> list[T]:
+        """Run chunks, and add up the gradients of parameters: in float32 within a group, then in float64."""
+        groups = self._chunks.groups()
+        total = GroupSums({p.name: p.shape for p in self._program.stage.parameters if p.trainable})
+
+        def toil(number: int) -> list[T]:
+            sums = total.new()
+            results = [work(chunk, sums) for chunk in groups[number]]
+            total.take(number, sums)
+            return results
+
+        done = self._crew.run(len(groups), toil, len(self._chunks))
+        self._pass.commit(total.result())
+        return [result for results in done for result in results]
+
+    def _output_columns(self) -> dict[str, Tensor]:
+        return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
+
+    def _gradient_columns(self) -> dict[str, Tensor]:
+        """Return a column for each input with a gradient; it is zero where the stage does not run."""
+        inputs = [i for i in self._program.stage.inputs if i.needs_gradient]
+        found = {}
+        for i, column in zip(inputs, self._step.outputs, strict=True):
+            found[i.value] = self._columns.new(self._graph.rows(column), i.shape)
+            found[i.value][self._chunks.rows :] = 0.0
+        return found
+
+    def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        rows = self._chunks[number]
+        return {name: column[rows] for name, column in columns.items()}
+
+    def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
+        """Return a chunk with all inputs, or with those in `only`."""
+        rows = self._chunks[number]
+        inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
+        sparse = {i.value: i.column for i in inputs if i.sparse and self._program.some_flat}
+        dense = [i for i in inputs if i.value not in sparse or not self._program.flat]
+        given = {i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in dense}
+        label, split = values.get("label"), values.get("split")
+        return Chunk(
+            self._graph.keys[rows],
+            given,
+            label=None if label is None else label[rows],
+            split=None if split is None else split[rows],
+            sparse={value: self._graph.sparse(column, rows) for value, column in sparse.items()},
+        )
+
+    def _rows(self, handle: Handle, number: int) -> Tensor:
+        return handle.rows(number) if isinstance(handle, LazySums) else handle[self._chunks[number]]
+
+    def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
+        return sum_columns([self._rows(handle, number) for handle in handles])
+
+    def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        """Run the stage on all vertices as one chunk, with torch's threads sharing each operator: for stages that read edges.
+
+        The results have memory of their own. Autograd may pass on a gradient without copying it, and the memory of a
+        column is used again once the column is read.
+        """
+        found = self._in_one(values)
+        given = {memory for handle in values.values() for memory in _memories(handle)}
+        return {name: _apart(handle, given) for name, handle in found.items()}
+
+    def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
+        a_pass, step = self._pass, self._step
+        (saved,) = a_pass.saved.pop(step.stage, [None]) if step.mode == "backward" else [None]
+        given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+        run = StageRun(step.mode, self._all(values), a_pass.parameters, a_pass.randomness, given, self._keep, saved)
+        found = self._program.run(run)
+        if self._keep:
+            a_pass.saved[step.stage] = [found.saved]
+        if found.statistics is not None:
+            a_pass.count(step.mode, found.statistics)
+        return self._named(list(found.outputs.values())) if step.emits else self._commit(found)
+
+    def _all(self, values: Mapping[str, Handle]) -> Chunk:
+        stage, first = self._program.stage, slice(self._chunks.rows)
+        collected = {values[name].edges: values[name].columns for name in self._step.collections}
+        rows = {}
+        for i in stage.inputs:
+            column = values[i.column][first] if i.role == "vertex" else collected[cast(EdgeSet, i.edges)][i.column]
+            rows[i.value] = column.view(-1, *i.shape)
+        edges = {name: self._graph.block(stage, name, self._step.within) for name in stage.edge_sets}
+        label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
+        return Chunk(self._graph.keys[first], rows, edges, label, split)
+
+    def _commit(self, found: StageResult) -> Mapping[str, Handle]:
+        """Add up the gradients of parameters, and name those of inputs."""
+        self._pass.commit(found.parameter_gradients)
+        edges = {i.value: i.edges for i in self._program.stage.inputs}
+        named = self._named(list(found.input_gradients.values()))
+        for column in self._step.outputs:
+            if column.name not in self._step.contributions:
+                named[column.name] = padded(named[column.name], self._graph.rows(column))
+        for name, value in zip(list(named), found.input_gradients, strict=True):
+            if name in self._step.contributions:
+                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)
+        return named
+
+    def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:
+        """Return a stage's results, in its own order, under the names of the step's columns."""
+        return {column.name: row for column, row in zip(self._step.outputs, rows, strict=True)}
+
+
+def _memories(handle: Handle) -> list[int]:
+    """Return the memory addresses of a column's rows, or of a collection's columns."""
+    columns = handle.columns.values() if isinstance(handle, Collection) else [handle]
+    return [column.untyped_storage().data_ptr() for column in columns]
+
+
+def _apart(handle: Handle, given: set[int]) -> Handle:
+    """Return the rows, or a copy of them if they share memory with the given addresses."""
+    if isinstance(handle, Contributions):
+        return replace(handle, rows=_apart(handle.rows, given))
+    return handle.clone() if handle.untyped_storage().data_ptr() in given else handle
+
+
+def sum_columns(columns: Sequence[Tensor]) -> Tensor:
+    """Return the sum of columns of one shape, added in their order."""
+    total = columns[0]
+    for column in columns[1:]:
+        total = total + column.view_as(total)
+    return total

@@ -1,0 +1,10 @@
+"""The traits of the local engine: what the planner knows of it."""
+
+from planner.rates import DEFAULT_RATES
+from planner.traits import EngineTraits
+
+TRAITS = EngineTraits(
+    name="local",
+    abilities=("edge_columns", "extremes", "sparse_rows"),
+    rates=DEFAULT_RATES["local"],
+)

@@ -1,0 +1,14 @@
+"""The traits of the rows engine: what the planner knows of it."""
+
+from planner.rates import DEFAULT_RATES
+from planner.traits import EngineTraits
+
+TRAITS = EngineTraits(
+    name="rows",
+    in_process=False,
+    chunking="partitions",
+    memory="workers",
+    spills=True,  # Spark's joins and groups
+    python_tasks=True,  # which pipe rows to the workers
+    rates=DEFAULT_RATES["rows"],
+)

@@ -1,0 +1,1 @@
+"""Plans that are compared, measured and calibrated rather than trained."""

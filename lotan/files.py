@@ -1,0 +1,65 @@
+"""Files that are written completely or not at all, and files of plain data and tensors that are read with care."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+from lotan.errors import LotanError
+
+
+class DamagedError(LotanError):
+    """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
+
+
+def write_atomically(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Call `write(stream)` on a new file, and rename the file to `path` once it is safely on the disk."""
+    path = path.resolve()  # a link stays a link
+    # All attempts use one name: the file that a killed run left is overwritten, and such files never gather.
+    unfinished = path.with_name(path.name + ".unfinished")
+    try:
+        with open(unfinished, "wb") as stream:
+            write(stream)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(unfinished, path)
+    except BaseException as error:
+        unfinished.unlink(missing_ok=True)
+        # Torch's zip writer turns an OSError of the stream into a RuntimeError.
+        found = error.__context__ if isinstance(error, RuntimeError) else error
+        if isinstance(found, OSError) and found.filename is None:
+            raise OSError(found.errno, found.strerror, str(path)) from error
+        raise
+    force_directory(path.parent)
+
+
+def force_directory(directory: Path) -> None:
+    """Force entries that were created, renamed or removed in a directory to the disk."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_data(path: Path) -> dict[str, Any]:
+    """Return the dictionary of plain data and tensors that `torch.save` wrote.
+
+    Raises:
+        OSError: If the file is not there, or cannot be opened.
+        DamagedError: If it holds something else. Its cause is torch's own message, which fills a screen.
+    """
+    import torch
+
+    cause = None
+    try:
+        content = torch.load(path, weights_only=True, map_location="cpu")
+        if isinstance(content, dict):
+            return content
+    except OSError:
+        raise
+    except Exception as error:  # the type depends on the place where a file was cut
+        cause = error
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause

@@ -1,0 +1,197 @@
+"""The memory limit: it becomes settings of processes, and plans are checked against it before they run."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+
+from lotan.errors import ConfigurationError
+from lotan.hosts.session import SessionSettings
+from lotan.memory.free import free_memory
+from lotan.settings.byte_sizes import byte_count
+from messenger.settings import Settings
+from planner.explain import size
+from planner.footprint import Footprint, footprint
+from planner.layout import Layout
+from planner.physical import Plan
+from planner.rules.choose_physical import Candidate, choose_physical
+from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
+from planner.statistics import Statistics
+from planner.traits import EngineTraits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lotan.hosts.spark_session import Heap
+    from lotan.settings.config import TrainerConfig
+
+FREE_SHARE = 0.6  # share of the free memory for a Spark heap; workers and Spark's files need memory too
+SPARK_DEFAULT_HEAP = 1 << 30  # bytes
+MORE_PARTITIONS = (2, 4, 8, 16, 32)
+"""Numbers of partitions to try, in multiples of Spark's concurrent tasks. More partitions need less memory and more time."""
+
+
+@dataclass(frozen=True)
+class MemoryLimit:
+    """The memory limit and the settings that go with it, on this host."""
+
+    bytes: int | None  # None: no limit
+    crew: Crew  # the processes of the blocks engine; on rows, each Spark task has a Python process too
+    saved: int | None  # bytes for each worker between forward and backward; None: not given
+    chunk_rows: int | None = None  # vertices that a stage processes at a time; None: not given
+
+    @classmethod
+    def of(cls, config: TrainerConfig) -> MemoryLimit:
+        """Return the limit of a configuration."""
+        limit = None if config.memory_limit is None else byte_count("memory_limit", config.memory_limit)
+        saved = None if config.worker_memory is None else byte_count("worker_memory", config.worker_memory, 0)
+        workers = config.workers or (0 if config.router is not None else os.cpu_count() or 1)
+        return cls(limit, Crew(workers, _tasks(config.master)), saved, config.chunk_rows)
+
+    @property
+    def shares(self) -> Shares | None:
+        """The limit divided between the processes; None without a limit."""
+        return None if self.bytes is None else divide(self.bytes, self.crew, self.saved)
+
+    def needs(self, traits: EngineTraits, plan: Plan, statistics: Statistics, partitions: int | None) -> Footprint:
+        """Return the estimated memory that an engine needs for a plan.
+
+        On blocks, if no number of partitions is given, there are as many as Spark runs tasks at once. If these do not
+        fit the limit, the smallest number that fits is taken.
+        """
+        layout = self.layout(traits, partitions)
+        usual = footprint(traits, plan, statistics, layout)
+        fits = self.bytes is None or usual.least <= self.bytes
+        if fits or partitions is not None or not traits.more_partitions_fit:
+            return usual
+        candidates = [Candidate(usual, cost=1.0, fits=False)]
+        for times in MORE_PARTITIONS:  # more partitions run in as many more waves of tasks
+            count = times * layout.crew.tasks
+            found = footprint(traits, plan, statistics, replace(layout, partitions=count))
+            candidates.append(Candidate(replace(found, partitions=count), times, found.least <= self.bytes))
+        chosen = choose_physical(candidates)
+        return chosen.what if chosen.fits else min((one.what for one in candidates), key=lambda one: one.least)
+
+    def layout(self, traits: EngineTraits, partitions: int | None) -> Layout:
+        """Return how an engine would divide a job between processes and partitions."""
+        crew = replace(self.crew, spark_python=traits.python_tasks)
+        cores = torch.get_num_threads() if traits.in_process else os.cpu_count() or 1
+        return Layout(crew, partitions or crew.tasks, self.saved, cores, self.chunk_rows)
+
+    def peak(self, needs: Footprint) -> int:
+        """Return the estimated peak bytes of a job, which is at most the limit."""
+        return needs.peak if self.bytes is None else min(needs.peak, self.bytes)
+
+    def described(self, needs: Footprint) -> str:
+        """Return the estimate and the limit in words, for explain and a run's first line."""
+        estimate = f"{size(needs.peak)} estimated for the {needs.engine} engine, all processes of this host together"
+        if self.bytes is None:
+            return estimate
+        beyond = "; what exceeds it goes to the disk, or is computed again" if needs.peak > self.bytes else ""
+        more = f" with {needs.partitions} partitions" if needs.partitions else ""
+        return f"{estimate}; limit {size(self.bytes)}, which may be no less than {size(needs.least)}{more}{beyond}"
+
+    def heap(self, needs: Footprint | None) -> Heap | None:
+        """Return the heap of a Spark session of our own; None: Spark's own default.
+
+        Args:
+            needs: The footprint of the plan that will run there; None: not known.
+        """
+        from lotan.hosts.spark_session import Heap  # imported here, because the local engine needs no Spark
+
+        if self.shares is not None:
+            return Heap(self.shares.heap, capped=True)
+        wanted = min(0 if needs is None else needs.heap, int(FREE_SHARE * free_memory()))
+        return Heap(wanted) if wanted > SPARK_DEFAULT_HEAP else None
+
+    def messenger(self) -> Settings:
+        """Return the settings of both sides of the messenger."""
+        shares = self.shares
+        return Settings() if shares is None else Settings(kept_bytes=shares.kept, shared_bytes=shares.shared)
+
+    def session(self, config: TrainerConfig) -> SessionSettings:
+        """Return the settings of the Router and the workers."""
+        plain = SessionSettings(
+            config.workers, config.router, config.keys, capped=self.bytes is not None, messenger=self.messenger()
+        )
+        saved = self.saved if self.shares is None else self.shares.saved
+        return plain if saved is None else replace(plain, worker_memory=saved)
+
+
+def check_fits(limit: MemoryLimit, engine: str, found: Mapping[str, Footprint]) -> None:
+    """Refuse an engine that needs more than the limit.
+
+    Args:
+        limit: The memory limit.
+        engine: The name of the chosen engine.
+        found: The footprint on each engine that was considered, by engine name.
+
+    Raises:
+        ConfigurationError: If the engine does not fit. The message has each engine's needs and the smallest limit that
+            is enough.
+    """
+    if limit.bytes is None or found[engine].least <= limit.bytes:
+        return
+    each = ", ".join(f"{one.engine} {size(one.least)}" for one in found.values())
+    others = [one for one in found.values() if one.least <= limit.bytes]
+    best = min(found.values(), key=lambda one: one.least)
+    if others:
+        mend = f"take engine {others[0].engine!r}, or give {_text(found[engine].least)}"
+    else:
+        would_do = (f"{_text(one.least)} ({one.engine})" for one in dict.fromkeys([found[engine], best]))
+        mend = f"the least that would do is {', '.join(would_do)}"
+    least, given = found[engine].least, size(limit.bytes)
+    if limit.bytes % MIB == 0:
+        given = f"{_text(limit.bytes)} ({given})"
+    raise ConfigurationError(
+        f"memory_limit is {given}, and engine {engine!r} needs at least "
+        f"{_text(least)} ({size(least)}) here (estimated, of all processes: {each}); {mend}"
+        + ("" if engine == "local" else ", or give fewer workers")
+    )
+
+
+def _text(count: int) -> str:
+    """Return bytes in the form that the setting takes, rounded up.
+
+    >>> _text(1), _text(3 << 30)
+    ('1m', '3072m')
+    """
+    return f"{-(-count // MIB)}m"
+
+
+def heap_notes(limit: MemoryLimit, spark: SparkSession) -> tuple[str, ...]:
+    """Return warnings about what the limit cannot change in an active session, unless the session was started for this limit.
+
+    Raises:
+        ConfigurationError: If the heap of that session leaves too little memory.
+    """
+    if limit.bytes is None:
+        return ()
+    from lotan.hosts.spark_session import driver_heap  # imported here, as in `MemoryLimit.heap`
+
+    heap = driver_heap(spark)
+    ours = limit.heap(None)
+    if ours is not None and heap <= ours.bytes:  # a session of our own has such a heap
+        return ()
+    beside = fixed_bytes(limit.crew) + limit.crew.workers * (limit.saved or 0)
+    if heap + beside > limit.bytes:
+        raise ConfigurationError(
+            f"memory_limit is {size(limit.bytes)}, but the Spark session that is active has a heap of {size(heap)} "
+            f"(spark.driver.memory), and everything else takes {size(beside)}: start it with "
+            f"{_text(max(MIB, limit.bytes - beside))} or less, give a limit of {_text(heap + beside)}, or fewer workers"
+        )
+    return (
+        f"memory_limit: the heap of the active Spark session stays as it was started, {size(heap)}, and what its JVM takes "
+        f"beside it, about {size(JVM_BYTES)}, has no cap",
+    )
+
+
+def _tasks(master: str | None) -> int:
+    """Return how many tasks Spark runs at once on this host; on a cluster, the number of this host's cores."""
+    named = re.match(r"local\[(\d+)", master or "")
+    return int(named[1]) if named else 1 if master == "local" else os.cpu_count() or 1

@@ -1,0 +1,91 @@
+"""The models by name: stock models, and users' own factories. Their weights are drawn with a seed."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+import torch
+
+import lotan.nn
+from lotan.errors import ConfigurationError, LotanError, ModelError
+
+Factory = Callable[..., torch.nn.Module]
+
+STOCK = {"gcn": "GCN", "sage": "GraphSAGE", "gin": "GIN", "gat": "GAT", "mlp": "MLP"}
+OWN: Mapping[str, tuple[str, ...]] = {"heads": ("gat",), "aggr": ("sage",)}
+"""Arguments that only some stock models have."""
+
+
+def factory_of(name: str, option: str) -> Factory:
+    """Return the function that makes models of a name.
+
+    Args:
+        name: a key of `STOCK`, or MODULE:FACTORY.
+        option: the option with which the name was given, for the error's text.
+
+    Raises:
+        ConfigurationError: the model, the module or the factory is unknown.
+    """
+    if name in STOCK:
+        return getattr(lotan.nn, STOCK[name])
+    module_name, colon, attribute = name.partition(":")
+    if not colon:
+        raise ConfigurationError(
+            f"unknown model {name!r}; give one of {', '.join(STOCK)}, or MODULE:FACTORY for your own"
+        )
+    if os.getcwd() not in sys.path:  # the console script, unlike `python -m`, does not look here
+        sys.path.insert(0, os.getcwd())
+    try:
+        factory = getattr(import_module(module_name), attribute)
+        if not callable(factory):
+            raise TypeError(f"{attribute!r} is a {type(factory).__name__}")
+    except Exception as error:  # an import runs a user's code, which may raise any error
+        raise ConfigurationError(
+            f"{option} {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
+        ) from error
+    return factory
+
+
+def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments for which the factory has parameters. A stock model, or one with `**kwargs`, accepts all."""
+    parameters = inspect.signature(factory).parameters
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values()):
+        return dict(arguments)
+    return {name: value for name, value in arguments.items() if name in parameters}
+
+
+def made(factory: Factory, arguments: Mapping[str, Any], seed: int, said: str) -> torch.nn.Module:
+    """Return a model whose weights were drawn with a seed. Equal arguments give equal weights.
+
+    The state of torch's generator is restored afterwards, so that other random numbers do not change.
+
+    Args:
+        factory: a function that `factory_of` returned.
+        arguments: arguments by name. Those that the factory does not accept are left out.
+        seed: the seed of the weights.
+        said: the model in words, for the error's text.
+
+    Raises:
+        ModelError: the factory fails, or its result is no module.
+        ConfigurationError: a stock model refuses an argument.
+    """
+    passed = accepted(factory, arguments)
+    if factory is lotan.nn.MLP:
+        passed.setdefault("norm", None)  # its default, torch_geometric's batch normalisation, mixes rows
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = factory(**passed)
+    except LotanError:
+        raise
+    except Exception as error:  # a factory is a user's code; torch raises a RuntimeError if memory is short
+        given = ", ".join(f"{name}={value!r}" for name, value in passed.items())
+        raise ModelError(f"{said} failed with {given or 'no arguments'}: {type(error).__name__}: {error}") from error
+    if not isinstance(model, torch.nn.Module):
+        raise ModelError(f"{said} returned {type(model).__name__}; a torch.nn.Module was expected")
+    return model

@@ -1,0 +1,275 @@
+"""The preparation of a training run: check the graph, trace the model, plan the epoch, choose the engine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import torch
+
+from lotan.borders import spark_translated, translated
+from lotan.engines.blocks.sizes import check_partitions
+from lotan.engines.choice import ENGINES, EngineChoice, choose_engine, idle_settings, limit_notes, slow_choice
+from lotan.engines.opening import placed
+from lotan.errors import GraphError, ModelError
+from lotan.graph import Graph, fingerprint
+from lotan.memory.limit import MemoryLimit, check_fits
+from lotan.planning import cost_cache
+from lotan.planning.pricing import priced, spread_over
+from lotan.settings.config import TrainerConfig
+from lotan.tracing import trace
+from lotan.validation import check_graph
+from planner import Options, Planned, compile_plan
+from planner.cost import PassCost, Pricing
+from planner.footprint import Footprint
+from planner.phases import Phases
+from planner.physical import Plan
+from planner.spec import LossSpec, Spec
+from planner.statistics import Statistics
+from planner.traits import EngineTraits
+
+Found = TypeVar("Found")
+
+GUESSED_OUTPUTS = 64  # the assumed number of outputs, while the labels in a file are not read yet
+
+
+@dataclass(frozen=True)
+class Job:
+    """A checked and planned training run."""
+
+    graph: Graph
+    train: Spec  # the traced model in training mode
+    evaluate: Spec  # the traced model in evaluation mode
+    loss: LossSpec
+    statistics: Statistics
+    planned: Planned
+    engine: EngineChoice
+    warnings: tuple[str, ...] = ()  # messages about the graph or the settings that are legal but may surprise
+    partitions: int | None = None  # the least number of partitions, chosen for the memory limit; None: as configured
+
+    @property
+    def traits(self) -> EngineTraits:
+        """The traits of its engine."""
+        return ENGINES[self.engine.name]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that the engine runs."""
+        return self.planned.plan
+
+    def epoch(self, config: TrainerConfig) -> PassCost:
+        """Return the estimated cost of an epoch's training pass. If only some epochs evaluate, it is that of the others."""
+        return self.planned.cost(self.plan.training(config.eval_every == 1))
+
+    def needs(self, config: TrainerConfig, plan: Plan | None = None) -> Footprint:
+        """Return the estimated memory of the job's plan, or of the plan of a batch that the job is part of."""
+        partitions = self.partitions or config.partitions
+        found = MemoryLimit.of(config).needs(self.traits, plan or self.plan, self.statistics, partitions)
+        return replace(found, partitions=self.partitions)
+
+
+@spark_translated(GraphError, "Spark cannot read the graph's tables")
+def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened: ExitStack, models: int = 1) -> Job:
+    """Trace the model, let Spark open files that it should read, check the graph and plan the epoch.
+
+    Args:
+        model: The model to train.
+        graph: The graph to train on.
+        config: The settings of the run.
+        opened: The stack that closes what the job has opened.
+        models: The number of such models that may train together, which sizes Spark's heap.
+
+    Raises:
+        GraphError: If the graph cannot be trained on.
+        ModelError: If the model cannot be traced.
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
+    """
+    width = model_width(model, graph)
+    train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
+    expected = foreseen(train, evaluate, graph, config)
+    graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
+    outputs, task = model_outputs(evaluate), config.task or graph.labels.task
+    report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
+    loss = graph.loss_spec(task, outputs, config.class_weights)
+    engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
+    warnings = (*report.warnings, *slow_choice(engine, config), *idle_settings(engine.name, config, graph))
+    warnings = (*warnings, *limit_notes(engine.name, config, graph))
+    return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
+
+
+@translated()
+def plan_for(
+    train: Spec,
+    evaluate: Spec,
+    loss: LossSpec,
+    graph: Graph,
+    config: TrainerConfig,
+    statistics: Statistics | None = None,
+) -> tuple[EngineChoice, Planned, Footprint]:
+    """Choose the engine, make its plan and estimate its memory. The choice compares estimates for the engines in question.
+
+    Args:
+        train: The traced model in training mode.
+        evaluate: The traced model in evaluation mode.
+        loss: The loss to minimise.
+        graph: The graph to train on.
+        config: The settings of the run.
+        statistics: The sizes of the graph; None: read them from the graph.
+
+    Returns:
+        The engine, its plan, and the estimated memory of the plan.
+
+    Raises:
+        PlanError: If the model cannot be planned, or a rule is unknown.
+        ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
+    """
+    known, master = cost_cache.load(), session_master(graph, config)
+    prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
+    statistics = statistics or _statistics(graph, prices["blocks"])
+    limit = MemoryLimit.of(config)
+    options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
+    phases = Phases(train, evaluate, loss)
+
+    def plan(engine: str) -> Planned:
+        return compile_plan(train, evaluate, loss, statistics, replace(options, pricing=prices[engine]), phases)
+
+    plans = _OnDemand(plan)
+    needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
+    seconds = _OnDemand(lambda engine: plans[engine].seconds)
+    engine = choose_engine(config, graph, needs, seconds)
+    if limit.bytes is not None:
+        check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
+    found, needed = plans[engine.name], needs[engine.name]
+    memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
+    partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
+    choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
+    said = {
+        "engine_reason": engine.reason,
+        "free_bytes": engine.free_bytes,
+        "memory": memory,
+        "peak_bytes": limit.peak(needed),
+        "choices": choices,
+    }
+    planned = replace(found, options=replace(found.options, pricing=pricing, **said))
+    if engine.name == "blocks" and config.partitions is not None:
+        check_partitions(config.partitions, planned.plan, statistics)
+    return engine, planned, needed
+
+
+class _OnDemand(dict[str, Found]):
+    """A value for each engine, computed when it is first asked for: plans for all engines would take time for nothing."""
+
+    def __init__(self, find: Callable[[str], Found]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, engine: str) -> Found:
+        self[engine] = self._find(engine)
+        return self[engine]
+
+
+def session_master(graph: Graph, config: TrainerConfig) -> str | None:
+    """Return the Spark master of the graph's session; None if the graph is elsewhere or will be collected for local."""
+    if graph.origin != "spark" or config.engine == "local":
+        return None
+    return graph.tables()[0].sparkSession.sparkContext.master
+
+
+def _statistics(graph: Graph, on_blocks: Pricing) -> Statistics:
+    """Return the sizes of a graph. Degrees are included if shuffled bytes depend on them, or if the graph already has them."""
+    found = graph.statistics
+    return replace(found, profile=graph.profile) if on_blocks.layout.shuffled and found.profile is None else found
+
+
+def foreseen(train: Spec, evaluate: Spec, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """Return the estimated memory for a graph in files, before any row is read; None for a graph elsewhere.
+
+    Raises:
+        ConfigurationError: If the estimate exceeds the memory limit.
+    """
+    if graph.origin != "files" or (config.engine == "local" and config.memory_limit is None):
+        return None
+    statistics = graph.estimate()
+    # the kind of loss does not change the memory
+    loss = LossSpec("classification", model_outputs(evaluate), normalizer=1.0)
+    return plan_for(train, evaluate, loss, graph, config, statistics)[-1]
+
+
+def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> Footprint | None:
+    """Return the estimate of `foreseen` for a model of which only the shapes matter."""
+    if graph.origin != "files":
+        return None
+    width = model_width(model, graph)
+    return foreseen(trace(model, width, training=True), trace(model, width, training=False), graph, config)
+
+
+def model_width(model: torch.nn.Module, graph: Graph) -> int:
+    """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
+    width = getattr(model, "in_channels", None)
+    return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
+
+
+def takes_roots(spec: Spec) -> bool:
+    """Return True if a layer normalises by roots of summed edge weights."""
+    reads = [call.arguments[0] for call in spec.calls if call.op == "lotan.vertex_input"]
+    return any(str(name).startswith("gcn_scale") for name in reads)
+
+
+def model_outputs(spec: Spec) -> int:
+    """Return the width of the model's output rows.
+
+    Raises:
+        ModelError: If the output is not one vector per vertex.
+    """
+    types = {call.output: call.type for call in spec.calls}
+    output = types.get(spec.output)
+    if output is None or output.rows != "vertex" or len(output.shape) != 1:
+        found = "its input" if output is None else f"{output.rows} rows of shape {output.shape}"
+        raise ModelError(f"the model returns {found}; expected one vector per vertex, of shape [num_vertices, outputs]")
+    return output.shape[0]
+
+
+def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
+    """Return what identifies a run. A checkpoint resumes only if all of it is the same.
+
+    The whole graph is read once. The number of epochs is not included, since more may be added. Workers and addresses
+    are not included either, since they change no number.
+    """
+    same = (
+        "optimizer",
+        "eval_every",
+        "monitor",
+        "patience",
+        "seed",
+        "partitions",
+        "chunk_rows",
+        "rgb",
+        "propagate",
+    )
+    settings = {name: repr(getattr(config, name)) for name in same}
+    if job.partitions is not None:
+        settings["partitions"] = f"at least {job.partitions}, for the memory limit"
+    return {
+        **settings,
+        "engine": job.engine.name,
+        "plan": config.plan,
+        "disable": ", ".join(sorted(config.disable)),
+        "chosen by cost": ", ".join(job.planned.choices),
+        "order of vertices": f"{job.plan.levels} levels from {job.plan.targets}",  # sums follow this order
+        "task": job.loss.task,
+        # Not the given value: a tensor prints rounded, and a list differs from a tuple.
+        "class_weights": repr(job.loss.class_weights),
+        "model": _digest(job.train) + _digest(job.evaluate),
+        "graph": repr((job.statistics, job.graph.labels)),
+        "contents of the graph": fingerprint(job.graph),
+    }
+
+
+def _digest(spec: Spec) -> str:
+    """Return a short digest of what a model computes, independent of line numbers in the user's files."""
+    calls = tuple(replace(call, where="") for call in spec.calls)
+    return hashlib.sha256(repr(replace(spec, calls=calls)).encode()).hexdigest()[:16]

@@ -1,0 +1,42 @@
+"""The pricing of a run: its engine's rates on this machine, and the way its work would be divided."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.cost_cache import Known
+from planner.cost import Pricing
+from planner.footprint import Footprint
+from planner.traits import EngineTraits
+
+if TYPE_CHECKING:
+    from lotan.settings.config import TrainerConfig
+
+
+def priced(traits: EngineTraits, config: TrainerConfig, known: Known, master: str | None = None) -> Pricing:
+    """Return the pricing that turns a plan for an engine into seconds.
+
+    Args:
+        traits: The traits of the engine that would run it.
+        config: The settings of the run.
+        known: The known costs of this machine.
+        master: The master of the active Spark session; None: the configured master.
+    """
+    limit = MemoryLimit.of(config)
+    spread = replace(
+        limit.layout(traits, config.partitions),
+        saved=limit.saved if limit.shares is None else limit.shares.saved,
+        shuffled=re.match(r"local(\[|$)", master or config.master or "local") is None,
+    )
+    name = traits.name
+    return Pricing(traits, spread, known.rates.get(name), known.corrections(name), len(known.runs.get(name, ())))
+
+
+def spread_over(pricing: Pricing, needs: Footprint) -> Pricing:
+    """Return the pricing with the number of partitions that the memory limit requires, if there is one."""
+    if needs.partitions is None:
+        return pricing
+    return replace(pricing, layout=replace(pricing.layout, partitions=needs.partitions))

@@ -1,0 +1,1 @@
+"""The results of a run: its report, its trained model and predictions."""

@@ -1,0 +1,101 @@
+"""Predictions from a model's output rows, on pandas and on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from lotan.files import write_atomically
+from planner.spec import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Rows = npt.NDArray[np.float32]
+
+PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regression": "array<float>"}
+"""The type of the column `prediction` in Spark, by task."""
+
+
+def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd.DataFrame | DataFrame:
+    """Return the predictions for a model's output.
+
+    Args:
+        frame: A DataFrame of `id` and `values`; `values` is the output row as an array of float.
+        task: The task that the model was trained for.
+        id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
+    """
+    if isinstance(frame, pd.DataFrame):
+        return from_logits(frame["id"], np.stack(frame["values"]), task)
+    schema = f"id {id_type}, prediction {PREDICTION[task]}"
+    schema += "" if task == "regression" else ", probability array<float>"
+    ids = frame["id"].cast(id_type).alias("id")
+    return frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
+
+
+def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.DataFrame | DataFrame:
+    """Compute the rows so that they outlive the engine.
+
+    With Spark, they stay in Spark's storage until they are unpersisted. Without Spark, they become a pandas DataFrame.
+    """
+    if isinstance(frame, pd.DataFrame):
+        return frame if spark is None else spark.createDataFrame(frame)
+    if spark is None:
+        return frame.toPandas().sort_values("id", ignore_index=True)
+    frame = frame.persist()
+    frame.count()
+    return frame
+
+
+def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
+    """Write the rows as Parquet: one complete file from pandas, or a directory of files from Spark."""
+    if isinstance(frame, pd.DataFrame):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
+    else:
+        frame.write.mode("overwrite").parquet(str(path))
+
+
+def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """Return the function that Spark's Python processes run on batches of rows."""
+
+    def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        for batch in batches:
+            if len(batch):
+                yield from_logits(batch["id"], np.stack(batch["values"]), task)
+
+    return run
+
+
+def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
+    """Return the predictions for a block of vertices.
+
+    Args:
+        ids: The ids, `[rows]`, which are copied unchanged.
+        logits: The model's output, `[rows, outputs]`.
+        task: The task that the model was trained for.
+    """
+    match task:
+        case "classification":
+            columns = {"prediction": logits.argmax(1), "probability": list(_softmax(logits))}
+        case "multilabel":
+            columns = {"prediction": list((logits > 0).astype(np.int32)), "probability": list(_sigmoid(logits))}
+        case "regression":
+            columns = {"prediction": list(logits)}
+    return pd.DataFrame({"id": ids, **columns})
+
+
+def _softmax(logits: Rows) -> Rows:
+    shares = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
+    return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+
+
+def _sigmoid(logits: Rows) -> Rows:
+    # exp of numbers that are not positive cannot overflow
+    small = np.exp(-np.abs(logits.astype(np.float64)))
+    return np.where(logits >= 0, 1 / (1 + small), small / (1 + small)).astype(np.float32)

@@ -1,0 +1,37 @@
+"""A finished training run, as `Trainer.fit` returns it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lotan.graph import Graph
+from lotan.results.report import write_report
+from lotan.results.trained_model import TrainedModel
+from lotan.settings.config import TrainerConfig
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run: its history, metrics, report and trained model. The user's model holds the best weights too."""
+
+    history: list[dict[str, Any]]  # one entry per epoch, as in the report
+    metrics: dict[str, dict[str, float]]  # the metrics of the best epoch, by split and name
+    best_epoch: int
+    report: dict[str, Any]  # plain data for JSON, see lotan.results.report
+    model: TrainedModel  # with the best weights
+    graph: Graph = field(repr=False)
+    config: TrainerConfig = field(repr=False)
+
+    def predict(self) -> Any:
+        """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
+        return self.model.predict_as(self.graph, self.config)
+
+    def write_report(self, path: str | Path) -> None:
+        """Write the report as a JSON file."""
+        write_report(path, self.report)
+
+    def save(self, directory: str | Path) -> None:
+        """Write the model to a directory, for `lotan.load` and `lotan predict`."""
+        self.model.save(directory)

@@ -1,0 +1,164 @@
+"""A trained model as data: the traced operators and their weights. Predictions need none of the user's code."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from lotan.arguments import require_kind
+from lotan.borders import spark_translated
+from lotan.engines.base import Pass, run
+from lotan.engines.choice import idle_settings
+from lotan.engines.opening import check_engine, open_engine, placed
+from lotan.errors import ModelError, StageError
+from lotan.files import DamagedError, read_data, write_atomically
+from lotan.graph import Graph
+from lotan.planning.job import foreseen, plan_for, takes_roots
+from lotan.results.predictions import hold, predictions, write
+from lotan.settings.config import TrainerConfig, make_config
+from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
+from lotan.validation import check_graph
+from planner.rules.hoist_invariant import hoist_invariant
+from planner.rules.prune_vertices import prune_vertices
+from planner.spec import LossSpec, Spec
+
+FORMAT = 1
+SPEC, WEIGHTS = "model.json", "weights.pt"
+_MEND = "Save it again with Run.save, or train again with --save"
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A trained model that predicts. `lotan.load` returns one, and a `Run` holds one."""
+
+    spec: Spec  # the traced model in evaluation mode
+    loss: LossSpec  # the task
+    weights: dict[str, torch.Tensor]  # parameters and buffers, by name
+
+    def predict(self, graph: Graph, **options: Any) -> Any:
+        """Predict every vertex of a graph.
+
+        Args:
+            graph: A graph with features as wide as those of training. Labels and splits are not read.
+            options: Engine settings, as for `Trainer`.
+
+        Returns:
+            A DataFrame with the columns `id`, `prediction` and, except for regression, `probability`. A prediction is
+            the class (classification), an array of 0 and 1 (multi-label) or an array of numbers (regression). A
+            probability is an array with one number per class or label. For a graph of Spark DataFrames it is a Spark
+            DataFrame, which stays in Spark's storage until it is unpersisted; otherwise it is a pandas DataFrame.
+
+        Raises:
+            ConfigurationError: If an option is unknown or unusable.
+            GraphError: If the graph cannot be read, or its features have another width.
+            EngineError: If an engine or a worker fails.
+        """
+        require_kind("predict", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        return self.predict_as(graph, make_config(options))
+
+    def predict_as(self, graph: Graph, config: TrainerConfig) -> Any:
+        """Predict every vertex with settings that are made already, see `predict`."""
+        spark = graph.tables()[0].sparkSession if graph.origin == "spark" else None
+        return self._with_predictions(graph, config, lambda frame: hold(frame, spark))
+
+    def write_predictions(self, graph: Graph, path: str | Path, **options: Any) -> None:
+        """Predict as `predict` does, and write the rows as Parquet. The driver need not hold all rows."""
+        self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
+
+    def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
+        return self.with_outputs(graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids)))
+
+    @spark_translated()
+    def with_outputs(self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T]) -> T:
+        """Return `use(rows, type of ids)`, called while the engine is open. Until then, a Spark DataFrame is only a plan.
+
+        Args:
+            graph: A graph with features as wide as those of training.
+            config: The settings, with those of the engine.
+            use: A function of a DataFrame, pandas or Spark, with `id` and `values` (the output row as an array of
+                float), and of Spark's name for the type of ids.
+        """
+        check_engine(config, graph)
+        # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
+        config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
+        with ExitStack() as stack:
+            graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
+            check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
+            choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
+            for warning in idle_settings(choice.name, config, graph):
+                log.warning("%s", warning)
+            engine = stack.enter_context(closing(open_engine(needs, graph, config)))
+            engine.load(graph, planned.plan)
+            a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
+            output = planned.plan.predict[-1].outputs[0].name
+            handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
+            stack.callback(engine.release, handle)
+            return use(engine.read(handle), graph.id_type)
+
+    def save(self, directory: str | Path) -> None:
+        """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""
+        directory = Path(directory)
+        directory.mkdir(parents=True, exist_ok=True)
+        content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
+        write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
+        write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def load(directory: str | Path) -> TrainedModel:
+    """Return the model that `Run.save` or `lotan train --save` wrote. Loading reads data only and runs no code from the files.
+
+    Args:
+        directory: The directory with `model.json` and `weights.pt`.
+
+    Raises:
+        ModelError: If there is no model, or if it cannot be read.
+    """
+    directory = Path(directory)
+    try:
+        content, weights = _read_spec(directory / SPEC), read_data(directory / WEIGHTS)
+        if content.get("format") != FORMAT:
+            raise ValueError(f"it is of format {content.get('format')}, and this version of lotan reads {FORMAT}")
+        spec = decode_spec(content["spec"])
+        _check_fit(spec, weights)
+        return TrainedModel(spec, decode_loss(content["loss"]), weights)
+    except FileNotFoundError as error:
+        raise ModelError(
+            f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"
+        ) from error
+    except KeyError as error:
+        raise ModelError(f"the model in {directory} cannot be read: {SPEC} has no {error}. {_MEND}") from error
+    except (ValueError, TypeError, OSError, DamagedError, StageError) as error:
+        raise ModelError(f"the model in {directory} cannot be read: {error}. {_MEND}") from error
+
+
+def _read_spec(path: Path) -> dict[str, Any]:
+    cause = None
+    try:
+        content = json.loads(path.read_text())
+        if isinstance(content, dict):
+            return content
+    except ValueError as error:  # the file is not JSON, or not text
+        cause = error
+    raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause
+
+
+def _check_fit(spec: Spec, weights: dict[str, Any]) -> None:
+    for parameter in spec.parameters:
+        tensor = weights.get(parameter.name)
+        if not isinstance(tensor, torch.Tensor):
+            raise ValueError(f"{WEIGHTS} has no {parameter.name}")
+        if tuple(tensor.shape) != tuple(parameter.shape):
+            raise ValueError(
+                f"{parameter.name} has shape {tuple(tensor.shape)} in {WEIGHTS} and {tuple(parameter.shape)} in {SPEC}"
+            )

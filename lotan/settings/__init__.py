@@ -1,0 +1,1 @@
+"""The settings that a user may give, and their checks."""

@@ -1,0 +1,42 @@
+"""Sizes in bytes as people write them: "2g", "512m"."""
+
+from __future__ import annotations
+
+import re
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+MOST = 1 << 60
+
+
+def byte_count(name: str, given: object, least: int = 1) -> int:
+    """Return the number of bytes that an integer or a text such as "2g" stands for.
+
+    Units are powers of 1024, as in the options of Java and Spark.
+
+    >>> byte_count("memory_limit", "1.5g"), byte_count("memory_limit", "512M"), byte_count("memory_limit", 1000)
+    (1610612736, 536870912, 1000)
+
+    Args:
+        name: Name of the setting, for error messages.
+        given: The value that the user gave.
+        least: The smallest number of bytes that is accepted.
+
+    Raises:
+        ConfigurationError: If the value is not a size in bytes, or is out of range.
+    """
+    found = _read(given)
+    if found is None or not least <= found < MOST:
+        raise ConfigurationError(
+            f"{name} is {described(given)}; expected a number of bytes of at least {least}, or a text such as '2g' or '512m'"
+        )
+    return found
+
+
+def _read(given: object) -> int | None:
+    if isinstance(given, int) and not isinstance(given, bool):
+        return given
+    parts = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)i?b?\s*", given.lower()) if isinstance(given, str) else None
+    return None if parts is None or len(parts[1]) > 20 else int(float(parts[1]) * _UNITS[parts[2]])

@@ -1,0 +1,197 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from lotan.arguments import described
+from lotan.errors import ConfigurationError
+from lotan.settings.byte_sizes import byte_count
+from lotan.settings.optimizers import Adam, Optimizer
+from lotan.settings.plan_names import ForcedPlan, named_plan
+from planner.spec import Task
+
+EngineName = Literal["auto", "blocks", "rows", "local"]
+ENGINES = ("auto", "blocks", "rows", "local")
+PLANS = ("auto", "general")
+PROPAGATES = ("join", "messages")
+TASKS: tuple[Task, ...] = get_args(Task)
+_TEXTS: dict[str, tuple[type, ...]] = {
+    "monitor": (str,),
+    "master": (str,),
+    "router": (str,),
+    "keys": (str, Path),
+    "checkpoint_dir": (str, Path),
+    "log_dir": (str, Path),
+}
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """The settings of a training run. Each field is also a keyword argument of `Trainer`."""
+
+    # the optimizer and its arguments, see lotan.settings.optimizers
+    optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
+    epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
+    task: Task | None = None  # None: the task that the labels suggest
+    class_weights: Sequence[float] | None = None  # one weight per class or label, for its vertices in the loss
+    eval_every: int = 1  # epochs between evaluations; 0: evaluate after the last epoch only
+    monitor: str | None = None  # the validation metric that picks the best epoch; None: the task's main metric
+    patience: int | None = None  # evaluations without improvement after which training stops; None: never
+    seed: int = 0  # seed of dropout; the model brings its own initial weights
+
+    engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
+    # "auto": the planner's own plan. "general": neighbourhoods are shipped, as without a planner. The name of a plan
+    # also sets `engine` and `disable`, see lotan.settings.plan_names.
+    plan: str = "auto"
+    disable: Sequence[str] = ()  # names of the planner's rules that are not to be applied
+    rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
+    chunk_rows: int | None = None  # vertices that a stage processes at a time; None: 1024, or 16384 to 32768 on "local"
+    # The form of propagation on rows. "messages" uses GraphFrames' aggregateMessages, if GraphFrames' core is there.
+    propagate: Literal["join", "messages"] = "join"
+
+    master: str | None = None  # Spark master; None: the active session's, or else local[*]
+    # partitions of the graph in Spark, and so of its sums; None: as many as Spark runs tasks at once
+    partitions: int | None = None
+    workers: int | None = None  # DL worker processes to start; None: one per core
+    router: str | None = None  # address of a running router, tcp://host:port; None: start one
+    keys: str | Path | None = None  # directory of CurveZMQ keys, for a router on another host
+    # The bytes that all processes of the job may use together on this host, such as "2g"; None: no limit. See
+    # lotan.memory.limit.
+    memory_limit: int | str | None = None
+    # The bytes, such as "512m", that a worker may hold in memory between forward and backward; None: 1 GiB, or the
+    # worker's share of memory_limit.
+    worker_memory: int | str | None = None
+
+    checkpoint_dir: str | Path | None = None  # directory for a checkpoint after every epoch; None: no checkpoints
+    resume: bool = False  # continue from the checkpoint in checkpoint_dir, if there is one
+    # Folder for the run's files, see lotan.tracking.folder, and for TensorBoard's events where TensorBoard is
+    # installed.
+    log_dir: str | Path | None = None
+    mlflow: bool = False  # log to MLflow, at the place that MLflow's own variables name, see lotan.tracking.mlflow
+    progress: bool = True  # print a line per epoch on standard error
+
+    def __post_init__(self) -> None:
+        """Refuse unusable settings, and replace the name of a plan by the settings that it stands for.
+
+        Raises:
+            ConfigurationError: If a setting is unusable; the message has the setting, its value and what is expected.
+        """
+        if isinstance(self.plan, str) and self.plan not in PLANS:
+            _force(self, named_plan(self.plan))
+        _check_choices(self)
+        _check_numbers(self)
+        _check_kinds(self)
+        _check_rules(self.disable)
+        _check_together(self)
+
+
+def make_config(options: dict[str, Any]) -> TrainerConfig:
+    """Return the configuration that keyword arguments describe.
+
+    Raises:
+        ConfigurationError: If an argument is unknown or unusable.
+    """
+    known = [item.name for item in fields(TrainerConfig)]
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        raise ConfigurationError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
+    return TrainerConfig(**options)
+
+
+def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
+    """Set the fields that the name of a plan stands for, while the configuration is being made."""
+    if config.engine not in ("auto", forced.engine):
+        raise ConfigurationError(
+            f"plan {config.plan!r} is for engine {forced.engine!r}, but engine is {config.engine!r}: leave engine out"
+        )
+    _check_rules(config.disable)
+    disable = tuple(dict.fromkeys([*config.disable, *forced.disable]))
+    for name, value in {"engine": forced.engine, "disable": disable, "plan": forced.plan}.items():
+        object.__setattr__(config, name, value)
+
+
+def _check_choices(config: TrainerConfig) -> None:
+    _one_of("engine", config.engine, ENGINES)
+    _one_of("plan", config.plan, PLANS)  # a plan's name has been replaced by settings before
+    _one_of("propagate", config.propagate, PROPAGATES)
+    if config.task is not None:
+        _one_of("task", config.task, TASKS)
+
+
+def _check_numbers(config: TrainerConfig) -> None:
+    for name, least in (("epochs", 1), ("eval_every", 0)):
+        _at_least(name, getattr(config, name), least)
+    for name in ("patience", "partitions", "workers", "chunk_rows"):
+        if getattr(config, name) is not None:
+            _at_least(name, getattr(config, name), 1)
+    for name, least in (("memory_limit", 1), ("worker_memory", 0)):
+        if getattr(config, name) is not None:
+            byte_count(name, getattr(config, name), least)
+    if not isinstance(config.seed, int):
+        raise ConfigurationError(f"seed is {config.seed!r}; expected an integer")
+    if config.class_weights is not None:
+        _check_weights(config.class_weights)
+
+
+def _check_kinds(config: TrainerConfig) -> None:
+    for name in ("rgb", "resume", "mlflow", "progress"):
+        if not isinstance(getattr(config, name), bool):
+            raise ConfigurationError(f"{name} is {described(getattr(config, name))}; expected True or False")
+    for name, kinds in _TEXTS.items():
+        value = getattr(config, name)
+        if value is not None and not isinstance(value, kinds):
+            raise ConfigurationError(f"{name} is {described(value)}; expected a string")
+    if not isinstance(config.optimizer, Optimizer):
+        raise ConfigurationError(f"optimizer is {described(config.optimizer)}; give one such as lotan.Adam(lr=0.01)")
+
+
+def _check_rules(disable: object) -> None:
+    if isinstance(disable, str):
+        raise ConfigurationError(f"disable is {disable!r}; give a list of rule names, such as [{disable!r}]")
+    if not isinstance(disable, Collection) or not all(isinstance(name, str) for name in disable):
+        raise ConfigurationError(f"disable is {described(disable)}; give a list of rule names")
+
+
+def _check_together(config: TrainerConfig) -> None:
+    """Refuse settings that are usable alone but not together."""
+    if config.engine == "local" and config.router is not None:
+        raise ConfigurationError(
+            f"router is {config.router!r}, but engine 'local' uses none: leave router out, or take engine 'blocks'"
+        )
+    if config.engine == "blocks" and not config.rgb:
+        raise ConfigurationError(
+            "rgb is False, but engine 'blocks' always sums gradients before they cross partitions: take engine 'rows'"
+        )
+    if config.patience is not None and config.eval_every == 0:
+        raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
+    if config.resume and config.checkpoint_dir is None:
+        raise ConfigurationError("resume needs checkpoint_dir: the directory that holds the checkpoint")
+
+
+def _one_of(name: str, value: object, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigurationError(f"unknown {name} {described(value)}; there are {', '.join(choices)}")
+
+
+def _at_least(name: str, value: object, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ConfigurationError(f"{name} is {value!r}; expected an integer of at least {least}")
+
+
+def _check_weights(weights: Any) -> None:
+    """Refuse class weights that are not numbers. A list, an array or a tensor may hold them.
+
+    The number of weights is checked later, when the model is known.
+    """
+    try:
+        numbers = [] if isinstance(weights, str) else [float(weight) for weight in weights]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(0 <= number < float("inf") for number in numbers):
+        raise ConfigurationError(
+            f"class_weights is {described(weights)}; expected a list of finite numbers of at least 0, one per output"
+        )

@@ -1,0 +1,194 @@
+"""Optimizers as plain data: torch's names, arguments and defaults. The driver builds torch's optimizer from them.
+
+    Adam(lr=0.01, weight_decay=5e-4)
+    Adam(lr=0.01, groups={"convs.0": {"weight_decay": 5e-4}})  # weight decay on the first layer only
+
+`groups` maps the qualified name of a module or a parameter to the arguments that differ there. If several names match a
+parameter, the longest one applies.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+
+from lotan.arguments import described, require_flag, require_number, wrong
+from lotan.errors import ConfigurationError
+
+Overrides = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """The base class of all optimizers. It checks the arguments and builds torch's optimizer.
+
+    Raises:
+        ConfigurationError: If an argument has the wrong type, or is out of the range that torch takes.
+    """
+
+    torch_class: ClassVar[type[torch.optim.Optimizer]]
+
+    def __post_init__(self) -> None:
+        """Refuse arguments that torch would refuse only when training starts, or not at all."""
+        arguments = self._arguments()
+        groups = arguments.pop("groups")
+        if not isinstance(groups, Mapping) or not all(isinstance(item, Mapping) for item in groups.values()):
+            expected = 'a mapping such as {"convs.0": {"weight_decay": 5e-4}}'
+            raise wrong(type(self).__name__, "groups", groups, expected)
+        self._check_values(arguments)
+        for group, overrides in groups.items():
+            self._check_names(group, overrides, arguments)
+            self._check_values({**arguments, **overrides})
+
+    def build(self, parameters: Mapping[str, torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """Return torch's optimizer over a model's parameters.
+
+        Args:
+            parameters: The trainable parameters by their qualified names.
+
+        Raises:
+            ConfigurationError: If `groups` names something that the model lacks, or if there are no parameters.
+        """
+        if not parameters:
+            raise ConfigurationError(
+                "the model has no parameters to train; leave requires_grad True for some, or predict without training"
+            )
+        arguments = self._arguments()
+        groups: Overrides = arguments.pop("groups")
+        _check_groups(groups, parameters)
+        members: dict[str, dict[str, torch.nn.Parameter]] = {}
+        for name, parameter in parameters.items():
+            members.setdefault(_group_of(name, groups), {})[name] = parameter
+        param_groups = [{"params": list(named.items()), **groups.get(group, {})} for group, named in members.items()]
+        return self.torch_class(param_groups, **arguments)
+
+    def _arguments(self) -> dict[str, Any]:
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
+
+    def _check_names(self, group: str, overrides: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        for argument in overrides:
+            if argument not in arguments:
+                raise ConfigurationError(
+                    f"groups[{group!r}] sets {argument!r}, which {type(self).__name__} does not take; "
+                    f"it takes {', '.join(arguments)}"
+                )
+
+    def _check_values(self, arguments: Mapping[str, Any]) -> None:
+        owner = type(self).__name__
+        for name, value in arguments.items():
+            if name in ("amsgrad", "nesterov"):
+                require_flag(owner, name, value)
+            elif name == "betas":
+                _check_betas(owner, value)
+            else:
+                require_number(owner, name, value)
+        try:  # torch checks its own limits
+            self.torch_class([torch.nn.Parameter(torch.zeros(1))], **arguments)
+        except ValueError as error:
+            given = ", ".join(f"{name}={described(value)}" for name, value in arguments.items())
+            raise ConfigurationError(f"{owner}({given}): {error}") from error
+
+
+def _check_betas(owner: str, betas: Any) -> None:
+    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+        raise wrong(owner, "betas", betas, "two numbers from 0 to 1, such as (0.9, 0.999)")
+    for beta in betas:
+        require_number(owner, "betas", beta, 0.0, 1.0)
+
+
+def _check_groups(groups: Overrides, parameters: Mapping[str, Any]) -> None:
+    for group in groups:
+        if not any(_belongs(name, group) for name in parameters):
+            raise ConfigurationError(
+                f"groups names {group!r}, but the model has no such module or trainable parameter; "
+                f"it has {', '.join(parameters)}"
+            )
+
+
+def _belongs(parameter: str, group: str) -> bool:
+    return parameter == group or parameter.startswith(group + ".")
+
+
+def _group_of(parameter: str, groups: Overrides) -> str:
+    return max((group for group in groups if _belongs(parameter, group)), key=len, default="")
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """The settings of `torch.optim.Adam`, with the same defaults."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    amsgrad: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adam
+
+
+@dataclass(frozen=True)
+class AdamW(Optimizer):
+    """The settings of `torch.optim.AdamW`, in which weight decay is separate from the gradient."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 1e-2
+    amsgrad: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.AdamW
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """The settings of `torch.optim.SGD`, with the same defaults."""
+
+    lr: float = 1e-3
+    momentum: float = 0.0
+    dampening: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.SGD
+
+
+@dataclass(frozen=True)
+class Adagrad(Optimizer):
+    """The settings of `torch.optim.Adagrad`, with the same defaults."""
+
+    lr: float = 1e-2
+    lr_decay: float = 0.0
+    weight_decay: float = 0.0
+    initial_accumulator_value: float = 0.0
+    eps: float = 1e-10
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adagrad
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "adagrad": Adagrad}
+
+
+def optimizer_by_name(name: str, **arguments: Any) -> Optimizer:
+    """Return the optimizer with a given name, as in `optimizer_by_name("adam", lr=0.01)`.
+
+    Args:
+        name: One of the keys of `OPTIMIZERS`, in upper or lower case.
+        arguments: The arguments of the optimizer's class.
+
+    Raises:
+        ConfigurationError: If the name or an argument is unknown.
+    """
+    if name.lower() not in OPTIMIZERS:
+        raise ConfigurationError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")
+    try:
+        return OPTIMIZERS[name.lower()](**arguments)
+    except TypeError as error:
+        raise ConfigurationError(f"optimizer {name!r}: {error}") from error

@@ -1,0 +1,62 @@
+"""The end of a run: its result as a `Run`, and its measurements for the cost model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lotan.graph import Graph
+from lotan.memory.limit import MemoryLimit
+from lotan.planning.cost_cache import PastRun, remember_run
+from lotan.planning.job import Job
+from lotan.results.report import WARM_UP, epoch_seconds, make_report
+from lotan.results.run import Run
+from lotan.results.trained_model import TrainedModel
+from lotan.settings.config import TrainerConfig
+from lotan.training.learner import Learner
+
+
+def finished(
+    learner: Learner,
+    graph: Graph,
+    setup_seconds: float,
+    peak_memory: Mapping[str, int],
+    bytes_moved: Mapping[str, int],
+    alone: bool = False,
+) -> Run:
+    """Return the run of a learner whose model holds its best weights.
+
+    Args:
+        learner: A learner that has been evaluated at least once.
+        graph: The graph as the user gave it, even if it was trained from another place.
+        setup_seconds: Seconds before the first epoch.
+        peak_memory: Peak bytes of memory by kind of process, see `lotan.memory.watch`.
+        bytes_moved: Bytes by way of transport, see `lotan.engines.base.Engine.bytes_moved`.
+        alone: True if the measurements are those of this model alone. Measurements of a batch are not compared with the
+            estimates for one model.
+    """
+    job, config, best = learner.job, learner.config, learner.best
+    estimates = {
+        "estimated_peak_bytes": MemoryLimit.of(config).peak(job.needs(config)),
+        "estimated_epoch_seconds": job.epoch(config).seconds,
+    }
+    report = make_report(
+        job=job,
+        seed=config.seed,
+        epochs=learner.state.history,
+        best_epoch=best["epoch"],
+        metrics=best["metrics"],
+        setup_seconds=setup_seconds,
+        estimates=estimates if alone else None,
+        peak_memory=peak_memory,
+        bytes_moved=bytes_moved,
+    )
+    trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in learner.weights.items()})
+    return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
+
+
+def remember_epochs(job: Job, config: TrainerConfig, epochs: Sequence[Mapping[str, Any]]) -> None:
+    """Record the measured and the estimated seconds of a run's epochs, which correct the estimates of later runs."""
+    if len(epochs) > WARM_UP:
+        estimated = job.epoch(config).groups
+        remember_run(job.engine.name, PastRun(estimated, epoch_seconds(epochs)))

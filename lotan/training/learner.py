@@ -1,0 +1,243 @@
+"""A model in training: its optimizer, history, best weights and checkpoints. It is the same alone and in a batch."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lotan.engines.base import Outcome
+from lotan.errors import DivergedError
+from lotan.planning.job import Job, identity
+from lotan.settings.config import TrainerConfig
+from lotan.stages.metrics import metrics
+from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
+from lotan.training.early_stopping import EarlyStopping, make_stopping
+from planner.spec import SPLITS
+
+Weights = dict[str, torch.Tensor]
+
+
+@dataclass
+class State:
+    """The state of training so far. A checkpoint is a copy of it."""
+
+    optimizer: torch.optim.Optimizer
+    stopping: EarlyStopping
+    epoch: int  # number of finished epochs
+    best_weights: Weights
+    history: list[dict[str, Any]]  # one entry per epoch, as in the report
+    identity: dict[str, str] = field(default_factory=dict)  # what identifies the run; empty without checkpoints
+
+
+class Learner:
+    """A model, together with the state of its training.
+
+    If the plan reuses evaluation, a training pass also evaluates the weights before its step. Until that pass, the
+    metrics of the epoch before are missing: the epoch owes its metrics.
+
+    Args:
+        model: The model, which is trained in place.
+        job: The checked graph, the traced model and the plan.
+        config: The settings of the run.
+
+    Raises:
+        CheckpointError: If the checkpoint to resume from belongs to a different run, or cannot be read.
+        ConfigurationError: If the optimizer or early stopping does not fit the model and the graph.
+    """
+
+    def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig) -> None:
+        self.model, self.job, self.config = model, job, config
+        self.state = self._start()
+        self.resumed_after = self.state.epoch
+        self._current: Weights = {}  # the weights of the last epoch, while the model holds its best ones
+
+    @property
+    def weights(self) -> Weights:
+        """The parameters and buffers by name; they share memory with the model."""
+        return weights_of(self.model)
+
+    @property
+    def exhausted(self) -> bool:
+        """True if patience has run out."""
+        return self.state.stopping.exhausted
+
+    @property
+    def done(self) -> bool:
+        """True if no epoch is left. The last epoch may still lack metrics if training was resumed with fewer epochs."""
+        return self.state.epoch >= self.config.epochs or self.exhausted
+
+    @property
+    def lacks_metrics(self) -> bool:
+        """True if the last epoch has no metrics yet."""
+        return "metrics" not in self.state.history[-1]
+
+    @property
+    def owes_metrics(self) -> bool:
+        """True if the last epoch is to be evaluated and its metrics are still missing."""
+        return self.state.epoch > 0 and self._is_evaluated(self.state.epoch) and self.lacks_metrics
+
+    @property
+    def wants_evaluation(self) -> bool:
+        """True if the last epoch needs an evaluation pass of its own."""
+        later = self.job.plan.reuses_evaluation and self.state.epoch < self.config.epochs
+        return self._is_evaluated(self.state.epoch) and self.lacks_metrics and not later
+
+    # -- an epoch ----------------------------------------------------------------------------------------------------
+
+    def settle(self, outcome: Outcome) -> None:
+        """Record the metrics that the last epoch owes. Write its checkpoint if it is the best epoch or if training stops."""
+        counts_all = self.job.plan.reuses_evaluation and not self.job.plan.train_and_evaluate
+        improved = self.remember(outcome.statistics if counts_all else outcome.evaluation)
+        if improved or self.exhausted:
+            self.keep(improved)
+
+    def step(self, outcome: Outcome, seconds: float) -> None:
+        """Take one step of the optimizer.
+
+        As in torch, a parameter that the loss does not reach has no gradient and keeps its value.
+
+        Args:
+            outcome: The result of a training pass.
+            seconds: The seconds that the pass took.
+
+        Raises:
+            DivergedError: If the loss or a number of the step is not finite.
+        """
+        epoch, started = self.state.epoch + 1, time.perf_counter()
+        # the loss before the step and with dropout, as autograd would report it
+        assert outcome.statistics is not None  # a training pass always has them
+        loss = metrics(self.job.loss, outcome.statistics)["train"]["loss"]
+        _check_finite(epoch, loss)
+        for name, parameter in self.model.named_parameters():
+            gradient = outcome.gradients.get(name)
+            parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
+        try:
+            self.state.optimizer.step()
+        except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
+            raise DivergedError(
+                f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
+            ) from error
+        self.state.optimizer.zero_grad(set_to_none=True)
+        taken = seconds + time.perf_counter() - started
+        self.state.history.append({"epoch": epoch, "loss": loss, "train_seconds": taken, "eval_seconds": 0.0})
+        self.state.epoch = epoch
+
+    def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
+        """Record the metrics of the current weights.
+
+        Args:
+            evaluation: The statistics of all splits.
+            seconds: The seconds of the evaluation, if it had a pass of its own.
+
+        Returns:
+            True if the weights are the best so far.
+
+        Raises:
+            DivergedError: If a loss is not finite.
+        """
+        state, entry = self.state, self.state.history[-1]
+        assert evaluation is not None  # the pass has counted all splits
+        found = metrics(self.job.loss, evaluation)
+        for split, figures in found.items():
+            _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
+        entry["metrics"], entry["eval_seconds"] = found, entry["eval_seconds"] + seconds
+        improved = state.stopping.update(state.epoch, found)
+        if improved:
+            state.best_weights = {name: tensor.clone() for name, tensor in self.weights.items()}
+        return improved
+
+    def keep(self, best: bool) -> None:
+        """Write a checkpoint, if the run has a directory for checkpoints.
+
+        Args:
+            best: True if the last epoch is the best so far.
+        """
+        if self.config.checkpoint_dir is None:
+            return
+        state = self.state
+        checkpoint = Checkpoint(
+            epoch=state.epoch,
+            weights=self.weights,
+            optimizer=state.optimizer.state_dict(),
+            stopping=state.stopping.state(),
+            best_weights=state.best_weights,
+            history=state.history,
+            identity=state.identity,
+        )
+        save_checkpoint(Path(self.config.checkpoint_dir), checkpoint, best=best)
+
+    def _is_evaluated(self, epoch: int) -> bool:
+        every = self.config.eval_every
+        return epoch == self.config.epochs or (every > 0 and epoch % every == 0)
+
+    # -- its begin and its end ---------------------------------------------------------------------------------------
+
+    def _start(self) -> State:
+        """Return the initial state. If there is a checkpoint to resume from, the state and the model's weights come from it."""
+        job, config = self.job, self.config
+        trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
+        validation = job.graph.labels.labelled[SPLITS.index("val")]
+        stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
+        state = State(config.optimizer.build(trainable), stopping, 0, {}, [])
+        if config.checkpoint_dir is None:
+            return state
+        directory = Path(config.checkpoint_dir)
+        state.identity = identity(job, config)
+        checkpoint = load_checkpoint(directory, state.identity) if config.resume else None
+        if checkpoint is None:
+            put_aside(directory)
+            return state
+        if checkpoint.epoch == checkpoint.stopping["best_epoch"]:
+            keep_as_best(directory)  # the earlier run was killed between its two renames
+        self._restore(checkpoint.weights)
+        state.optimizer.load_state_dict(checkpoint.optimizer)
+        return State(
+            optimizer=state.optimizer,
+            stopping=EarlyStopping(**checkpoint.stopping),
+            epoch=checkpoint.epoch,
+            best_weights=checkpoint.best_weights,
+            history=checkpoint.history,
+            identity=state.identity,
+        )
+
+    def restore_best(self) -> None:
+        """Load the best weights into the model, if there was an evaluation. `go_on` undoes it."""
+        if self.state.best_weights:
+            self._current = self._current or {name: tensor.clone() for name, tensor in self.weights.items()}
+            self._restore(self.state.best_weights)
+
+    def go_on(self) -> None:
+        """Load the weights of the last epoch into the model again."""
+        if self._current:
+            self._restore(self._current)
+            self._current = {}
+
+    @property
+    def best(self) -> Mapping[str, Any]:
+        """The history entry of the best epoch."""
+        entry: Mapping[str, Any] = self.state.history[self.state.stopping.best_epoch - 1]
+        return entry
+
+    def _restore(self, weights: Weights) -> None:
+        with torch.no_grad():
+            for name, tensor in self.weights.items():
+                tensor.copy_(weights[name])
+
+
+def weights_of(model: torch.nn.Module) -> Weights:
+    """Return parameters and buffers by name; they share memory with the model."""
+    return {name: tensor.detach() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+
+
+def _check_finite(epoch: int, loss: float, where: str = "") -> None:
+    if not math.isfinite(loss):
+        raise DivergedError(
+            f"epoch {epoch}: the loss is {loss}{where}. Training diverged: lower the learning rate, or scale the features"
+        )

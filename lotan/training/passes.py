@@ -1,0 +1,127 @@
+"""The passes of a plan over a graph, for one model or for a batch of models. A lost pass is run again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
+from lotan.errors import PassLostError
+from lotan.training.learner import Learner
+from planner.batch import Batch
+from planner.physical import Plan, of_model
+from planner.steps.step import Step
+
+log = logging.getLogger(__name__)
+
+
+class Passes:
+    """Runs the passes of a plan for one learner.
+
+    Args:
+        engine: The engine, with the graph and the plan's stages loaded.
+        plan: The plan of the learner's model.
+        learners: A list with the one learner.
+        moved: Bytes that the engine had moved before, for other learners. They are not counted for this one.
+    """
+
+    def __init__(
+        self, engine: Engine, plan: Plan, learners: Sequence[Learner], moved: Mapping[str, int] | None = None
+    ) -> None:
+        self._engine, self.plan, self.learners, self._moved = engine, plan, learners, moved or {}
+        self.prepared = False  # True once the columns were computed again, for this plan alone
+
+    def train(self) -> Sequence[Outcome]:
+        """Run a training pass for the next epoch. It also evaluates learners that owe metrics.
+
+        Returns:
+            The result of the pass for each learner, in order.
+        """
+        owing = frozenset(number for number, learner in enumerate(self.learners) if learner.owes_metrics)
+        late = [learner for learner in self.learners if learner.owes_metrics and not learner.job.plan.reuses_evaluation]
+        # they were resumed from a run whose plan reused evaluation
+        evaluated = dict(zip(late, self.evaluate(late), strict=True)) if late else {}
+        outcomes = self._run(self._training(owing), self.learners[0].state.epoch + 1)
+        return [
+            replace(outcome, evaluation=evaluated[learner].evaluation) if learner in evaluated else outcome
+            for learner, outcome in zip(self.learners, outcomes, strict=True)
+        ]
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """Run an evaluation pass for some of the learners, and return their results in order."""
+        assert list(which) == list(self.learners)
+        return self._run(self.plan.evaluate, self.learners[0].state.epoch)
+
+    def bytes_moved(self) -> dict[str, int]:
+        """Return the bytes that these passes and their preparation have moved, see `lotan.engines.base.Engine.bytes_moved`."""
+        return {name: count - self._moved.get(name, 0) for name, count in self._engine.bytes_moved().items()}
+
+    def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
+        return self.plan.training(bool(owing))
+
+    def _pass(self, epoch: int) -> Pass:
+        (one,) = self.learners
+        return Pass(epoch, one.weights, one.config.seed)
+
+    def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
+        return [outcome]
+
+    def _run(self, steps: tuple[Step, ...], epoch: int) -> Sequence[Outcome]:
+        """Run the steps. If the pass is lost, run it again from its first step: the weights are still those before it."""
+        for attempt in range(1, PASS_ATTEMPTS + 1):
+            try:
+                if attempt > 1:
+                    self._engine.prepare(self.plan)  # columns that were computed once may be lost as well
+                    self.prepared = True
+                return self._outcomes(run(self._engine, self.plan, steps, self._pass(epoch)))
+            except PassLostError as error:
+                if attempt == PASS_ATTEMPTS:
+                    raise
+                log.warning("epoch %d runs again from the weights before it: %s", epoch, error)
+        raise AssertionError("the last attempt returns or raises")
+
+
+class BatchPasses(Passes):
+    """Runs the passes of a batch, for all its models at once.
+
+    Args:
+        engine: The engine, with the graph and the batch's stages loaded.
+        batch: The plan of all models, in their order.
+        learners: The learners of the models, in the same order, all after the same epoch.
+    """
+
+    def __init__(self, engine: Engine, batch: Batch, learners: Sequence[Learner]) -> None:
+        super().__init__(engine, batch.plan, learners)
+        self._batch = batch
+
+    def evaluate(self, which: Sequence[Learner]) -> Sequence[Outcome]:
+        """Run an evaluation pass for some of the learners. Models stacked with them are evaluated too."""
+        numbers = [self.learners.index(learner) for learner in which]
+        outcomes = self._run(self._batch.evaluate(frozenset(numbers)), which[0].state.epoch)
+        return [outcomes[number] for number in numbers]
+
+    def _training(self, owing: frozenset[int]) -> tuple[Step, ...]:
+        return self._batch.train(owing)
+
+    def _pass(self, epoch: int) -> Pass:
+        weights = {
+            of_model(number, name): tensor
+            for number, learner in enumerate(self.learners)
+            for name, tensor in learner.weights.items()
+        }
+        return Pass(epoch, weights, seeds=tuple(learner.config.seed for learner in self.learners))
+
+    def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
+        found = []
+        for number in range(len(self.learners)):
+            prefix = of_model(number, "")
+            own = {name.removeprefix(prefix): g for name, g in outcome.gradients.items() if name.startswith(prefix)}
+            found.append(Outcome(own, _of(number, outcome.statistics), _of(number, outcome.evaluation)))
+        return found
+
+
+def _of(model: int, statistics: np.ndarray | None) -> np.ndarray | None:
+    return None if statistics is None else statistics[model]

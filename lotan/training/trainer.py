@@ -1,0 +1,197 @@
+"""Full-batch training: an epoch is one run of the plan and one step of the optimizer.
+
+`lotan.planning.job` does everything that comes before the first epoch, and `lotan.engines.base` runs the steps of a plan.
+docs/developing/architecture.md follows an epoch and names the file to read at each of its stations.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import weakref
+from contextlib import ExitStack, closing
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lotan.arguments import require_kind
+from lotan.borders import spark_translated, translated
+from lotan.engines.opening import check_engine
+from lotan.errors import ConfigurationError
+from lotan.exploring.alternatives import alternative_data, alternative_lines, alternatives
+from lotan.exploring.analysis import EPOCHS, Analysis, analysis_data, analysis_lines, analyze
+from lotan.graph import Graph
+from lotan.memory.watch import MemoryWatch
+from lotan.planning.job import Job, prepare
+from lotan.results.run import Run
+from lotan.settings.config import make_config
+from lotan.tracking import Tracker, open_tracker, start_of
+from lotan.training.checkpoint import claimed
+from lotan.training.epochs import evaluate, run_epoch
+from lotan.training.finish import finished, remember_epochs
+from lotan.training.learner import Learner, weights_of
+from lotan.training.load import LoadWatch
+from lotan.training.passes import Passes
+from lotan.training.persisted_graph import open_passes
+from lotan.training.progress import Progress
+from planner.explain import Format, PlanStage, PlanView, brief_text, check_form, duration, explain, head_text
+
+
+class Trainer:
+    """Trains a model on a graph.
+
+    Args:
+        model: Any `torch.nn.Module` whose `forward(x, graph)` composes `lotan.nn` layers and row-wise torch operators.
+            It is trained in place: after `fit` it holds the best weights.
+        graph: The graph with its features, labels and splits.
+        options: The fields of `lotan.TrainerConfig`, such as `optimizer`, `epochs`, `engine`.
+
+    Raises:
+        ConfigurationError: If an option is unknown or unusable, `model` is not a model, or `graph` is not a graph.
+    """
+
+    def __init__(self, model: torch.nn.Module, graph: Graph, **options: Any) -> None:
+        require_kind("Trainer", "model", model, torch.nn.Module, "a torch.nn.Module, such as lotan.nn.GCN(...)")
+        require_kind("Trainer", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
+        self.model = model
+        self.graph = graph
+        self.config = make_config(options)
+        self._opened = ExitStack()  # closes what `job` has opened
+        weakref.finalize(self, self._opened.close)
+
+    @cached_property
+    def job(self) -> Job:
+        """The checked graph, the traced model and the plan. It is made once, so that `explain` and `fit` use the same plan."""
+        return prepare(self.model, self.graph, self.config, self._opened)
+
+    def explain(
+        self,
+        format: Format = "text",
+        stage: PlanStage | None = None,
+        analyze: bool | int = False,
+        alternatives: bool = False,
+    ) -> str:
+        """Return a description of the plan: its steps, their estimated cost, and the rules that fired.
+
+        Args:
+            format: The form of the description, see `planner.explain.explain`.
+            stage: The stage of the plan to show, see `planner.explain.explain`. None shows the brief text, which has at most
+                40 lines for a model of three layers; with a list of alternatives as text it shows only the plan's head. In
+                other formats it shows all stages.
+            analyze: The number of epochs to run (True: 3), whose measured cost is shown beside the estimates. They
+                change no weight. Not for Mermaid.
+            alternatives: True to list other possible plans too, in order of their estimated seconds. For text and JSON only.
+
+        Raises:
+            GraphError, ModelError, PlanError: If the model cannot be trained on the graph, or the format or stage is unknown.
+            ConfigurationError: If `analyze` or `alternatives` does not go with the format, or if there are no epochs to run.
+            EngineError: If an epoch of `analyze` fails.
+        """
+        with translated():
+            check_form(format, stage or "all")
+        runs = analyze is not False
+        if (runs and format == "mermaid") or (alternatives and format in ("mermaid", "html")):
+            asked, forms = (
+                ("alternatives", "'text' or 'json'") if alternatives else ("analyze", "'text', 'json' or 'html'")
+            )
+            raise ConfigurationError(f"{asked} goes with format {forms}, not {format!r}")
+        if runs and not (isinstance(analyze, int) and analyze >= 1):
+            raise ConfigurationError(f"analyze is {analyze!r}; expected True, or a number of epochs of at least 1")
+        if runs or alternatives:
+            return self._with_more(format, stage, (EPOCHS if analyze is True else analyze) if runs else 0, alternatives)
+        with translated():
+            return PlanView(self.job.planned).explain(format, stage)
+
+    @spark_translated()
+    def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
+        planned = self.job.planned
+        others = alternatives(self.job, self.config) if compared else []
+        found = self._analyzed(epochs) if epochs else None
+        if format == "text" and stage is None and compared:
+            shown = head_text(planned)
+        elif format == "text" and stage is None:
+            shown = brief_text(planned)
+        else:
+            shown = explain(planned, format, stage or "all", analysis_data(found) if found else None)
+        if format == "json" and others:
+            return json.dumps(json.loads(shown) | {"alternatives": alternative_data(others)}, indent=2)
+        if format != "text":
+            return shown
+        sections = [*([alternative_lines(others)] if others else []), *([analysis_lines(found)] if found else [])]
+        return "\n".join([shown, *("\n".join([*lines, ""]) for lines in sections)])
+
+    def _analyzed(self, epochs: int) -> Analysis:
+        check_engine(self.config, self.graph)
+        return analyze(self.job, self.config, weights_of(self.model), epochs)
+
+    @property
+    def plan(self) -> PlanView:
+        """The plan as an object that shows itself: as a page in a notebook, and as the text of `explain` elsewhere.
+
+        Raises:
+            GraphError, ModelError, PlanError: If the model cannot be trained on the graph.
+        """
+        with translated():
+            return PlanView(self.job.planned)
+
+    @spark_translated()
+    def fit(self) -> Run:
+        """Train the model, and return the finished run. All processes that were started are stopped, even after an error.
+
+        Raises:
+            GraphError, ModelError, PlanError: Before the first epoch, if the model cannot be trained on the graph.
+            EngineError: If an engine or a worker fails, or if the loss is no longer finite.
+            CheckpointError: If a checkpoint cannot be written or belongs to a different run.
+        """
+        with open_tracker(self.config.log_dir, self.config.mlflow, self.config.resume) as tracker:
+            done = self._fit(tracker)
+            tracker.finish(done)
+            return done
+
+    def _fit(self, tracker: Tracker) -> Run:
+        with ExitStack() as stack:
+            started = time.perf_counter()
+            memory = stack.enter_context(MemoryWatch())
+            stack.callback(self._forget_job)
+            check_engine(self.config, self.graph)
+            job = self.job
+            if self.config.checkpoint_dir is not None:
+                stack.enter_context(claimed(Path(self.config.checkpoint_dir)))
+            learner = Learner(self.model, job, self.config)
+            passes = stack.enter_context(open_passes(job, self.graph, self.config, learner))
+            setup_seconds = time.perf_counter() - started
+            load = LoadWatch()
+            self._train(learner, passes, tracker)
+            quiet = load.quiet
+            bytes_moved = passes.bytes_moved()
+        learner.restore_best()
+        if quiet:
+            remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
+        return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
+
+    def _forget_job(self) -> None:
+        self.__dict__.pop("job", None)
+        self._opened.close()
+
+    def _train(self, learner: Learner, passes: Passes, tracker: Tracker) -> None:
+        state, stopping, epochs = learner.state, learner.state.stopping, self.config.epochs
+        start = start_of(learner)
+        tracker.begin(start)
+        with closing(Progress(epochs, len(start.history), self.config.progress, listener=tracker.epoch)) as progress:
+            seconds = learner.job.planned.seconds
+            time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
+            progress.say(f"memory: {learner.job.planned.options.memory}; time: {time_words}")
+            for warning in learner.job.warnings:
+                progress.say(warning)
+            if state.epoch:
+                progress.say(f"resumed after epoch {state.epoch}")
+            while not learner.done:
+                run_epoch(passes, lambda learner: progress.epoch(learner.state.history[-1]))
+            if learner.lacks_metrics:  # the resumed run ends with an epoch that was not meant to be the last
+                improved = evaluate(passes, [learner])
+                learner.keep(improved[learner])
+                tracker.epoch(state.history[-1])
+            if learner.exhausted:
+                progress.say(f"stopped early: {stopping.monitor} was best in epoch {stopping.best_epoch}")

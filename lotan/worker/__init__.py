@@ -1,0 +1,1 @@
+"""The worker process, which runs stages for the engines on Spark."""

@@ -1,0 +1,139 @@
+"""What a unit of work takes. Rates other than fixed ones are of one processor: work is shared among them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Seconds a unit of `planner.work.Work`, whose fields say what the units are."""
+
+    passes: float = 0.0  # seconds a pass
+    steps: float = 0.0  # seconds a step and wave
+    pipes: float = 0.0  # seconds a stage's run and wave
+    calls: float = 0.0  # seconds a call
+    edges: float = 0.0  # seconds an edge
+    summed_numbers: float = 0.0  # seconds a number
+    far_numbers: float = 0.0  # seconds a number
+    edge_values: float = 0.0  # seconds a number and operation
+    scaled_numbers: float = 0.0  # seconds a number
+    extreme_numbers: float = 0.0  # seconds a number
+    collected_numbers: float = 0.0  # seconds a number
+    shuffled_bytes: float = 0.0  # seconds a byte
+    piped_bytes: float = 0.0  # seconds a byte
+    multiply_adds: float = 0.0  # seconds a multiplication with its addition
+    product_numbers: float = 0.0  # seconds a number
+    numbers: float = 0.0  # seconds a number
+    draws: float = 0.0  # seconds a random number
+    autograd_numbers: float = 0.0  # seconds a number
+    parameter_numbers: float = 0.0  # seconds a number
+    spilled_bytes: float = 0.0  # seconds a byte
+
+
+LOCAL = Rates(
+    passes=0.00055,
+    steps=1e-06,
+    pipes=9.9e-07,
+    calls=4e-05,
+    edges=6.6e-09,
+    summed_numbers=1e-11,
+    far_numbers=2.1e-10,
+    edge_values=2.7e-09,
+    scaled_numbers=3.3e-10,
+    extreme_numbers=2.5e-09,
+    collected_numbers=1.7e-09,
+    shuffled_bytes=2e-09,
+    piped_bytes=1.1e-11,
+    multiply_adds=2.2e-11,
+    product_numbers=7.1e-10,
+    numbers=4.8e-10,
+    draws=7e-10,
+    autograd_numbers=1.4e-09,
+    parameter_numbers=1.2e-09,
+    spilled_bytes=1.7e-09,
+)
+BLOCKS = Rates(
+    passes=0.039,
+    steps=0.0042,
+    pipes=0.0086,
+    calls=0.00012,
+    edges=2.1e-09,
+    summed_numbers=4.8e-10,
+    far_numbers=2e-10,
+    edge_values=5.1e-09,
+    scaled_numbers=3.1e-10,
+    extreme_numbers=2.5e-09,
+    collected_numbers=1e-09,
+    shuffled_bytes=2e-09,
+    piped_bytes=7.7e-10,
+    multiply_adds=3.5e-11,
+    product_numbers=4.1e-10,
+    numbers=6.3e-10,
+    draws=9.9e-10,
+    autograd_numbers=1e-09,
+    parameter_numbers=3e-09,
+    spilled_bytes=1.4e-09,
+)
+ROWS = Rates(
+    passes=0.11,
+    steps=0.17,
+    pipes=0.12,
+    calls=5.1e-05,
+    edges=2.2e-07,
+    summed_numbers=4.4e-09,
+    far_numbers=2e-09,
+    edge_values=3e-09,
+    scaled_numbers=5e-10,
+    extreme_numbers=2.5e-09,
+    collected_numbers=8e-08,
+    shuffled_bytes=2e-09,
+    piped_bytes=2.3e-08,
+    multiply_adds=2e-11,
+    product_numbers=3e-10,
+    numbers=3e-10,
+    draws=6e-10,
+    autograd_numbers=1e-09,
+    parameter_numbers=1e-08,
+    spilled_bytes=1.7e-09,
+)
+
+DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
+"""For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC); `blocks` and
+`rows` while that did other work as well, and all before the stages of GAT became kernels. Later quiet runs take less there.
+Those say nothing of extremes and shuffles, nor on `rows` of edge columns and little of a worker's arithmetic. These rates are
+guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. That of autograd
+lies between what plans that collect take where values of edges stay in caches (9e-10) and beyond (2e-9, GAT without
+`push_down_edges` on 100,000 vertices); on `blocks` it is of six such cases, and `rows` has that one."""
+
+_GUESS = Rates(
+    passes=1e-3,
+    steps=1e-6,
+    pipes=1e-6,
+    calls=2e-5,
+    edges=5e-9,
+    summed_numbers=1e-10,
+    far_numbers=3e-10,
+    edge_values=3e-9,
+    scaled_numbers=5e-10,
+    extreme_numbers=2.5e-9,
+    collected_numbers=1e-9,
+    shuffled_bytes=2e-9,
+    piped_bytes=1e-11,
+    multiply_adds=2e-11,
+    product_numbers=3e-10,
+    numbers=3e-10,
+    draws=6e-10,
+    autograd_numbers=1e-9,
+    parameter_numbers=1e-9,
+    spilled_bytes=1.7e-9,
+)
+_ON_SPARK = replace(_GUESS, passes=0.08, steps=0.004, pipes=0.012, calls=1e-4, edges=2e-9, summed_numbers=3e-10,
+                    far_numbers=2e-10, edge_values=4e-9, scaled_numbers=3e-10, piped_bytes=2e-9, numbers=5e-10,
+                    draws=9e-10, parameter_numbers=3e-9)  # fmt: skip
+_BY_ROWS = replace(_GUESS, passes=0.25, steps=0.15, pipes=0.15, calls=5e-5, edges=2e-7, summed_numbers=4e-9,
+                   far_numbers=2e-9, collected_numbers=8e-8, piped_bytes=2e-8, parameter_numbers=1e-8)  # fmt: skip
+GUESSES: Mapping[str, Rates] = {"local": _GUESS, "blocks": _ON_SPARK, "rows": _BY_ROWS}
+"""By hand, to one digit: what processors and memory of this decade, PyTorch and Spark take, roughly. Fits of DEFAULT_RATES are
+drawn towards these and never towards an earlier fit, or rates that cases say little of would drift off to nothing."""

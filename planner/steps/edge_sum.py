@@ -1,0 +1,65 @@
+"""The sum of an edge column over the edges of each vertex."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.estimate import row_bytes
+from planner.nodes import Node, operator
+from planner.physical import Column, Plan
+from planner.spec import ValueType
+from planner.steps.backward import Backward
+from planner.steps.edge_step import OUT_OF_ORDER, EdgeOperator, EdgeStep
+from planner.work import Work
+
+
+@operator
+class EdgeSum(EdgeOperator):
+    """The sum of an edge column over the in-edges of each vertex."""
+
+    x: Node
+    type: ValueType
+    layer: str = ""
+
+    def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
+        """The sum by destination."""
+        edges = self.x.output.edges
+        assert edges is not None  # x is an edge column
+        return EdgeSumStep(output, edges, names[self.x])
+
+
+@dataclass(frozen=True)
+class EdgeSumStep(EdgeStep):
+    """output[v] = sum of input[e] over the in-edges of v; with end="source", over its out-edges."""
+
+    input: str
+    end: Literal["source", "destination"] = "destination"
+
+    @property
+    def read_whole(self) -> tuple[str, ...]:
+        """By source, its input: a vertex has out-edges in all partitions."""
+        return (self.input,) if self.end == "source" else ()
+
+    @property
+    def words(self) -> list[str]:
+        """Its input, and the end of the edges at which it sums."""
+        return [self.input, f"by {self.end}"]
+
+    def adjoint(self, gradient: str, backward: Backward) -> None:
+        """Add the destination's row on each edge."""
+        from planner.steps.edge_expression import EdgeExpressionStep  # whose own adjoint sums over edges
+
+        given = backward.column(self.input, self.output.shape, self.edges)
+        row = ("destination", gradient)
+        backward.add(EdgeExpressionStep(given, self.edges, row, within=self.within), of=self.input)
+
+    def work_on(self, edges: int, plan: Plan) -> Work:
+        """A sum for each edge and number."""
+        reads = OUT_OF_ORDER if self.end == "source" else 1
+        return Work(edges=edges, edge_values=edges * self.output.width * reads)
+
+    def bytes_returned(self, others: float) -> float:
+        """By source, a partition's sum."""
+        return row_bytes(self.output) * others if self.end == "source" else 0.0

@@ -1,0 +1,101 @@
+"""The greatest or least of rows over in-edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from planner.estimate import row_bytes
+from planner.nodes import Node, operator
+from planner.physical import Column, Plan
+from planner.spec import EdgeSet, ValueType
+from planner.steps.backward import Backward
+from planner.steps.edge_step import EdgeOperator, EdgeStep
+from planner.work import Work
+
+EXTREME_GRADIENT = 3  # comparisons of the gradient of a max or min, where that itself takes one
+
+
+@operator
+class Extreme(EdgeOperator):
+    """The greatest ("max") or least ("min") of the sources' rows over in-edges, number by number; 0 without in-edges."""
+
+    x: Node
+    kind: str
+    edges: EdgeSet
+    layer: str = ""
+
+    def _yields(self) -> ValueType:
+        return self.x.output
+
+    def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
+        """The extreme of a column."""
+        return ExtremeStep(output, self.edges, names[self.x], self.kind)
+
+    @property
+    def shown(self) -> list[str]:
+        """Which extreme, and of which edges."""
+        return [self.kind, f"edges={self.edges}"]
+
+
+@dataclass(frozen=True)
+class ExtremeStep(EdgeStep):
+    """output[v] = greatest ("max") or least ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
+
+    input: str
+    kind: str
+
+    NEEDS = "extremes"
+    AT_SOURCES = ("input",)
+
+    @property
+    def read_whole(self) -> tuple[str, ...]:
+        """All that it reads."""
+        return self.columns
+
+    @property
+    def words(self) -> list[str]:
+        """Which extreme, and of what."""
+        return [self.kind, *self.columns]
+
+    def adjoint(self, gradient: str, backward: Backward) -> None:
+        """Add the shares of the sources that have the extreme."""
+        given = backward.column(self.input, self.output.shape)
+        parts = (self.input, self.kind, self.output.name, gradient)
+        backward.add(ExtremeGradientStep(given, self.edges, *parts, within=self.within), of=self.input)
+
+    def work_on(self, edges: int, plan: Plan) -> Work:
+        """A comparison for each edge and number."""
+        return Work(edges=edges, extreme_numbers=edges * self.output.width)
+
+
+@dataclass(frozen=True)
+class ExtremeGradientStep(EdgeStep):
+    """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / how many in-edges of v have that."""
+
+    input: str
+    kind: str
+    extreme: str
+    gradient: str
+
+    NEEDS = "extremes"
+    READS = ("input", "extreme", "gradient")
+    AT_SOURCES = ("input",)
+
+    @property
+    def read_whole(self) -> tuple[str, ...]:
+        """All that it reads."""
+        return self.columns
+
+    @property
+    def words(self) -> list[str]:
+        """Which extreme, and of what."""
+        return [self.kind, *self.columns]
+
+    def work_on(self, edges: int, plan: Plan) -> Work:
+        """Comparisons for each edge and number."""
+        return Work(edges=edges, extreme_numbers=EXTREME_GRADIENT * edges * self.output.width)
+
+    def bytes_returned(self, others: float) -> float:
+        """A partition's sum; one sends its own vertices' sums the same way."""
+        return row_bytes(self.output) * (others + 1)

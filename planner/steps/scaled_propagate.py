@@ -1,0 +1,105 @@
+"""The sum of rows along edges, each scaled by an edge column."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Self
+
+from planner.estimate import row_bytes
+from planner.nodes import Node, operator
+from planner.physical import Column, Plan
+from planner.spec import EdgeSet, ValueType
+from planner.steps.backward import Backward
+from planner.steps.edge_step import BOTH_ENDS, OUT_OF_ORDER, EdgeOperator, EdgeStep
+from planner.work import Work
+
+
+@operator
+class ScaledPropagate(EdgeOperator):
+    """The sum over in-edges of the source's row, each head of it times its number in an edge column."""
+
+    x: Node
+    scales: Node
+    edges: EdgeSet
+    type: ValueType
+    layer: str = ""
+
+    def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
+        """The sum of scaled rows."""
+        return ScaledPropagateStep(output, self.edges, names[self.x], names[self.scales], self.scales.output.width)
+
+    @property
+    def shown(self) -> list[str]:
+        """The kind of its aggregate, and its edges."""
+        return ["sum", f"edges={self.edges}"]
+
+
+@dataclass(frozen=True)
+class ScaledPropagateStep(EdgeStep):
+    """output[v] = sum over in-edges e = (u, v) of scales[e] * input[u]; with reverse, over out-edges (v, u) instead.
+
+    A row of `input` is `heads` runs of equally many numbers, each run scaled by its own one of the `heads` in scales[e].
+    """
+
+    input: str
+    scales: str
+    heads: int
+    reverse: bool = False
+
+    READS = ("input", "scales")
+
+    @property
+    def at_sources(self) -> tuple[str, ...]:
+        """Forward, its input."""
+        return () if self.reverse else (self.input,)
+
+    @property
+    def read_whole(self) -> tuple[str, ...]:
+        """Its input; in reverse its scales too, for a vertex has out-edges in all partitions."""
+        return self.columns if self.reverse else (self.input,)
+
+    @property
+    def words(self) -> list[str]:
+        """Its columns, and the direction."""
+        return [*self.columns, *["reverse"] * self.reverse]
+
+    def side_by_side(self, output: Column, model: int) -> Self:
+        """With the heads of all models."""
+        return replace(self, output=output, heads=self.heads * output.width // self.output.width)
+
+    def adjoint(self, gradient: str, backward: Backward) -> None:
+        """Add the reverse propagate, scaled alike, and for the scales a dot product of both ends' rows by edge and head."""
+        given = backward.column(self.input, self.output.shape, self.output.edges)
+        backward.add(replace(self, output=given, input=gradient, reverse=True), of=self.input)
+        scales = backward.column(self.scales, (self.heads,), self.edges)
+        backward.add(EdgeDotStep(scales, self.edges, self.input, gradient, within=self.within), of=self.scales)
+
+    def work_on(self, edges: int, plan: Plan) -> Work:
+        """A multiplication and a sum for each edge and number, and the scales that are read."""
+        scales = edges * self.heads * (OUT_OF_ORDER if self.reverse else 1)
+        return Work(edges=edges, scaled_numbers=edges * self.output.width, edge_values=scales)
+
+    def bytes_returned(self, others: float) -> float:
+        """In reverse, a partition's sum."""
+        return row_bytes(self.output) * others if self.reverse else 0.0
+
+
+@dataclass(frozen=True)
+class EdgeDotStep(EdgeStep):
+    """output[e, h] = dot product of run h of source[u] and of destination[v], for e = (u, v); a run for each of output."""
+
+    source: str
+    destination: str
+
+    READS = ("source", "destination")
+    AT_SOURCES = ("source",)
+
+    @property
+    def read_whole(self) -> tuple[str, ...]:
+        """All that it reads."""
+        return self.columns
+
+    def work_on(self, edges: int, plan: Plan) -> Work:
+        """The numbers of both rows, on each edge."""
+        return Work(edges=edges, scaled_numbers=BOTH_ENDS * edges * plan.columns[self.source].width)

@@ -1,0 +1,65 @@
+"""A run's folder for Spark's files goes with the run, and that of a killed one with the next start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lotan.hosts.local_folder import PREFIX, LocalFolder, remove_stale
+
+HOLDER = """
+import sys
+from lotan.hosts.local_folder import LocalFolder
+folder = LocalFolder()
+(folder.path / "blockmgr").mkdir()
+print(folder.path, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.processes
+def test_a_killed_run_s_folder_goes_at_the_next_start_and_a_living_one_s_stays(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        assert process.stdout is not None
+        held = Path(process.stdout.readline().decode().strip())
+        LocalFolder().close()
+        assert (held / "blockmgr").is_dir()
+        process.kill()
+        process.wait(10)
+        assert held.is_dir()
+        ours = LocalFolder()
+        assert not held.exists()
+        remove_stale(tmp_path)
+        assert ours.path.is_dir()
+        ours.close()
+        ours.close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_written_to_while_it_is_removed_goes_at_the_next_start(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = LocalFolder()
+    (folder.path / "blocks").mkdir()
+    with monkeypatch.context() as during:
+        during.setattr("shutil.rmtree", lambda path, ignore_errors: (Path(path) / "late").touch())
+        folder.close()
+    assert (folder.path / "blocks" / "late").is_file()
+    LocalFolder().close()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_whose_removal_was_cut_short_goes_at_the_next_start(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    (tmp_path / f"{PREFIX}1").mkdir()
+    LocalFolder().close()
+    assert not list(tmp_path.iterdir())

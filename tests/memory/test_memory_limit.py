@@ -1,0 +1,246 @@
+"""A memory limit: what it is read as, what is started with it, and what is refused because of it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+from pyspark.sql import SparkSession
+
+import lotan
+from lotan.engines.choice import ENGINES, limit_notes
+from lotan.errors import ConfigurationError
+from lotan.hosts.jar import JAR
+from lotan.hosts.spark_session import Heap
+from lotan.memory import limit as memory_limit
+from lotan.memory.limit import MemoryLimit, check_fits, heap_notes
+from lotan.planning.job import identity
+from lotan.settings.byte_sizes import byte_count
+from planner.footprint import Footprint, footprint
+from planner.layout import Layout
+from planner.physical import Plan
+from planner.shares import MIB, fixed_bytes
+from planner.statistics import Statistics
+from tests.engines.test_clusters import assert_same_weights, run
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(
+    ("given", "count"),
+    [(123, 123), ("2g", 2 * GIB), ("512M", 512 * MIB), ("1.5 GB", 3 * GIB // 2), ("700 KiB", 700 << 10)],
+)
+def test_sizes_as_people_write_them(given, count):
+    assert byte_count("memory_limit", given) == count
+
+
+@pytest.mark.parametrize("given", ["", "2x", "g", "-1g", 0, -5, True, 1.5, "0", None, "9" * 30, "1e3", "²g"])
+@pytest.mark.parametrize("setting", ["memory_limit", "worker_memory"])
+def test_nonsense_is_refused_by_name(given, setting):
+    if given is None or (setting == "worker_memory" and given in (0, "0") and given is not False):
+        lotan.TrainerConfig(**{setting: given})
+        return
+    with pytest.raises(ConfigurationError, match=rf"{setting} is .*; expected a number of bytes"):
+        lotan.TrainerConfig(**{setting: given})
+
+
+def config(**options) -> lotan.TrainerConfig:
+    return lotan.TrainerConfig(workers=2, master="local[2]", **options)
+
+
+def test_everything_that_is_started_has_its_share():
+    limit = MemoryLimit.of(config(memory_limit="6g"))
+    session = limit.session(config(memory_limit="6g"))
+    heap = limit.heap(None)
+    assert heap is not None
+    assert heap.capped
+    taken = heap.bytes + 2 * (session.worker_memory + session.messenger.kept_bytes) + 2 * session.messenger.shared_bytes
+    assert fixed_bytes(limit.crew) + taken <= 6 * GIB
+    assert session.capped
+    more = MemoryLimit.of(config(memory_limit="8g"))
+    assert more.heap(None).bytes > heap.bytes
+
+
+def test_the_memory_of_workers_may_be_settled_with_and_without_a_limit():
+    for options in ({}, {"memory_limit": "6g"}):
+        assert MemoryLimit.of(config(worker_memory="100m", **options)).session(config()).worker_memory == 100 * MIB
+    assert MemoryLimit.of(config()).session(config()).worker_memory == 1 << 30
+
+
+def test_without_a_limit_the_heap_is_what_the_plan_needs_where_that_is_more_than_sparks_own_default():
+    limit, free = MemoryLimit.of(config()), psutil.virtual_memory().available
+    assert limit.heap(None) is None
+    assert limit.heap(Footprint("rows", 9 * GIB, 9 * GIB)) is None
+    assert limit.heap(Footprint("blocks", 9 * GIB, 3 * GIB, heap=GIB)) is None
+    some = GIB + 64 * MIB
+    assert limit.heap(Footprint("blocks", 9 * GIB, 3 * GIB, heap=some)) == Heap(some)
+    assert GIB < limit.heap(Footprint("blocks", 99 * free, GIB, heap=98 * free)).bytes < free
+
+
+def test_a_router_elsewhere_means_no_workers_here():
+    assert MemoryLimit.of(lotan.TrainerConfig(router="tcp://host:1")).crew.workers == 0
+
+
+NEEDS = {"local": Footprint("local", 9 * GIB, 9 * GIB), "blocks": Footprint("blocks", 8 * GIB, 3 * GIB)}
+
+
+def test_blocks_are_as_many_as_the_limit_wants_them_to_be():
+    graph = lotan.datasets.generate(3000, 9000, width=8, classes=3)
+    plan = lotan.Trainer(lotan.nn.GCN(8, 16, 2, 3), graph, engine="blocks").job.plan
+    large = Statistics(vertices=20_000_000, edges=100_000_000, width=100)
+
+    def needs(limit: int | None, partitions: int | None = None) -> Footprint:
+        return MemoryLimit.of(config(memory_limit=limit)).needs(ENGINES["blocks"], plan, large, partitions)
+
+    usual, more = needs(None), [needs(None, times * 2).least for times in (2, 4, 8, 16, 32)]
+    assert usual.partitions is None
+    assert sorted([usual.least, *more], reverse=True) == [usual.least, *more]
+    assert needs(usual.least) == usual
+    assert needs(usual.least - 1).partitions == 4
+    assert needs(more[1]).partitions == 8
+    assert needs(more[1]).least == more[1]
+    assert needs(more[1], partitions=2) == usual
+    assert needs(GIB).least == more[-1]  # of what is then refused, the least that would do
+
+
+def test_what_cannot_fit_is_refused_with_the_numbers_of_each_engine():
+    limit = MemoryLimit.of(config(memory_limit="2g"))
+    words = (
+        r"memory_limit is 2048m \(2.1 GB\), and engine 'local' needs at least 9216m \(9.7 GB\) "
+        r".*local 9.7 GB, blocks 3.2 GB.* 9216m \(local\), 3072m \(blocks\)$"
+    )
+    with pytest.raises(ConfigurationError, match=words):
+        check_fits(limit, "local", NEEDS)
+    with pytest.raises(ConfigurationError, match="take engine 'blocks', or give 9216m"):
+        check_fits(MemoryLimit.of(config(memory_limit="4g")), "local", NEEDS)
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 1\.0 kB, and engine 'local' needs"):
+        check_fits(MemoryLimit.of(config(memory_limit=1000)), "local", NEEDS)
+    check_fits(MemoryLimit.of(config(memory_limit="3g")), "blocks", NEEDS)
+    check_fits(MemoryLimit.of(config()), "local", NEEDS)
+
+
+def session_with(heap: int) -> SimpleNamespace:
+    """Of a Spark session, the way to its heap's size."""
+    runtime = SimpleNamespace(maxMemory=lambda: heap)
+    lang = SimpleNamespace(Runtime=SimpleNamespace(getRuntime=lambda: runtime))
+    return SimpleNamespace(_jvm=SimpleNamespace(java=SimpleNamespace(lang=lang)))
+
+
+def test_the_heap_of_a_session_that_is_there_is_held_against_the_limit():
+    limit = MemoryLimit.of(config(memory_limit="6g"))
+    heap = limit.heap(None).bytes
+    assert heap_notes(limit, session_with(heap)) == ()
+    (note,) = heap_notes(limit, session_with(heap + 64 * MIB))
+    assert "stays as it was started" in note
+    with pytest.raises(ConfigurationError, match=r"a heap of 5.4 GB \(spark.driver.memory\)"):
+        heap_notes(limit, session_with(5 * GIB))
+    assert heap_notes(MemoryLimit.of(config()), session_with(5 * GIB)) == ()
+
+
+@pytest.mark.parametrize("origin", ["memory", "spark"])
+def test_so_it_is_wherever_the_graph_comes_from(origin, monkeypatch):
+    """For a graph in memory is put into the session that is there."""
+    there = session_with(5 * GIB)
+    monkeypatch.setattr("lotan.hosts.spark_session.active_session", lambda: there)
+    graph = SimpleNamespace(origin=origin, tables=lambda: (SimpleNamespace(sparkSession=there),))
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 6.4 GB, but the Spark session that is active"):
+        limit_notes("blocks", config(memory_limit="6g"), graph)
+    assert limit_notes("local", config(memory_limit="6g"), graph) == ()
+
+
+def graph_in_files(tmp_path) -> lotan.Graph:
+    lotan.datasets.generate(200, 800, width=8, classes=4).save(tmp_path / "graph")
+    return lotan.Graph.read(tmp_path / "graph")
+
+
+def test_files_are_refused_before_a_row_of_them_is_read(tmp_path):
+    graph = graph_in_files(tmp_path)
+    graph.arrays = lambda: pytest.fail("the files were read")  # type: ignore[method-assign]
+    model = lotan.nn.GCN(8, 4, 2, 4)
+    with pytest.raises(ConfigurationError, match=r"memory_limit is 500m .524.3 MB., and engine 'local' needs at least"):
+        lotan.Trainer(model, graph, engine="local", memory_limit="500m").explain()
+
+
+def test_the_estimate_is_printed_and_reported_and_changes_no_bit(tmp_path, capsys):
+    graph, runs = graph_in_files(tmp_path), []
+    for options in ({"memory_limit": "4g"}, {}):
+        torch.manual_seed(0)
+        trainer = lotan.Trainer(lotan.nn.GCN(8, 4, 2, 4), graph, engine="local", epochs=2, **options)
+        runs.append(trainer.fit())
+        said = capsys.readouterr().err
+        assert said.startswith("memory: ")
+        assert ("limit 4.3 GB" in said) == bool(options)
+    assert all(torch.equal(value, runs[1].model.weights[name]) for name, value in runs[0].model.weights.items())
+    assert 0 < runs[0].report["plan"]["estimated_peak_bytes"] <= 4 << 30
+
+
+def on_blocks(**options) -> lotan.Trainer:
+    torch.manual_seed(0)
+    model = lotan.nn.GCN(64, 16, 2, 10, dropout=0.5)
+    settings = {"engine": "blocks", "epochs": 2, "workers": 1, "partitions": 2, "progress": False}
+    return lotan.Trainer(model, lotan.Graph.read("digits"), **{**settings, **options})
+
+
+@pytest.mark.spark
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_what_fits_in_more_partitions_alone_is_trained_in_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if the graph were large."""
+
+    def large(engine: str, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
+        return replace(footprint(engine, plan, statistics, layout), least=(200 << 30) // layout.partitions)
+
+    asked = on_blocks(partitions=8)
+    monkeypatch.setattr(memory_limit, "footprint", large)
+    trainer = on_blocks(master="local[2]", partitions=None, memory_limit="32g")
+    described = json.loads(trainer.explain("json"))
+    assert described["layout"]["partitions"] == 8
+    assert "no less than 26.8 GB with 8 partitions" in described["memory"]
+    (rule,) = (rule for rule in described["rules"] if rule["name"] == "choose_physical")
+    assert (rule["fired"], rule["where"]) == (1, ["8 partitions, for the memory limit"])
+    assert rule["gain"] is None, "no other plan to compare with"
+    ours, theirs = identity(trainer.job, trainer.config), identity(asked.job, asked.config)
+    assert {name for name in ours if ours[name] != theirs[name]} == {"partitions"}
+    assert ours["partitions"] == "at least 8, for the memory limit"
+    with lotan.ModelBatch(trainer.graph, [lotan.Member(trainer.model), lotan.Member(on_blocks().model)],
+                          engine="blocks", workers=1, master="local[2]", memory_limit="32g") as batch:  # fmt: skip
+        batch.explain()
+        assert [job.needs(batch.config).partitions for job in batch._jobs.values()] == [8, 8]
+    found, same = trainer.fit(), asked.fit()
+    assert all(torch.equal(value, same.model.weights[name]) for name, value in found.model.weights.items())
+    with pytest.raises(ConfigurationError, match="needs at least"):
+        on_blocks(master="local[2]", partitions=2, memory_limit="32g").explain()
+
+
+def train_within_the_least(folder: str) -> None:
+    """Say, as JSON, how much that is and how much was taken."""
+    ample = on_blocks(master="local[2]", memory_limit="64g")
+    least = ample.job.needs(ample.config).least
+    found = on_blocks(master="local[2]", memory_limit=least).fit()
+    found.save(folder)
+    print(json.dumps({"least": least, "peak": sum(found.report["peak_memory_bytes"].values())}))
+
+
+WITHIN = (
+    "import sys; from tests.memory.test_memory_limit import train_within_the_least; train_within_the_least(sys.argv[1])"
+)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+def test_blocks_stay_within_the_least_limit_and_come_to_the_same_bits(tmp_path: Path, spark: SparkSession) -> None:
+    """In a process of its own, for the heap of the suite's Spark stays as it is."""
+    on_blocks().fit().save(tmp_path / "here")
+    done = run([sys.executable, "-c", WITHIN, str(tmp_path / "there")])
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["peak"] <= found["least"]
+    assert_same_weights(tmp_path / "here", tmp_path / "there")

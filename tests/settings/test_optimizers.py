@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import inspect
+
+import pytest
+import torch
+
+from lotan.errors import ConfigurationError
+from lotan.settings.optimizers import OPTIMIZERS, SGD, Adagrad, Adam, AdamW, Optimizer, optimizer_by_name
+
+
+def _model() -> torch.nn.Module:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Linear(8, 3))
+
+
+def _steps(model: torch.nn.Module, optimizer: torch.optim.Optimizer, count: int = 10) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4, generator=generator)).square().mean().backward()
+        optimizer.step()
+    return [parameter.detach() for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (Adam(lr=0.01, betas=(0.8, 0.99), weight_decay=0.1, amsgrad=True), (torch.optim.Adam, {})),
+        (AdamW(lr=0.01), (torch.optim.AdamW, {})),
+        (SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01), (torch.optim.SGD, {})),
+        (Adagrad(lr=0.1, lr_decay=0.1), (torch.optim.Adagrad, {})),
+    ],
+)
+def test_ten_steps_equal_torch(ours: Optimizer, theirs: tuple[type[torch.optim.Optimizer], dict[str, object]]) -> None:
+    arguments = {name: value for name, value in vars(ours).items() if name != "groups"}
+    model, peer = _model(), _model()
+    got = _steps(model, ours.build(dict(model.named_parameters())))
+    expected = _steps(peer, theirs[0](peer.parameters(), **arguments))
+    for left, right in zip(got, expected, strict=True):
+        assert torch.equal(left, right)
+
+
+@pytest.mark.parametrize("kind", OPTIMIZERS.values())
+def test_defaults_are_those_of_torch(kind: type[Optimizer]) -> None:
+    theirs = inspect.signature(kind.torch_class.__init__).parameters
+    for name, value in vars(kind()).items():
+        if name != "groups":
+            assert value == theirs[name].default, name
+
+
+def test_groups_apply_to_a_module_and_the_longest_name_holds() -> None:
+    model, peer = _model(), _model()
+    ours = Adam(lr=0.01, groups={"0": {"weight_decay": 5e-4}, "0.bias": {"lr": 0.1}})
+    got = _steps(model, ours.build(dict(model.named_parameters())))
+    theirs = torch.optim.Adam(
+        [
+            {"params": [peer[0].weight], "weight_decay": 5e-4},
+            {"params": [peer[0].bias], "lr": 0.1},
+            {"params": peer[1].parameters()},
+        ],
+        lr=0.01,
+    )
+    for left, right in zip(got, _steps(peer, theirs), strict=True):
+        assert torch.equal(left, right)
+
+
+def test_a_prefix_is_a_whole_name() -> None:
+    model = torch.nn.ModuleDict({"conv1": torch.nn.Linear(1, 1), "conv10": torch.nn.Linear(1, 1)})
+    optimizer = SGD(groups={"conv1": {"lr": 1.0}}).build(dict(model.named_parameters()))
+    rates = {name: group["lr"] for group in optimizer.param_groups for name in group["param_names"]}
+    assert rates == {"conv1.weight": 1.0, "conv1.bias": 1.0, "conv10.weight": 1e-3, "conv10.bias": 1e-3}
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "message"),
+    [
+        (Adam(groups={"convs.7": {"lr": 1.0}}), "convs.7"),
+    ],
+)
+def test_what_cannot_be_is_refused(optimizer: Optimizer, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        optimizer.build(dict(_model().named_parameters()))
+
+
+def test_nothing_to_train_is_refused() -> None:
+    with pytest.raises(ConfigurationError, match="no parameters to train"):
+        Adam().build({})
+
+
+def test_by_name() -> None:
+    assert optimizer_by_name("AdamW", lr=0.5) == AdamW(lr=0.5)
+    with pytest.raises(ConfigurationError, match=r"lion.*adam, adamw, sgd, adagrad"):
+        optimizer_by_name("lion")
+    with pytest.raises(ConfigurationError, match="momentum"):
+        optimizer_by_name("adam", momentum=0.9)
