@@ -58,14 +58,14 @@ PYTHON = {
         "level[node] = max(map(level.__getitem__, node.children), default=0) + 1",
         ("planner/test_plan.py",),
     ),
-    "the vertices that a sum reads are not counted in": Fault(PLANNER, "far = {step.input}", "far = set()", PRUNING),
+    "the vertices that a sum reads are not counted in": Fault(PLANNER, "int(name in step.hop_away)", "0", PRUNING),
     "backward goes along the edges": Fault(
         PLANNER, "reverse=True, combine=backward.rgb", "reverse=False, combine=backward.rgb", LOCAL
     ),
     "only the last contribution to a gradient counts": Fault(
         PLANNER,
-        "backward.gradients.setdefault(step.input, []).append(column.name)",
-        "backward.gradients[step.input] = [column.name]",
+        "self.gradients.setdefault(of, []).append(part)",
+        "self.gradients[of] = [part]",
         LOCAL,
     ),
     "a pass has no cost of its own": Fault(
@@ -223,8 +223,8 @@ PYTHON = {
     ),
     "a Dealer sends more than it has credit for": Fault(
         MESSENGER,
-        "while max(len(self._stream.in_flight), len(self._stream.ready)) < self._welcome.credits:",
-        "while len(self._stream.ready) < self._welcome.credits:",
+        "while max(len(self._stream.in_flight), len(self._stream.ready)) < self._connection.welcome.credits:",
+        "while len(self._stream.ready) < self._connection.welcome.credits:",
         ("messenger/test_pipe.py",),
     ),
 }
