@@ -16,7 +16,6 @@ from planner.kernels import (
     run_by_autograd,
 )
 from planner.physical import Stage
-from planner.records import remembered
 from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
 
@@ -79,7 +78,6 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
     return 4 * resent / SENT_RATE + computed / VALUES + factors / MULTIPLICATIONS
 
 
-@remembered
 def saved_row_bytes(stage: Stage) -> int:
     """Bytes of a row that is kept between forward and backward.
 
@@ -107,13 +105,12 @@ def _is_kept(call: Call, kept: Set[str]) -> bool:
     return call.output in kept and operator_name(call.op) not in VIEWS
 
 
-@remembered
 def multiplied_inputs(stage: Stage) -> Set[str]:
     """The columns that a matrix, the vectors of heads or what else has a gradient are multiplied with."""
-    return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
+    read = [(one, multiplied(one)) for one in stage.each]
+    return {i.column for one, values in read for i in one.inputs if i.value in values}
 
 
-@remembered
 def multiplied(stage: Stage) -> Set[str]:
     """The values that a matrix, the vectors of heads or what else has a gradient are multiplied with: its gradient needs them.
 
@@ -128,7 +125,6 @@ def multiplied(stage: Stage) -> Set[str]:
     return found
 
 
-@remembered
 def _kept(stage: Stage) -> Set[str]:
     """Those that backward reads, of what is computed; parameters are named too."""
     calls = stage.on_vertices

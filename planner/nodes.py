@@ -8,19 +8,78 @@ beside them.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
-from operator import attrgetter, is_
-from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+from weakref import WeakValueDictionary
 
 from planner.spec import EdgeSet, ValueType
 
-_pool: dict[tuple[Any, ...], weakref.ref[Node]] = {}
-_kinds: set[type] = set()  # of operators
+_pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 _lock = threading.Lock()  # two trainers may plan at once
-_trained = attrgetter("trained")
+
+AnyNode = TypeVar("AnyNode", bound="Node")
+NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
+
+
+class Interned(type):
+    """The class of all classes of operators: of operators with equal fields there is one."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The living operator with the same fields, if there is one; else a new one."""
+        made = super().__call__(*args, **kwargs)
+        with _lock:
+            return _pool.setdefault(made.identity, made)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def operator(kind: type[AnyNode]) -> type[AnyNode]:
+    """A frozen dataclass of which equal instances are one; every kind of operator is declared so."""
+    return dataclass(frozen=True, eq=False)(kind)
+
+
+class Node(metaclass=Interned):
+    """The root of all operators: frozen fields, some of them other operators."""
+
+    # What follows from the fields, found as an operator is made: from that of its inputs, which is there, at any depth.
+    children: ClassVar[tuple[Node, ...]]
+    """Direct inputs, in field order, each as often as it is used."""
+    output: ClassVar[ValueType]
+    """What the operator yields."""
+    trained: ClassVar[bool]
+    """Whether a gradient of it leads to a parameter that is trained."""
+    identity: ClassVar[tuple[Any, ...]]
+    """Its class and its fields in order, hashable: no other operator has the same."""
+    __match_args__: ClassVar[tuple[str, ...]]
+    """The names of its fields, in order."""
+
+    def __post_init__(self) -> None:
+        """Find what follows from the fields; they are frozen from here on."""
+        children: list[Node] = []
+        identity = (type(self), *_keys(self.values, children))
+        trained = getattr(self, "trainable", False) or any(child.trained for child in children)
+        found = {"children": tuple(children), "output": self._yields(), "trained": trained, "identity": identity}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def _yields(self) -> ValueType:
+        """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
+        type: ValueType = getattr(self, "type")  # noqa: B009  # not of all
+        return type
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its fields, in order."""
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.values
+
+    def with_children(self, new: Mapping[Node, Node]) -> Node:
+        """The same operator over other inputs; `self` where nothing changes."""
+        if all(new.get(child, child) is child for child in self.children):
+            return self
+        return type(self)(*replaced(self.values, new))
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
@@ -32,113 +91,28 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     """
     keys: list[Any] = []
     for value in values:
-        kind = type(value)
-        if kind is str or kind is ValueType:
-            keys.append(value)
-        elif kind in _kinds:
-            keys.append(value)
+        if isinstance(value, Node):
             nodes.append(value)
-        elif kind is tuple:
-            keys.append((*_keys(value, nodes),) if value else value)
+            keys.append(value)
+        elif isinstance(value, str | ValueType):
+            keys.append(value)
+        elif type(value) is tuple:
+            keys.append((*_keys(value, nodes),))
         else:
-            keys.append((kind, value.hex() if kind is float else value))
+            keys.append((type(value), value.hex() if isinstance(value, float) else value))
     return keys
-
-
-AnyNode = TypeVar("AnyNode", bound="Node")
-NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
-
-
-@dataclass_transform(frozen_default=True, eq_default=False)
-def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """A frozen dataclass whose fields `Node.__new__` sets, once for all operators with the same; every one is declared so."""
-    made = dataclass(frozen=True, eq=False, slots=True)(kind)
-    made.field_names = tuple(field.name for field in fields(made))
-    made._read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
-    made._write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
-    made._bind = made.__init__
-    _kinds.add(made)
-    del made.__init__
-    return made
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Node:
-    """The root of all operators: frozen fields, some of them other operators."""
-
-    # Of each node, found as it is interned; no fields. With slots, an attribute is read in a quarter of the time.
-    __slots__ = ("__weakref__", "children", "identity", "output", "trained")
-    children: ClassVar[tuple[Node, ...]]
-    """Direct inputs, in field order, each as often as it is used."""
-    output: ClassVar[ValueType]
-    """What the operator yields."""
-    trained: ClassVar[bool]
-    """Whether a gradient of it leads to a parameter that is trained."""
-    identity: ClassVar[tuple[Any, ...]]
-    """Its class and its fields in order, hashable: no other node has the same."""
-
-    # Of each class of operators; see `operator`.
-    field_names: ClassVar[tuple[str, ...]]
-    """In order."""
-    _read: ClassVar[Callable[[Node], tuple[Any, ...]]]
-    """The values of its fields, and its class."""
-    _write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
-    """What sets each field, its children and its identity; else they are frozen."""
-    _bind: ClassVar[Callable[..., None]]
-    """Sets its fields from arguments, by place and by name."""
-    _yields: ClassVar[Callable[[Any], ValueType]] = attrgetter("type")
-    """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
-
-    # No metaclass: of classes that have one of their own, isinstance takes three times as long, and planning asks it often.
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """The living operator with the same fields, if there is one."""
-        if kwargs or len(args) != len(cls.field_names):
-            draft = object.__new__(cls)
-            cls._bind(draft, *args, **kwargs)
-            args = _values(draft)
-        children: list[Node] = []
-        key = (cls, *_keys(args, children))
-        with _lock:
-            known = _pool.get(key)
-            if known is not None and (found := known()) is not None:
-                return cast(Self, found)
-            made = object.__new__(cls)
-            for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
-                write(made, value)
-            _write_output(made, cls._yields(made))  # reads that of its inputs, which is there: no depth is too much
-            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-            _pool[key] = weakref.ref(made, partial(_pool.pop, key))
-            return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(_values(self))
-
-    def with_children(self, new: Mapping[Node, Node]) -> Node:
-        """The same operator over other inputs; `self` where nothing changes."""
-        children = self.children
-        if all(map(is_, map(new.get, children, children), children)):
-            return self
-        return type(self)(*replaced(_values(self), new))
-
-
-_write_output, _write_trained = Node.__dict__["output"].__set__, Node.__dict__["trained"].__set__
-
-
-def _values(node: Node) -> tuple[Any, ...]:
-    """Of its fields, in order."""
-    return type(node)._read(node)[:-1]
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
     """Values of fields, also in tuples of theirs, with some nodes in place of others."""
-    found: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind in _kinds:
-            found.append(new.get(value, value))
-        else:
-            found.append((*replaced(value, new),) if kind is tuple and value else value)
-    return found
+    return [
+        new.get(value, value)
+        if isinstance(value, Node)
+        else (*replaced(value, new),)
+        if type(value) is tuple
+        else value
+        for value in values
+    ]
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -299,7 +273,6 @@ class Collect(GraphOperator):
 # --- walks ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)  # the phases of a plan ask for the same ones
 def topological(*roots: Node) -> tuple[Node, ...]:
     """Every distinct node below the roots once, children first, in a stable order; without recursion."""
     done: dict[Node, None] = {}
@@ -345,15 +318,15 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
-    """The same operator with some fields changed: `dataclasses.replace` in less time, which rules have.
+    """The same operator with some fields changed.
 
     Args:
         node: the operator.
         new: other inputs, by those that they take the place of.
         changes: other values of fields.
     """
-    kind, values = type(node), _values(node)
-    return kind(*map(changes.get, kind.field_names, replaced(values, new) if new else values))
+    values = replaced(node.values, new) if new else node.values
+    return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:
