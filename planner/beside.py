@@ -14,7 +14,6 @@ from typing import Any
 
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
-from planner.records import changed
 from planner.renaming import rename_stage
 from planner.spec import Ref, operator_name
 from planner.steps.collect import CollectStep
@@ -213,7 +212,7 @@ class _Inside:
 
 
 def _exporting(stage: Stage, outputs: Sequence[StageOutput]) -> Stage:
-    return changed(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
+    return replace(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
 
 
 def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str, Sequence[StageOutput]]) -> Step:
@@ -221,7 +220,7 @@ def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str
     if not isinstance(step, PipeStep) or step.stage not in variants:
         return step
     more = [Column(o.column, o.shape, within=step.within) for o in exported[step.stage]] if step.emits else []
-    return changed(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
+    return replace(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
 
 
 class _Rest:
@@ -271,7 +270,7 @@ class _Rest:
     def _pipe(self, step: PipeStep, values: Tokens, made: Collection[str]) -> None:
         """Add a run of a stage, without the columns that training has `made`."""
         whole = self._plan.stage(step.stage)
-        stage = changed(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
+        stage = replace(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
         taken: list[StageInput] = []
         if not stage.edge_sets and any(values.values()):
             stage, taken = self._cut(stage, values)
@@ -282,15 +281,15 @@ class _Rest:
                 for edges, name in zip(stage.edge_sets, step.collections, strict=True)
             }
             inputs = [
-                new if old.edges is None else changed(new, column=collected[old.edges].get(old.column, new.column))
+                new if old.edges is None else replace(new, column=collected[old.edges].get(old.column, new.column))
                 for old, new in zip(stage.inputs, rest.inputs, strict=True)
             ]
-            rest = changed(rest, inputs=(*inputs, *taken))
+            rest = replace(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
-        renamed = changed(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
-        renamed = changed(renamed, inputs=(*columns, *targets))
+        renamed = replace(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
+        renamed = replace(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)
         self.steps.append(renamed)
         if taken or made:
@@ -312,7 +311,7 @@ class _Rest:
             needed.update(call.reads)
         inputs = tuple(i for i in stage.inputs if i.value in needed)
         parameters = tuple(parameter for parameter in stage.parameters if parameter.name in needed)
-        return changed(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
+        return replace(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
 
 
 def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str]) -> Iterator[Step]:

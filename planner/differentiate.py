@@ -15,13 +15,12 @@ sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from planner.expressions import Expression
 from planner.lower import Forward
 from planner.physical import Column, Stage, StageInput, StageOutput, gradient_name
-from planner.records import changed
 from planner.spec import Call, Ref, ValueType
 from planner.steps.backward import Backward
 from planner.steps.edge_expression import EdgeExpressionStep
@@ -114,9 +113,9 @@ def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
     received = {gradient.value for step in own for gradient in step.gradients}
     inputs = tuple(_needing(value, gradient_name(value.value, stage.name) in made) for value in stage.inputs)
     outputs = tuple(_needing(output, output.value in received) for output in stage.outputs)
-    return changed(stage, inputs=inputs, outputs=outputs)
+    return replace(stage, inputs=inputs, outputs=outputs)
 
 
 def _needing(value: Value, needed: bool) -> Value:
-    """Return an input or output of a stage with the given mark, or the same object if it has it already."""
-    return value if value.needs_gradient is needed else changed(value, needs_gradient=needed)
+    """An input or output of a stage with that mark; itself where it has it, for a deep model has hundreds."""
+    return value if value.needs_gradient is needed else replace(value, needs_gradient=needed)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from planner.lower import Forward
 from planner.physical import Stage, collection_name
-from planner.records import changed
 from planner.spec import Call, Ref, instead
 from planner.steps.collect import CollectStep
 from planner.steps.edge_dropout import EdgeDropoutStep
@@ -32,10 +32,10 @@ def rename_stages(forward: Forward, old: str, new: str) -> Forward:
     def renamed(step: Step) -> Step:
         if isinstance(step, PipeStep):
             read = tuple(collections[name] for name in step.collections)
-            return changed(step, stage=names[step.stage], collections=read)
-        return changed(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
+            return replace(step, stage=names[step.stage], collections=read)
+        return replace(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
 
-    stages = tuple(changed(stage, name=names[stage.name]) for stage in forward.stages)
+    stages = tuple(replace(stage, name=names[stage.name]) for stage in forward.stages)
     return Forward(stages, tuple(map(renamed, forward.steps)))
 
 
@@ -88,15 +88,15 @@ def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str])
         return stage
     names = given | {output: given.get(x, x) for output, x in dropped.items()}
     refs = {name: Ref(x) for name, x in names.items()}
-    return changed(
+    return replace(
         stage,
         inputs=tuple(
-            changed(i, value=names.get(i.value, i.value), column=columns[i.column]) if i.column in columns else i
+            replace(i, value=names.get(i.value, i.value), column=columns[i.column]) if i.column in columns else i
             for i in stage.inputs
         ),
         calls=tuple(_call(call, refs) for call in stage.calls if call.op != DROPOUT),
         outputs=tuple(
-            changed(o, value=names[o.value], column=columns.get(o.column, o.column)) if o.value in names else o
+            replace(o, value=names[o.value], column=columns.get(o.column, o.column)) if o.value in names else o
             for o in stage.outputs
         ),
     )
@@ -105,7 +105,7 @@ def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str])
 def _call(call: Call, refs: Mapping[str, Ref]) -> Call:
     if refs.keys().isdisjoint(call.reads):
         return call
-    return changed(call, arguments=instead(call.arguments, refs), keywords=instead(call.keywords, refs))
+    return replace(call, arguments=instead(call.arguments, refs), keywords=instead(call.keywords, refs))
 
 
 def _step(step: Step, columns: Mapping[str, str]) -> Step:

@@ -19,7 +19,6 @@ from planner.kernels import (
     run_by_autograd,
 )
 from planner.physical import Stage
-from planner.records import remembered
 from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
 
@@ -85,7 +84,6 @@ def recompute_seconds(resent: float, computed: float, factors: float) -> float:
     return 4 * resent / SENT_RATE + computed / VALUES + factors / MULTIPLICATIONS
 
 
-@remembered
 def saved_row_bytes(stage: Stage) -> int:
     """Return the bytes that a forward run saves for each vertex.
 
@@ -113,13 +111,12 @@ def _is_kept(call: Call, kept: Set[str]) -> bool:
     return call.output in kept and operator_name(call.op) not in VIEWS
 
 
-@remembered
 def multiplied_inputs(stage: Stage) -> Set[str]:
-    """Return the columns whose values are factors that a gradient needs, as in `multiplied`."""
-    return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
+    """The columns that a matrix, the vectors of heads or what else has a gradient are multiplied with."""
+    read = [(one, multiplied(one)) for one in stage.each]
+    return {i.column for one, values in read for i in one.inputs if i.value in values}
 
 
-@remembered
 def multiplied(stage: Stage) -> Set[str]:
     """Return the names of the values that gradients need because something with a gradient is multiplied by them.
 
@@ -135,7 +132,6 @@ def multiplied(stage: Stage) -> Set[str]:
     return found
 
 
-@remembered
 def _kept(stage: Stage) -> Set[str]:
     """Return the names of the computed values that backward reads. Parameters may be among them."""
     calls = stage.on_vertices

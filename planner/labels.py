@@ -46,13 +46,13 @@ class Alike:
         """Return a node's identity without its layer."""
         kind = type(node)
         if kind not in self._readers:
-            places = map(kind.field_names.index, _fields_but_layer(kind))
+            places = map(kind.__match_args__.index, _fields_but_layer(kind))
             self._readers[kind] = itemgetter(0, *(1 + place for place in places))
         return self._readers[kind](node.identity)
 
 
 def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(name for name in kind.field_names if name != "layer")
+    return tuple(name for name in kind.__match_args__ if name != "layer")
 
 
 def layer_of(node: Node) -> str:

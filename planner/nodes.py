@@ -7,19 +7,78 @@ time linear in the number of distinct nodes. Nodes carry semantics only. Engines
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
-from operator import attrgetter, is_
-from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+from weakref import WeakValueDictionary
 
 from planner.spec import EdgeSet, ValueType
 
-_pool: dict[tuple[Any, ...], weakref.ref[Node]] = {}
-_kinds: set[type] = set()  # the classes of operators
-_lock = threading.Lock()  # two trainers may plan at the same time
-_trained = attrgetter("trained")
+_pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_lock = threading.Lock()  # two trainers may plan at once
+
+AnyNode = TypeVar("AnyNode", bound="Node")
+NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
+
+
+class Interned(type):
+    """The class of all classes of operators: of operators with equal fields there is one."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """The living operator with the same fields, if there is one; else a new one."""
+        made = super().__call__(*args, **kwargs)
+        with _lock:
+            return _pool.setdefault(made.identity, made)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+def operator(kind: type[AnyNode]) -> type[AnyNode]:
+    """A frozen dataclass of which equal instances are one; every kind of operator is declared so."""
+    return dataclass(frozen=True, eq=False)(kind)
+
+
+class Node(metaclass=Interned):
+    """The root of all operators: frozen fields, some of them other operators."""
+
+    # What follows from the fields, found as an operator is made: from that of its inputs, which is there, at any depth.
+    children: ClassVar[tuple[Node, ...]]
+    """Direct inputs, in field order, each as often as it is used."""
+    output: ClassVar[ValueType]
+    """What the operator yields."""
+    trained: ClassVar[bool]
+    """Whether a gradient of it leads to a parameter that is trained."""
+    identity: ClassVar[tuple[Any, ...]]
+    """Its class and its fields in order, hashable: no other operator has the same."""
+    __match_args__: ClassVar[tuple[str, ...]]
+    """The names of its fields, in order."""
+
+    def __post_init__(self) -> None:
+        """Find what follows from the fields; they are frozen from here on."""
+        children: list[Node] = []
+        identity = (type(self), *_keys(self.values, children))
+        trained = getattr(self, "trainable", False) or any(child.trained for child in children)
+        found = {"children": tuple(children), "output": self._yields(), "trained": trained, "identity": identity}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def _yields(self) -> ValueType:
+        """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
+        type: ValueType = getattr(self, "type")  # noqa: B009  # not of all
+        return type
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its fields, in order."""
+        return tuple(getattr(self, name) for name in self.__match_args__)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.values
+
+    def with_children(self, new: Mapping[Node, Node]) -> Node:
+        """The same operator over other inputs; `self` where nothing changes."""
+        if all(new.get(child, child) is child for child in self.children):
+            return self
+        return type(self)(*replaced(self.values, new))
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
@@ -31,117 +90,28 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     """
     keys: list[Any] = []
     for value in values:
-        kind = type(value)
-        if kind is str or kind is ValueType:
-            keys.append(value)
-        elif kind in _kinds:
-            keys.append(value)
+        if isinstance(value, Node):
             nodes.append(value)
-        elif kind is tuple:
-            keys.append((*_keys(value, nodes),) if value else value)
+            keys.append(value)
+        elif isinstance(value, str | ValueType):
+            keys.append(value)
+        elif type(value) is tuple:
+            keys.append((*_keys(value, nodes),))
         else:
-            keys.append((kind, value.hex() if kind is float else value))
+            keys.append((type(value), value.hex() if isinstance(value, float) else value))
     return keys
 
 
-AnyNode = TypeVar("AnyNode", bound="Node")
-NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
-
-
-@dataclass_transform(frozen_default=True, eq_default=False)
-def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """Make a class of operators: a frozen dataclass whose fields are set by `Node.__new__`.
-
-    Every operator is declared with this decorator. Operators with equal fields are one object.
-    """
-    made = dataclass(frozen=True, eq=False, slots=True)(kind)
-    made.field_names = tuple(field.name for field in fields(made))
-    made._read = attrgetter(*made.field_names, "__class__")  # with more than one name, attrgetter returns a tuple
-    made._write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
-    made._bind = made.__init__
-    _kinds.add(made)
-    del made.__init__
-    return made
-
-
-@dataclass(frozen=True, eq=False, init=False)
-class Node:
-    """The base class of all operators. Its fields are frozen, and some of them are other operators."""
-
-    # The attributes below are no fields: they are set when a node is interned. Slots make reading them four times as
-    # fast.
-    __slots__ = ("__weakref__", "children", "identity", "output", "trained")
-    children: ClassVar[tuple[Node, ...]]
-    """The operators that this one reads, in the order of the fields, each as often as it is read."""
-    output: ClassVar[ValueType]
-    """The type of the operator's output."""
-    trained: ClassVar[bool]
-    """True if the node is a trained parameter, or one is below it, so that a gradient has to reach it."""
-    identity: ClassVar[tuple[Any, ...]]
-    """The operator's class and its fields in order, as a hashable tuple that no other node has."""
-
-    # The attributes below belong to a class of operators. The decorator `operator` sets them.
-    field_names: ClassVar[tuple[str, ...]]
-    """The names of the fields, in order."""
-    _read: ClassVar[Callable[[Node], tuple[Any, ...]]]
-    """A function that returns the values of a node's fields, followed by its class."""
-    _write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
-    """Functions that set each field, the children and the identity of a node, which is frozen otherwise."""
-    _bind: ClassVar[Callable[..., None]]
-    """A function that sets the fields of a node from positional and keyword arguments."""
-    _yields: ClassVar[Callable[[Any], ValueType]] = attrgetter("type")
-    """A function that returns the type of a node's output. By default this is the field `type`."""
-
-    # There is no metaclass, because isinstance would take three times as long, and planning calls it often.
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Return the living operator with the same fields, or make one."""
-        if kwargs or len(args) != len(cls.field_names):
-            draft = object.__new__(cls)
-            cls._bind(draft, *args, **kwargs)
-            args = _values(draft)
-        children: list[Node] = []
-        key = (cls, *_keys(args, children))
-        with _lock:
-            known = _pool.get(key)
-            if known is not None and (found := known()) is not None:
-                return cast(Self, found)
-            made = object.__new__(cls)
-            for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
-                write(made, value)
-            _write_output(made, cls._yields(made))  # reads only the inputs' outputs, so no graph is too deep
-            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-            _pool[key] = weakref.ref(made, partial(_pool.pop, key))
-            return made
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(_values(self))
-
-    def with_children(self, new: Mapping[Node, Node]) -> Node:
-        """Return the same operator over other inputs, or `self` if no input changes."""
-        children = self.children
-        if all(map(is_, map(new.get, children, children), children)):
-            return self
-        return type(self)(*replaced(_values(self), new))
-
-
-_write_output, _write_trained = Node.__dict__["output"].__set__, Node.__dict__["trained"].__set__
-
-
-def _values(node: Node) -> tuple[Any, ...]:
-    """Return the values of a node's fields, in order."""
-    return type(node)._read(node)[:-1]
-
-
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
-    """Return field values with some nodes replaced by others, also inside tuples."""
-    found: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind in _kinds:
-            found.append(new.get(value, value))
-        else:
-            found.append((*replaced(value, new),) if kind is tuple and value else value)
-    return found
+    """Values of fields, also in tuples of theirs, with some nodes in place of others."""
+    return [
+        new.get(value, value)
+        if isinstance(value, Node)
+        else (*replaced(value, new),)
+        if type(value) is tuple
+        else value
+        for value in values
+    ]
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -302,7 +272,6 @@ class Collect(GraphOperator):
 # --- walks ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)  # the phases of a plan ask for the same graphs
 def topological(*roots: Node) -> tuple[Node, ...]:
     """Return every distinct node at or below the roots once, children first, in a stable order. It does not recurse."""
     done: dict[Node, None] = {}
@@ -349,15 +318,15 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
-    """Return the same operator with some fields changed, as `dataclasses.replace` does, but faster.
+    """The same operator with some fields changed.
 
     Args:
         node: The operator.
         new: Replacements for input nodes, by the node that is replaced.
         changes: New values of fields, by name.
     """
-    kind, values = type(node), _values(node)
-    return kind(*map(changes.get, kind.field_names, replaced(values, new) if new else values))
+    values = replaced(node.values, new) if new else node.values
+    return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:

@@ -14,7 +14,7 @@ A gradient has the level of its column. If its step is within a lower level, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -123,6 +123,23 @@ class Stage:
     def each(self) -> tuple[Stage, ...]:
         """The stages that it runs side by side for the models of a batch, or itself."""
         return tuple(part.stage for part in self.parts) or (self,)
+
+    @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all values and parameters, by name."""
+        made = {call.output: call.type.shape for call in self.calls}
+        return {i.value: i.shape for i in self.inputs} | {p.name: p.shape for p in self.parameters} | made
+
+    @cached_property
+    def row_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the values that have rows of vertices, by name."""
+        return {i.value: i.shape for i in self.inputs} | {call.output: call.type.shape for call in self.on_vertices}
+
+    @cached_property
+    def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of parameters and of what is computed of them alone, by name."""
+        own = {parameter.name: parameter.shape for parameter in self.parameters}
+        return own | {call.output: call.type.shape for call in self.calls if call.type.rows == "none"}
 
     @cached_property
     def on_vertices(self) -> tuple[Call, ...]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.physical import Plan, Stage
-from planner.records import changed
 from planner.steps.step import Naming
 
 
 def rename_stage(stage: Stage, to: Naming, name: Naming = str) -> Stage:
-    """Return a stage under another name, with new names for the columns that it reads and makes."""
-    inputs = tuple(changed(i, column=to(i.column)) for i in stage.inputs)
-    outputs = tuple(changed(o, column=to(o.column)) for o in stage.outputs)
-    return changed(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
+    """The stage so named, with the columns that it reads and makes."""
+    inputs = tuple(replace(i, column=to(i.column)) for i in stage.inputs)
+    outputs = tuple(replace(o, column=to(o.column)) for o in stage.outputs)
+    return replace(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
 
 
 def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
@@ -32,5 +31,5 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
         evaluate=evaluate,
         predict=predict,
         prepare=prepare,
-        hoisted=tuple(changed(column, name=name(column.name)) for column in plan.hoisted),
+        hoisted=tuple(replace(column, name=name(column.name)) for column in plan.hoisted),
     )

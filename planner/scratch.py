@@ -116,7 +116,8 @@ def _gradients(stage: Stage) -> Counter[int]:
     products = [call for call in computing(stage) if is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[name] for call in products for name in call.reads if name in widths)
-    reductions = [call for call in computing(stage) if call.output in head_dots(stage) or is_head_mean(call)]
+    dots = head_dots(stage)
+    reductions = [call for call in computing(stage) if call.output in dots or is_head_mean(call)]
     found.update(numbers_taken(stage, call) for call in reductions)
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found

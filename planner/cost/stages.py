@@ -14,7 +14,6 @@ from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
 from planner.layout import Layout
 from planner.physical import Plan, Stage
-from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
@@ -120,7 +119,6 @@ def _by_who_runs(stage: Stage, found: Work) -> Work:
     return found
 
 
-@remembered
 def _wanted(stage: Stage) -> Set[str]:
     """Return the names of the values whose gradients backward computes, and of the trained parameters."""
     inputs = {i.value for i in stage.inputs if i.needs_gradient}
