@@ -117,5 +117,5 @@ def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
 
 
 def _needing(value: Value, needed: bool) -> Value:
-    """An input or output of a stage with that mark; itself where it has it, for a deep model has hundreds."""
+    """Return an input or output of a stage with the given mark, or the same object if it has it already."""
     return value if value.needs_gradient is needed else replace(value, needs_gradient=needed)

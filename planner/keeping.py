@@ -112,7 +112,7 @@ def _is_kept(call: Call, kept: Set[str]) -> bool:
 
 
 def multiplied_inputs(stage: Stage) -> Set[str]:
-    """The columns that a matrix, the vectors of heads or what else has a gradient are multiplied with."""
+    """Return the columns whose values are factors that a gradient needs, as in `multiplied`."""
     read = [(one, multiplied(one)) for one in stage.each]
     return {i.column for one, values in read for i in one.inputs if i.value in values}
 

@@ -15,17 +15,17 @@ from weakref import WeakValueDictionary
 from planner.spec import EdgeSet, ValueType
 
 _pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
-_lock = threading.Lock()  # two trainers may plan at once
+_lock = threading.Lock()  # two trainers may plan at the same time
 
 AnyNode = TypeVar("AnyNode", bound="Node")
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
 
 
 class Interned(type):
-    """The class of all classes of operators: of operators with equal fields there is one."""
+    """The metaclass of all operators, which makes operators with equal fields one object."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """The living operator with the same fields, if there is one; else a new one."""
+        """Return the living operator with the same fields if there is one, else a new one."""
         made = super().__call__(*args, **kwargs)
         with _lock:
             return _pool.setdefault(made.identity, made)
@@ -33,27 +33,31 @@ class Interned(type):
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """A frozen dataclass of which equal instances are one; every kind of operator is declared so."""
+    """Make a class of operators: a frozen dataclass whose equal instances are one object.
+
+    Every operator is declared with this decorator.
+    """
     return dataclass(frozen=True, eq=False)(kind)
 
 
 class Node(metaclass=Interned):
-    """The root of all operators: frozen fields, some of them other operators."""
+    """The base class of all operators. Its fields are frozen, and some of them are other operators."""
 
-    # What follows from the fields, found as an operator is made: from that of its inputs, which is there, at any depth.
+    # The attributes below follow from the fields and from the inputs' attributes, which are set already. So no graph is
+    # too deep for them.
     children: ClassVar[tuple[Node, ...]]
-    """Direct inputs, in field order, each as often as it is used."""
+    """The operators that this one reads, in the order of the fields, each as often as it is read."""
     output: ClassVar[ValueType]
-    """What the operator yields."""
+    """The type of the operator's output."""
     trained: ClassVar[bool]
-    """Whether a gradient of it leads to a parameter that is trained."""
+    """True if the node is a trained parameter, or one is below it, so that a gradient has to reach it."""
     identity: ClassVar[tuple[Any, ...]]
-    """Its class and its fields in order, hashable: no other operator has the same."""
+    """The operator's class and its fields in order, as a hashable tuple that no other node has."""
     __match_args__: ClassVar[tuple[str, ...]]
     """The names of its fields, in order."""
 
     def __post_init__(self) -> None:
-        """Find what follows from the fields; they are frozen from here on."""
+        """Set the attributes that follow from the fields. They are frozen afterwards."""
         children: list[Node] = []
         identity = (type(self), *_keys(self.values, children))
         trained = getattr(self, "trainable", False) or any(child.trained for child in children)
@@ -62,8 +66,8 @@ class Node(metaclass=Interned):
             object.__setattr__(self, name, value)
 
     def _yields(self) -> ValueType:
-        """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
-        type: ValueType = getattr(self, "type")  # noqa: B009  # not of all
+        """Return the type of the output. By default this is the field `type`."""
+        type: ValueType = getattr(self, "type")  # noqa: B009  # some operators have no such field
         return type
 
     @property
@@ -75,7 +79,7 @@ class Node(metaclass=Interned):
         return type(self), self.values
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
-        """The same operator over other inputs; `self` where nothing changes."""
+        """Return the same operator over other inputs, or `self` if no input changes."""
         if all(new.get(child, child) is child for child in self.children):
             return self
         return type(self)(*replaced(self.values, new))
@@ -103,7 +107,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
-    """Values of fields, also in tuples of theirs, with some nodes in place of others."""
+    """Return field values with some nodes replaced by others, also inside tuples."""
     return [
         new.get(value, value)
         if isinstance(value, Node)
@@ -318,7 +322,7 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
-    """The same operator with some fields changed.
+    """Return the same operator with some fields changed.
 
     Args:
         node: The operator.

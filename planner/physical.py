@@ -137,7 +137,7 @@ class Stage:
 
     @cached_property
     def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """The shapes of parameters and of what is computed of them alone, by name."""
+        """The shapes of parameters and of values computed from parameters alone, by name."""
         own = {parameter.name: parameter.shape for parameter in self.parameters}
         return own | {call.output: call.type.shape for call in self.calls if call.type.rows == "none"}
 

@@ -9,7 +9,7 @@ from planner.steps.step import Naming
 
 
 def rename_stage(stage: Stage, to: Naming, name: Naming = str) -> Stage:
-    """The stage so named, with the columns that it reads and makes."""
+    """Return a stage under another name, with new names for the columns that it reads and makes."""
     inputs = tuple(replace(i, column=to(i.column)) for i in stage.inputs)
     outputs = tuple(replace(o, column=to(o.column)) for o in stage.outputs)
     return replace(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
