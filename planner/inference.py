@@ -1,4 +1,7 @@
-"""The forward pass of evaluation, taken from that of training instead of lowered anew: where one is the other without dropout."""
+"""Derives the forward pass of evaluation from that of training, if the two differ only in dropout.
+
+This takes less time than lowering the graph of evaluation.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ DROPOUT = "lotan.dropout"
 
 
 def rename_stages(forward: Forward, old: str, new: str) -> Forward:
-    """The same pass, the names of whose stages begin with `new` instead of `old`."""
+    """Return the same pass with stages renamed: their names begin with `new` instead of `old`."""
     names = {stage.name: new + stage.name.removeprefix(old) for stage in forward.stages}
     collections = {
         collection_name(edges, stage.name): collection_name(edges, names[stage.name])
@@ -37,12 +40,13 @@ def rename_stages(forward: Forward, old: str, new: str) -> Forward:
 
 
 def without_draws(forward: Forward) -> Forward | None:
-    """The pass that its graph without dropout is lowered to; None where stages might be cut elsewhere there.
+    """Return the pass without dropout, or None if lowering the graph without dropout might give other stages.
 
-    That is where nothing is left of a stage, or what is dropped from is read beside it, or made of static columns alone.
+    This is so if a stage is left without calls, or if the input of a dropout has other readers, leaves its stage, or
+    depends on static columns alone.
     """
     dropped: dict[str, Mapping[str, str]] = {}
-    columns: dict[str, str] = {}  # what is read in place of one
+    columns: dict[str, str] = {}  # old name -> the column to read instead
     for stage in forward.stages:
         found = _dropped(stage)
         if found is None:
@@ -58,12 +62,12 @@ def without_draws(forward: Forward) -> Forward | None:
 
 
 def _dropped(stage: Stage) -> dict[str, str] | None:
-    """What a stage reads in place of each dropout's output; None where it does not end there."""
+    """Return the value to read instead of each dropout's output in a stage, or None if stages might be cut elsewhere."""
     if not any(call.op == DROPOUT for call in stage.calls):
         return {}
     read = Counter(name for call in stage.calls for name in call.reads)
     given, exported = {i.value for i in stage.inputs}, {o.value for o in stage.outputs}
-    static = {i.value for i in stage.inputs if i.static and i.role == "vertex"}  # and what is made of it alone
+    static = {i.value for i in stage.inputs if i.static and i.role == "vertex"}  # and values computed from these alone
     found: dict[str, str] = {}
     for call in stage.calls:
         if call.op == DROPOUT:
@@ -78,7 +82,7 @@ def _dropped(stage: Stage) -> dict[str, str] | None:
 
 
 def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str]) -> Stage:
-    """A stage without its dropouts, over columns that others make without theirs."""
+    """Return a stage without its dropouts. It reads the columns that other stages make without theirs."""
     given = {i.value: columns[i.column] for i in stage.inputs if i.role == "vertex" and i.column in columns}
     if not dropped and columns.keys().isdisjoint(i.column for i in stage.inputs):
         return stage

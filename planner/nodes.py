@@ -1,8 +1,7 @@
-"""Operators of the operator graph: immutable, interned nodes, and the generic machinery of trees with shared parts.
+"""The operators of the operator graph: immutable, interned nodes, and generic walks over graphs of them.
 
-Two nodes with equal fields are one object, so equality is identity, a shared sub-plan is found once, and a walk over a
-graph with shared parts is linear in its distinct nodes. Nodes carry semantics only; engines, statistics and costs live
-beside them.
+Two nodes with equal fields are one object. So equality is identity, a shared sub-plan is found once, and a walk takes
+time linear in the number of distinct nodes. Nodes carry semantics only. Engines, statistics and costs lie elsewhere.
 """
 
 from __future__ import annotations
@@ -16,17 +15,17 @@ from weakref import WeakValueDictionary
 from planner.spec import EdgeSet, ValueType
 
 _pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
-_lock = threading.Lock()  # two trainers may plan at once
+_lock = threading.Lock()  # two trainers may plan at the same time
 
 AnyNode = TypeVar("AnyNode", bound="Node")
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
 
 
 class Interned(type):
-    """The class of all classes of operators: of operators with equal fields there is one."""
+    """The metaclass of all operators, which makes operators with equal fields one object."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        """The living operator with the same fields, if there is one; else a new one."""
+        """Return the living operator with the same fields if there is one, else a new one."""
         made = super().__call__(*args, **kwargs)
         with _lock:
             return _pool.setdefault(made.identity, made)
@@ -34,27 +33,31 @@ class Interned(type):
 
 @dataclass_transform(frozen_default=True, eq_default=False)
 def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """A frozen dataclass of which equal instances are one; every kind of operator is declared so."""
+    """Make a class of operators: a frozen dataclass whose equal instances are one object.
+
+    Every operator is declared with this decorator.
+    """
     return dataclass(frozen=True, eq=False)(kind)
 
 
 class Node(metaclass=Interned):
-    """The root of all operators: frozen fields, some of them other operators."""
+    """The base class of all operators. Its fields are frozen, and some of them are other operators."""
 
-    # What follows from the fields, found as an operator is made: from that of its inputs, which is there, at any depth.
+    # The attributes below follow from the fields and from the inputs' attributes, which are set already. So no graph is
+    # too deep for them.
     children: ClassVar[tuple[Node, ...]]
-    """Direct inputs, in field order, each as often as it is used."""
+    """The operators that this one reads, in the order of the fields, each as often as it is read."""
     output: ClassVar[ValueType]
-    """What the operator yields."""
+    """The type of the operator's output."""
     trained: ClassVar[bool]
-    """Whether a gradient of it leads to a parameter that is trained."""
+    """True if the node is a trained parameter, or one is below it, so that a gradient has to reach it."""
     identity: ClassVar[tuple[Any, ...]]
-    """Its class and its fields in order, hashable: no other operator has the same."""
+    """The operator's class and its fields in order, as a hashable tuple that no other node has."""
     __match_args__: ClassVar[tuple[str, ...]]
     """The names of its fields, in order."""
 
     def __post_init__(self) -> None:
-        """Find what follows from the fields; they are frozen from here on."""
+        """Set the attributes that follow from the fields. They are frozen afterwards."""
         children: list[Node] = []
         identity = (type(self), *_keys(self.values, children))
         trained = getattr(self, "trainable", False) or any(child.trained for child in children)
@@ -63,8 +66,8 @@ class Node(metaclass=Interned):
             object.__setattr__(self, name, value)
 
     def _yields(self) -> ValueType:
-        """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
-        type: ValueType = getattr(self, "type")  # noqa: B009  # not of all
+        """Return the type of the output. By default this is the field `type`."""
+        type: ValueType = getattr(self, "type")  # noqa: B009  # some operators have no such field
         return type
 
     @property
@@ -76,18 +79,18 @@ class Node(metaclass=Interned):
         return type(self), self.values
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
-        """The same operator over other inputs; `self` where nothing changes."""
+        """Return the same operator over other inputs, or `self` if no input changes."""
         if all(new.get(child, child) is child for child in self.children):
             return self
         return type(self)(*replaced(self.values, new))
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
-    """Hashable keys that tell 1, 1.0 and True apart, and 0.0 and -0.0; nodes are their own keys.
+    """Return hashable keys of field values, which tell 1, 1.0 and True apart, and 0.0 and -0.0. A node is its own key.
 
     Args:
-        values: of fields.
-        nodes: gets those among them.
+        values: The values of a node's fields.
+        nodes: A list to which the nodes among the values are added.
     """
     keys: list[Any] = []
     for value in values:
@@ -104,7 +107,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
-    """Values of fields, also in tuples of theirs, with some nodes in place of others."""
+    """Return field values with some nodes replaced by others, also inside tuples."""
     return [
         new.get(value, value)
         if isinstance(value, Node)
@@ -131,7 +134,7 @@ class EdgeWeight(Node):
     """The weight of each edge of an edge set."""
 
     edges: EdgeSet
-    unit: bool = False  # the graph has no weights: each is 1
+    unit: bool = False  # True if the graph has no weights, so that each is 1
 
     def _yields(self) -> ValueType:
         return ValueType("edge", (), edges=self.edges)
@@ -155,7 +158,7 @@ class Parameter(Node):
 
 @operator
 class Apply(Node):
-    """A tensor operator that treats every row by itself. The subclass says how much the planner knows of it."""
+    """A tensor operator that treats each row by itself. The subclass says how much the planner knows of it."""
 
     op: str
     arguments: tuple[NodeArgument, ...]
@@ -166,27 +169,27 @@ class Apply(Node):
 
 @operator
 class MatMul(Apply):
-    """Rows times a parameter."""
+    """A product of rows and a parameter."""
 
 
 @operator
 class Elementwise(Apply):
-    """Every number of the output depends on the numbers in its place (or broadcast to it)."""
+    """An operator each of whose output numbers depends on the numbers in its place, or broadcast to it."""
 
 
 @operator
 class RowWise(Apply):
-    """Anything else that keeps rows apart: opaque, may be placed but not opened."""
+    """Any other operator that keeps rows apart. The planner may place it, but does not look inside."""
 
 
 @operator
 class OnParameters(Apply):
-    """A value computed from parameters and constants alone: it has no rows."""
+    """A value computed from parameters and constants alone. It has no rows."""
 
 
 @operator
 class Dropout(Node):
-    """Dropout whose random numbers belong to `key` and the row, whatever a rule does to the plan."""
+    """Dropout whose random numbers depend on `key` and the row, so that no rule changes them."""
 
     x: Node
     p: float
@@ -199,7 +202,7 @@ class Dropout(Node):
 
 @operator
 class Scatter(Node):
-    """A value of every vertex on each of its edges: those it is the source of, or those it is the destination of."""
+    """A copy of each vertex's value onto the edges that it is the source of, or the destination of."""
 
     x: Node
     end: str  # "source" or "destination"
@@ -213,7 +216,7 @@ class Scatter(Node):
 
 @operator
 class Aggregate(Node):
-    """Messages of the in-edges of a vertex to one value: sum, mean, max or min; zero without in-edges."""
+    """The sum, mean, maximum or minimum of the messages of a vertex's in-edges; zero for a vertex without in-edges."""
 
     message: Node
     kind: str
@@ -242,12 +245,12 @@ class EdgeSoftmax(Node):
 
 @operator
 class GraphOperator(Node):
-    """What the Graph Engine computes, from columns to a column. Everything else that has rows runs in the DL Engine."""
+    """An operator that the Graph Engine runs. All other operators with rows run in the DL Engine."""
 
 
 @operator
 class Propagate(GraphOperator):
-    """The sum over in-edges of [weight times] the source's row: an aggregate that no parameter takes part in."""
+    """The sum over in-edges of the source's row [times the edge's weight]. No parameter takes part in it."""
 
     x: Node
     edges: EdgeSet
@@ -260,7 +263,7 @@ class Propagate(GraphOperator):
 
 @operator
 class Collect(GraphOperator):
-    """The rows of a vertex's in-neighbours, brought to where the vertex is; what `Scatter(_, "source")` reads."""
+    """The rows of a vertex's in-neighbours, brought to where the vertex is. A `Scatter` from sources reads it."""
 
     x: Node
     edges: EdgeSet
@@ -274,7 +277,7 @@ class Collect(GraphOperator):
 
 
 def topological(*roots: Node) -> tuple[Node, ...]:
-    """Every distinct node below the roots once, children first, in a stable order; without recursion."""
+    """Return every distinct node at or below the roots once, children first, in a stable order. It does not recurse."""
     done: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -289,12 +292,13 @@ def topological(*roots: Node) -> tuple[Node, ...]:
 
 
 def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence[Node] | None = None) -> Node:
-    """Rewrite bottom-up: `change` sees every distinct node once, over its rewritten children; None means no change.
+    """Rewrite a graph bottom-up.
 
     Args:
-        root: of the graph.
-        change: what becomes of a node.
-        order: its nodes, children first, where that is known.
+        root: The root of the graph.
+        change: A function of a node whose children are rewritten already. It returns another node, or None for no
+            change. It is called once for each distinct node.
+        order: The nodes of the graph, children first, if known.
     """
     new: dict[Node, Node] = {}
     for node in order or topological(root):
@@ -304,10 +308,10 @@ def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence
 
 
 def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
-    """For every node of a graph, the distinct nodes that read it, in topological order.
+    """Return, for every node of a graph, the distinct nodes that read it, in topological order.
 
     Args:
-        order: all of them, children first.
+        order: All nodes of the graph, children first.
     """
     readers: dict[Node, list[Node]] = {}
     for node in order:
@@ -318,17 +322,17 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
-    """The same operator with some fields changed.
+    """Return the same operator with some fields changed.
 
     Args:
-        node: the operator.
-        new: other inputs, by those that they take the place of.
-        changes: other values of fields.
+        node: The operator.
+        new: Replacements for input nodes, by the node that is replaced.
+        changes: New values of fields, by name.
     """
     values = replaced(node.values, new) if new else node.values
     return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:
-    """The row-valued inputs of an operator: parameters and values computed from them are left out."""
+    """Return an operator's inputs that have rows. Parameters and values computed from parameters alone have none."""
     return tuple(child for child in node.children if child.output.rows != "none")
