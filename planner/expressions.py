@@ -1,6 +1,7 @@
 """Arithmetic on edges as data: small expressions over the values at each edge, and their derivatives.
 
 An expression is a nested tuple. Its first item says what it is:
+
     ("source", x), ("destination", x)   the row of a vertex column at that end of the edge
     ("edge", x)                         the row of an edge column
     ("weight",)                         the weight of the edge, 1 if the graph has no weights

@@ -55,7 +55,7 @@ class Footprint:
     partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
 
     def times(self, models: int) -> Footprint:
-        """Return an upper bound for several such plans that are trained together."""
+        """Return an upper bound on the footprint of several such plans that are trained together."""
         return replace(self, peak=models * self.peak, heap=models * self.heap)
 
 

@@ -33,7 +33,7 @@ MULTIPLICATIONS = 50e9  # multiplications, each with an addition, a second of ma
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
-    """Return the seconds that backward takes more for a vertex if nothing was saved.
+    """Return the extra seconds of backward for each vertex if nothing was saved.
 
     The stage's inputs are sent again, and all values that backward reads are computed again.
     """

@@ -108,8 +108,8 @@ def _places(stage: Stage) -> list[Call]:
 def _gradients(stage: Stage) -> Counter[int]:
     """Return the widths of the gradients that backward makes.
 
-    There is one for each input of a product or reduction, and one for each output, because backward changes it in
-    place.
+    There is one for each input of a product or reduction. There is also one for each output that no product makes,
+    because backward changes it in place.
     """
     widths = {i.value: i.width for i in stage.inputs if i.needs_gradient}
     widths |= {call.output: call.type.width for call in computing(stage)}

@@ -5,6 +5,7 @@ operator library ("aten.linear.default"), or one of the graph operators below, s
 `planner.physical.Stage` is made of the same calls, so a worker runs what was traced.
 
 Graph operators and their arguments:
+
     lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
     lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
     lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are

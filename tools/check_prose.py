@@ -32,7 +32,8 @@ EXEMPT = (
     "6438c38",
     "ae0de54",
     "f160f5d",
-)  # commits with long subjects on branches that did not have the check yet
+    "e9294f8",
+)  # commits with long subjects that were merged before the check saw them
 
 _SECTION = re.compile(r"(Args|Attributes|Example|Examples|Note|Raises|Returns|Shapes|Yields):")
 _LISTING = {

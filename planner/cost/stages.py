@@ -113,7 +113,7 @@ def _backward(stage: Stage, density: float) -> Work:
 
 
 def _by_who_runs(stage: Stage, found: Work) -> Work:
-    """Count the numbers of a stage that autograd runs as units of their own, because they have another rate."""
+    """Count the numbers of a stage that autograd runs as another unit of work, which has a rate of its own."""
     if run_by_autograd(stage):
         found.numbers, found.autograd_numbers = 0.0, found.numbers
     return found
@@ -151,7 +151,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
 
 
 def _operations(stage: Stage, call: Call) -> float:
-    """Return the operations on each number that a call of such a stage makes."""
+    """Return the operations counted for each number that a call makes, in a stage that reads edges."""
     if call.op == "lotan.edge_softmax":
         return SOFTMAX_ON_EDGES
     if call.op != "lotan.scatter":

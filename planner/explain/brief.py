@@ -125,7 +125,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def operators(ops: Iterable[str]) -> str:
-    """Return the operators of a stage, without libraries and overloads. Equal ones in a row are counted.
+    """Return the operators of a stage, without libraries and overloads. Equal neighbours become one, with their number.
 
     >>> operators(["aten.mul.Tensor", "aten.mul.Scalar", "aten.relu.default", "lotan.dropout"])
     'mul x2, relu, dropout'

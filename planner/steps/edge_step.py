@@ -80,7 +80,7 @@ class EdgeStep(ColumnStep):
 
     @property
     def hop_away(self) -> tuple[str, ...]:
-        """The columns that it reads where its edges begin."""
+        """The names of the columns that it reads where its edges begin."""
         return self.at_sources
 
     @property

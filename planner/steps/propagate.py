@@ -79,7 +79,10 @@ class PropagateStep(ColumnStep):
         return Work(edges=edges, summed_numbers=numbers, far_numbers=far)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return the bytes of a row for each other partition with an edge from the source: its row, or a sum."""
+        """Return the bytes of one row for each other partition that has an edge from the source.
+
+        Forward, the row is the source's. In reverse, it is the sum that the partition returns.
+        """
         return row_bytes(self.output) * others if layout.shuffled else 0.0
 
 

@@ -57,12 +57,12 @@ class ScaledPropagateStep(EdgeStep):
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """The name of its input. In reverse its scales are added, because a vertex has out-edges in all partitions."""
+        """The name of its input. In reverse also that of its scales, because a vertex has out-edges in all partitions."""
         return self.columns if self.reverse else (self.input,)
 
     @property
     def words(self) -> list[str]:
-        """Its columns, and "reverse" if it is so."""
+        """Its columns, and "reverse" if it runs over the reverse graph."""
         return [*self.columns, *["reverse"] * self.reverse]
 
     def side_by_side(self, output: Column, model: int) -> Self:

@@ -47,12 +47,12 @@ class Step(ABC):
 
     @property
     def hop_away(self) -> tuple[str, ...]:
-        """The columns of which it reads rows one hop farther from a target than the rows that it makes."""
+        """The names of the columns of which it reads rows one hop farther from a target than the rows that it makes."""
         return ()
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """The columns of which every task on Spark reads the rows of all partitions."""
+        """The names of the columns of which every task on Spark reads the rows of all partitions."""
         return ()
 
     @property
