@@ -109,14 +109,14 @@ class Stage:
     parameters: tuple[ParameterSpec, ...]  # the parameters that its calls read
     calls: tuple[Call, ...]
     outputs: tuple[StageOutput, ...]
-    loss: LossSpec | None = None  # of the last stage: compares its one output with "label", on rows that "split" names
+    loss: LossSpec | None = None  # only in the last stage: compares its output with "label", on rows that "split" names
     edge_sets: tuple[EdgeSet, ...] = ()  # edge sets whose in-edges a chunk needs, one CSR matrix each
     overflow: Overflow = "recompute"
-    counts: Counts = "train"  # of the last stage: the splits whose loss and metrics a turn counts
+    counts: Counts = "train"  # for the last stage: the splits whose loss and metrics a turn counts
     worth: float = 0.0  # seconds that a saved byte spares; where memory is full, the values worth least go
     parts: tuple[
         Part, ...
-    ] = ()  # of a model batch: the stage of each model, on its own part of a row; `calls` is then empty
+    ] = ()  # for a model batch: the stage of each model, on its own part of a row; `calls` is then empty
     models: int = 1  # models in the batch, each with a row in the statistics that a run commits
 
     @property

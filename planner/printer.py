@@ -32,7 +32,7 @@ from planner.steps.edge_step import EdgeOperator
 
 WIDTH = 100  # columns of a line
 LEVELS = (
-    12  # of indentation; deeper operators start again at the left, or text would grow with the square of the layers
+    12  # levels of indentation; deeper operators start at the left, or text would grow with the square of the layers
 )
 RIGHT = 34  # columns of a line for the engine and the shape or size
 

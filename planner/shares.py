@@ -16,7 +16,7 @@ ROUTER_BYTES = 24 * MIB
 WORKER_BYTES = 360 * MIB  # a DL worker without shared libraries: 305 of its own, and the scratch of a chunk
 JVM_BYTES = 500 * MIB  # Spark's JVM without its heap: classes, compiled code, stacks, buffers
 SPARK_PYTHON_BYTES = 190 * MIB  # Python process of a Spark task on rows: 130 on a small graph
-MALLOC_ARENAS = "2"  # of glibc, in a process with a limit; by default it has eight a core, and returns no memory
+MALLOC_ARENAS = "2"  # for glibc in a process with a limit; by default it has eight a core, and returns no memory
 
 HEAP_SHARE = 0.75  # part of a limit that goes to the heap, after the fixed parts
 SHARED_SHARE = 0.05

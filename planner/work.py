@@ -19,7 +19,7 @@ class Work:
     # The work of the Graph Engine.
     edges: float = 0.0  # edges along which rows are summed, multiplied or compared
     summed_numbers: float = 0.0  # numbers summed over edges, from a cache or from memory
-    far_numbers: float = 0.0  # those summed numbers that come from memory, for the extra time
+    far_numbers: float = 0.0  # the part of the summed numbers that comes from memory, for the extra time
     edge_values: float = 0.0  # numbers of edge columns that are computed or summed, once for each operation
     scaled_numbers: float = 0.0  # numbers summed over edges with a scale for each edge, or multiplied along edges
     extreme_numbers: float = 0.0  # numbers compared over edges, for a maximum or minimum

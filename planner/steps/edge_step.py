@@ -60,7 +60,7 @@ class EdgeStep(ColumnStep):
 
     NEEDS: ClassVar[Ability] = "edge_columns"  # ability that an engine needs to run it
     READS: ClassVar[tuple[str, ...]] = ("input",)  # fields that name the columns it reads
-    AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # those of these fields whose columns are read where edges begin
+    AT_SOURCES: ClassVar[tuple[str, ...]] = ()  # the fields in READS whose columns are read where edges begin
     DRAWS: ClassVar[bool] = False  # True if it draws random numbers
 
     @property
