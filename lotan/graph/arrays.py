@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.graph.row_keys import vertex_keys
@@ -146,13 +145,20 @@ def _own(array: npt.NDArray[AnyType]) -> npt.NDArray[AnyType]:
 
 
 def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
-    index = pd.Index(ids)
-    src = index.get_indexer(edges.src).astype(np.int64, copy=False)
-    dst = index.get_indexer(edges.dst).astype(np.int64, copy=False)
+    src, dst = (_positions(ids, ends) for ends in (edges.src, edges.dst))
     dangling = np.flatnonzero((src < 0) | (dst < 0))
     if len(dangling):
         raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:EXAMPLES]])
     return src, dst
+
+
+def _positions(ids: Ids, ends: Ids) -> Positions:
+    """Where each end stands among ids, -1 where it is not among them."""
+    if ids.dtype == ends.dtype == np.int64 and ids[0] == 0 and np.array_equal(ids, np.arange(len(ids))):
+        return np.where((ends < 0) | (ends >= len(ids)), -1, ends)
+    import pandas as pd  # here, for a graph that numbers its vertices starts without it, a third of a second earlier
+
+    return pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
 
 
 def _add_reverses(
