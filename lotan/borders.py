@@ -103,6 +103,6 @@ def _status_of_java() -> int | None:
     if process is None:
         return None
     try:
-        return process.wait(JAVA_SECONDS)  # its connections may break a moment before
+        return int(process.wait(JAVA_SECONDS))  # its connections may break a moment before
     except TimeoutExpired:
         return None

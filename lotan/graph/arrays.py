@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from planner.statistics import Profile, Statistics
 
 AnyType = TypeVar("AnyType", bound=np.generic)
 
-Ids = npt.NDArray[np.generic]
+Ids = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
 
@@ -28,7 +28,7 @@ class VertexColumns:
 
     ids: Ids  # [vertices], an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
-    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    label: npt.NDArray[Any]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
 
 
@@ -47,7 +47,7 @@ class GraphArrays:
 
     ids: Ids  # [vertices], as given: an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
-    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    label: npt.NDArray[Any]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
     src: Positions  # [edges], rows of the vertex arrays
     dst: Positions  # [edges]
@@ -158,7 +158,8 @@ def _positions(ids: Ids, ends: Ids) -> Positions:
         return np.where((ends < 0) | (ends >= len(ids)), -1, ends)
     import pandas as pd  # here, for a graph that numbers its vertices starts without it, a third of a second earlier
 
-    return pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
+    result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
+    return result
 
 
 def _add_reverses(

@@ -32,7 +32,7 @@ def free_memory(cgroups: Path = CGROUPS, own: Path = OWN) -> int:
         cgroups: where the kernel shows control groups.
         own: the file that says which of them this process is in.
     """
-    return min([psutil.virtual_memory().available, *_left(cgroups, own)])
+    return min([int(psutil.virtual_memory().available), *_left(cgroups, own)])
 
 
 def _left(cgroups: Path, own: Path) -> Iterator[int]:

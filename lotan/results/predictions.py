@@ -92,7 +92,8 @@ def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
 
 def _softmax(logits: Rows) -> Rows:
     shares = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
-    return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    result: Rows = (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    return result
 
 
 def _sigmoid(logits: Rows) -> Rows:

@@ -25,6 +25,7 @@ from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
+from planner.physical import PipeStep
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.prune_vertices import prune_vertices
 from planner.spec import LossSpec, Spec
@@ -99,7 +100,9 @@ class TrainedModel:
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
             a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
-            output = planned.plan.predict[-1].outputs[0].name
+            last = planned.plan.predict[-1]
+            assert isinstance(last, PipeStep), "a model's output is the last stage's"
+            output = last.outputs[0].name
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(engine.read(handle), graph.id_type)
