@@ -152,8 +152,8 @@ class _Bench:
             watches[-1].end()
         extents = list(watches[-1].extents)
         pipes = [number for number, step in enumerate(steps) if isinstance(step, PipeStep)]
-        for number, extent in zip(pipes, self._engine.piped(), strict=False):
-            extents[number] = extent
+        for number, piped in zip(pipes, self._engine.piped(), strict=False):
+            extents[number] = piped
         bytes = "bytes" if one_by_one else "piped_bytes"
         cost = self._job.planned.cost(steps)
         plan, known = self._job.plan, self._job.planned.statistics

@@ -12,7 +12,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-import pandas as pd
 from torch import Tensor
 
 from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
@@ -36,6 +35,8 @@ from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from lotan.graph import Graph
 
 
@@ -113,6 +114,8 @@ class LocalEngine(Engine):
         """Return a column with the vertices' ids."""
         rows, order = handle.reshape(handle.shape[0], -1).numpy(), self._loaded.order  # [vertices, width]
         rows = rows if order is None else rows[order.places]
+        import pandas as pd  # here, for training needs none
+
         return pd.DataFrame({"id": self._loaded.ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
