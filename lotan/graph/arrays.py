@@ -158,10 +158,10 @@ def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
 
 
 def _positions(ids: Ids, ends: Ids) -> Positions:
-    """Where each end stands among ids, -1 where it is not among them."""
+    """Return the position of each end among the ids, or -1 for an end that is not among them."""
     if ids.dtype == ends.dtype == np.int64 and ids[0] == 0 and np.array_equal(ids, np.arange(len(ids))):
         return np.where((ends < 0) | (ends >= len(ids)), -1, ends)
-    import pandas as pd  # here, for a graph that numbers its vertices starts without it, a third of a second earlier
+    import pandas as pd  # not at the top: a graph with numbered vertices starts a third of a second earlier without it
 
     result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
     return result
