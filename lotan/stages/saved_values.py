@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import local
 
 import torch
 from torch import Tensor
@@ -11,10 +12,29 @@ from lotan.stages.chunk import Saved
 from lotan.stages.spill_file import Extent, SpillFile
 
 
-class Memory:
-    """Memory for values that are kept, by width: that of runs that are done with, where there is some, of whichever stage."""
+class Scratch(local):
+    """Buffers of one thread, by width, as high as the highest chunk so far."""
 
     def __init__(self) -> None:
+        self._buffers: dict[tuple[int, int], Tensor] = {}
+
+    def get(self, number: int, rows: int, width: int) -> Tensor:
+        """Memory [rows, width] that the next caller with this number and width gets too."""
+        key = number, width
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.shape[0] < rows:
+            buffer = self._buffers[key] = torch.empty(rows, width)
+        return buffer if buffer.shape[0] == rows else buffer[:rows]
+
+
+class Memory:
+    """Memory that stages use again, by width: `take` and `give` are for values that a run keeps, `scratch` for all others.
+
+    Whoever makes the programs of a plan makes one for them all. It is freed with them.
+    """
+
+    def __init__(self) -> None:
+        self.scratch = Scratch()
         self._free: dict[int, list[Tensor]] = {}
 
     def take(self, rows: int, width: int) -> Tensor:
