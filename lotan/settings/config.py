@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,7 +11,7 @@ from lotan.arguments import described
 from lotan.errors import ConfigurationError
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.optimizers import Adam, Optimizer
-from lotan.settings.plan_names import ForcedPlan, named_plan
+from lotan.settings.plan_names import named_plan
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -43,7 +43,7 @@ class TrainerConfig:
     seed: int = 0  # of dropout; the model's initial weights are as the model comes
 
     engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
-    # "general": ship neighbourhoods, as without a planner; or the name of a plan, which sets `engine` and `disable` too, see
+    # "general": ship neighbourhoods, as without a planner; or a plan by its name, which stands for `engine` and `disable`, see
     # lotan.settings.plan_names.
     plan: str = "auto"
     disable: Sequence[str] = ()  # names of planner rules not to apply
@@ -70,22 +70,52 @@ class TrainerConfig:
     progress: bool = True  # a line an epoch on standard error
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used, and put a plan's name into the settings that it stands for.
+        """Refuse what cannot be used.
 
         Raises:
             ConfigurationError: naming the setting, what was given and what is expected.
         """
-        if isinstance(self.plan, str) and self.plan not in PLANS:
-            _force(self, named_plan(self.plan))
+        if self.settled() is not self:
+            return  # it has been checked
         _check_choices(self)
         _check_numbers(self)
         _check_kinds(self)
         _check_rules(self.disable)
         _check_together(self)
 
+    def settled(self) -> TrainerConfig:
+        """This configuration with the name of a plan replaced by the `engine`, `disable` and `plan` that it stands for.
+
+        >>> settled = TrainerConfig(plan="blocks-push_down").settled()
+        >>> settled.engine, settled.disable, settled.plan
+        ('blocks', ('push_down',), 'auto')
+
+        Raises:
+            ConfigurationError: there is no such plan, or it is for another engine than the one asked for.
+        """
+        if not isinstance(self.plan, str) or self.plan in PLANS:
+            return self
+        forced = named_plan(self.plan)
+        if self.engine not in ("auto", forced.engine):
+            raise ConfigurationError(
+                f"plan {self.plan!r} is for engine {forced.engine!r}, but engine is {self.engine!r}: leave engine out"
+            )
+        _check_rules(self.disable)
+        disable = tuple(dict.fromkeys([*self.disable, *forced.disable]))
+        return replace(self, engine=forced.engine, disable=disable, plan=forced.plan)  # type: ignore[arg-type]
+
 
 def make_config(options: dict[str, Any]) -> TrainerConfig:
-    """A configuration of keyword arguments.
+    """A settled configuration of keyword arguments, see `TrainerConfig.settled`.
+
+    Raises:
+        ConfigurationError: for an unknown or unusable one.
+    """
+    return given_config(options).settled()
+
+
+def given_config(options: dict[str, Any]) -> TrainerConfig:
+    """A configuration of keyword arguments, as they were given.
 
     Raises:
         ConfigurationError: for an unknown or unusable one.
@@ -97,21 +127,9 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
     return TrainerConfig(**options)
 
 
-def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
-    """Set the fields of a configuration in the making that a plan's name stands for."""
-    if config.engine not in ("auto", forced.engine):
-        raise ConfigurationError(
-            f"plan {config.plan!r} is for engine {forced.engine!r}, but engine is {config.engine!r}: leave engine out"
-        )
-    _check_rules(config.disable)
-    disable = tuple(dict.fromkeys([*config.disable, *forced.disable]))
-    for name, value in {"engine": forced.engine, "disable": disable, "plan": forced.plan}.items():
-        object.__setattr__(config, name, value)
-
-
 def _check_choices(config: TrainerConfig) -> None:
     _one_of("engine", config.engine, ENGINES)
-    _one_of("plan", config.plan, PLANS)  # a name has been put into settings
+    _one_of("plan", config.plan, PLANS)  # or it is no string: a name has been settled
     _one_of("propagate", config.propagate, PROPAGATES)
     if config.task is not None:
         _one_of("task", config.task, TASKS)
