@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -29,15 +29,47 @@ LEGEND = (
     "the vertices that training depends on. Seconds are estimated by the rates above, and `lotan doctor --calibrate` has rates "
     "of this machine; --analyze measures a plan. What is weighed by them: docs/planner.md, Costs."
 )
-SPREADING = ("--partitions", "--workers")  # options
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What asks for a plan, beside the settings given: at most one thing more than its engine."""
+
+    engine: str
+    without: str | None = None  # a rule
+    general: bool = False
+    partitions: int | None = None
+    workers: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """True if nothing is asked for but the engine."""
+        return self == Asked(self.engine)
+
+    @property
+    def spread(self) -> str:
+        """The options of the command line that spread the work of a plan; "" if it is spread as ever."""
+        spread = {"partitions": self.partitions, "workers": self.workers}
+        return " ".join(f"--{name} {count}" for name, count in spread.items() if count is not None)
+
+    @property
+    def options(self) -> str:
+        """The options of the command line that ask for it.
+
+        >>> Asked("blocks", without="push_down").options, Asked("rows", partitions=8).options
+        ('--engine blocks --disable push_down', '--engine rows --partitions 8')
+        """
+        rule = f"--disable {self.without}" if self.without else ""
+        general = "--plan general" if self.general else ""
+        return " ".join(filter(None, [f"--engine {self.engine}", rule, general, self.spread]))
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan, by its name and by the options that ask for it."""
+    """A plan, by its name and by what asks for it."""
 
     name: str  # which asks for it as `plan`; see lotan.settings.plan_names. Those that only spread their work otherwise share it
-    options: str  # of the command line, beside those given
+    asked: Asked
     chosen: bool  # whether it is what would run
     seconds: float  # of an epoch, with its evaluation where each has one, estimated
     steps: int  # of one, with its evaluation where each has one
@@ -61,15 +93,15 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
             continue
         listed = list(variants(job, config, engine, known))
         first = listed[0][0]
-        for planned, words in listed:
+        for planned, asked in listed:
             beside = job.plan if planned is first else first.plan
-            found.append(_alternative(job, config, known, planned, words, beside))
-        for spread, words in _spreads(config, engine):
-            found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}", first.plan))
+            found.append(_alternative(job, config, known, planned, asked, beside))
+        for spread, asked in _spreads(config, engine):
+            found.append(_alternative(job, spread, known, first, asked, first.plan))
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, str]]:
+def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig, Asked]]:
     """Other numbers of partitions and workers, where nobody asked for some: more of the former, and half of the latter."""
     if engine == "local":
         return
@@ -77,15 +109,15 @@ def _spreads(config: TrainerConfig, engine: str) -> Iterator[tuple[TrainerConfig
     if config.partitions is None:
         for times in MORE_PARTITIONS[:2]:
             count = times * layout.crew.tasks
-            yield replace(config, partitions=count), f"--partitions {count}"
+            yield replace(config, partitions=count), Asked(engine, partitions=count)
     if config.workers is None and layout.crew.workers > 1:
         count = layout.crew.workers // 2
-        yield replace(config, workers=count), f"--workers {count}"
+        yield replace(config, workers=count), Asked(engine, workers=count)
 
 
 def variants(
     job: Job, config: TrainerConfig, engine: str, known: cost_cache.Known | None = None
-) -> Iterator[tuple[Planned, str]]:
+) -> Iterator[tuple[Planned, Asked]]:
     """Plans for an engine, and how to ask for them; first the one with the rules that were asked for.
 
     Args:
@@ -97,26 +129,26 @@ def variants(
     pricing = priced(engine, config, known or cost_cache.load(), session_master(job.graph, config))
     options = replace(job.planned.options, abilities=ABILITIES[engine], engine=engine, pricing=pricing)
     first = job.planned.with_options(options)
-    yield first, f"--engine {engine}"
+    yield first, Asked(engine)
     if first.options.plan == "general":
         return
     for rule in first.plan.fired:
-        yield without(first, rule), f"--engine {engine} --disable {rule}"
+        yield without(first, rule), Asked(engine, without=rule)
     general: Literal["general"] = "general"
-    yield first.with_options(replace(first.options, plan=general)), f"--engine {engine} --plan general"
+    yield first.with_options(replace(first.options, plan=general)), Asked(engine, general=True)
 
 
 def _alternative(
-    job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str, beside: Plan
+    job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, asked: Asked, beside: Plan
 ) -> Alternative:
     plan, engine, limit = planned.plan, planned.options.engine, MemoryLimit.of(config)
     needs = limit.needs(engine, plan, job.statistics, config.partitions)
     pricing = spread_over(priced(engine, config, known, session_master(job.graph, config)), needs)
     passes = plan.epoch(config.eval_every == 1)
-    chosen = engine == job.engine.name and words == f"--engine {engine}"
+    chosen = engine == job.engine.name and asked.alone
     return Alternative(
         name=plan_name(engine, planned.options.disabled, planned.options.plan),
-        options=words,
+        asked=asked,
         chosen=chosen,
         seconds=planned.seconds_at(pricing),
         steps=sum(map(len, passes)),
@@ -193,7 +225,7 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
         line = f"{'>' if one.chosen else ' '} {_called(one):<{wide}}{_figures(one)}  {said}".rstrip()
         lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * head.index("against"), drop_whitespace=True)
     for engine, others in alike.items():
-        rules = ", ".join(one.options.split()[-1] for one in others)
+        rules = ", ".join(str(one.asked.without) for one in others)
         lines += _below(f"as {engine}: without {rules}")
     return [
         *lines,
@@ -212,11 +244,10 @@ def _figures(one: Alternative) -> str:
 
 def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
     """Of each engine's plan, by its name, those with a rule less that have the same figures."""
-    firsts = {one.options: one for one in found if one.options == f"--engine {one.options.split()[1]}"}
+    firsts = {one.asked.engine: one for one in found if one.asked.alone}
     alike: dict[str, list[Alternative]] = {first.name: [] for first in firsts.values()}
     for one in found:
-        engine, _, less = one.options.partition(" --disable ")
-        first = firsts[engine] if less else None
+        first = firsts[one.asked.engine] if one.asked.without else None
         if first is not None and (_figures(one), one.fits) == (_figures(first), first.fits):
             alike[first.name].append(one)
     return {name: others for name, others in alike.items() if others}
@@ -225,7 +256,7 @@ def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
 def _why_not_the_first(found: Sequence[Alternative]) -> str:
     """Why an engine's fastest plan is not the one that runs there; "" where it is."""
     chosen = next(one for one in found if one.chosen)
-    first = next(one for one in found if one.options.split()[1] == chosen.options.split()[1])
+    first = next(one for one in found if one.asked.engine == chosen.asked.engine)
     if duration(first.seconds) == duration(chosen.seconds):
         return ""
     if not first.fits:
@@ -239,10 +270,13 @@ def _why_not_the_first(found: Sequence[Alternative]) -> str:
 
 def _called(one: Alternative) -> str:
     """The name, and what else has to be asked for."""
-    spread = [option for option in SPREADING if option in one.options.split()]
-    return " ".join([one.name, *(one.options[one.options.index(option) :] for option in spread)])
+    return f"{one.name} {one.asked.spread}".rstrip()
 
 
 def alternative_data(found: Sequence[Alternative]) -> list[dict[str, Any]]:
-    """The same as plain data."""
-    return [asdict(one) for one in found]
+    """The same as plain data, with what asks for a plan as options of the command line."""
+    figures = [item.name for item in fields(Alternative) if item.name not in ("name", "asked")]
+    return [
+        {"name": one.name, "options": one.asked.options, **{name: getattr(one, name) for name in figures}}
+        for one in found
+    ]
