@@ -30,20 +30,21 @@ def is_summed(name: str) -> bool:
 class PipeJob:
     """One pass of one stage over one partition: the key of a commit.
 
-    `epoch` identifies the parameters: the number that `CoordinatorLink.begin` was given. An evaluation after the
-    optimizer step reads other parameters, so it is another number here (random numbers may count epochs their own way;
-    that goes through the `settings` of `begin`).
+    `pass_number` identifies the parameters: it is the number that `CoordinatorLink.begin` was given. An evaluation after the
+    optimizer step reads other parameters, so it is another pass, though it belongs to the same epoch of the training. (On the
+    wire and in texts of errors this number is called "epoch"; random numbers count the training's epochs, which go through
+    the `settings` of `begin`.)
     """
 
     run: str
-    epoch: int
+    pass_number: int
     stage: str
     mode: str
     partition: int
     accumulates: bool = field(default=True, compare=False)  # False: nothing to sum, so a returned chunk needs no replay
 
     def __str__(self) -> str:
-        return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.epoch} of run {self.run!r}"
+        return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.pass_number} of run {self.run!r}"
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class ChunkKey:
     """One micro-batch: a contiguous run of rows of one partition."""
 
     run: str
-    epoch: int
+    pass_number: int
     stage: str
     mode: str
     partition: int
@@ -67,7 +68,7 @@ class OutgoingChunk:
     `static` and `epoch_kept` name tensors that the worker may still have from an earlier chunk with this run,
     partition and index under the same tensor name: these are offered by checksum first and sent when the worker asks.
     A kept tensor is replaced when one of its shape and other content is offered, so both sets are safe for anything;
-    they differ in when the worker lets go: `epoch_kept` ones at the first sign of the next epoch.
+    they differ in when the worker lets go: `epoch_kept` ones at the first sign of the next pass.
     """
 
     index: int
@@ -103,11 +104,11 @@ class Handler(Protocol):
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Take a stage's program, before the first chunk of that stage."""
 
-    def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters, before its first chunk. Those of the run's earlier epochs are not needed then."""
+    def parameters(self, run: str, pass_number: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
+        """Take a pass's parameters, before its first chunk. Those of the run's earlier passes are not needed then."""
 
     def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
-        """Run a chunk: a pure function of its arguments, the stage and the epoch's parameters.
+        """Run a chunk: a pure function of its arguments, the stage and the pass's parameters.
 
         `room` has memory from which a result need not be copied; it may be used, or left.
 

@@ -44,30 +44,30 @@ class Ledger:
     """First commit wins. A later one of the same job must be equal, and is not added. Not thread-safe."""
 
     def __init__(self) -> None:
-        self._epochs: dict[str, int] = {}
+        self._passes: dict[str, int] = {}
         self._commits: dict[PipeJob, Commit] = {}
-        self._conflicts: dict[str, ConflictError] = {}  # by run, of its current epoch
+        self._conflicts: dict[str, ConflictError] = {}  # by run, of its current pass
 
-    def begin(self, run: str, epoch: int) -> None:
-        """Open an epoch; what was committed in earlier ones, or earlier in this one, is dropped."""
+    def begin(self, run: str, pass_number: int) -> None:
+        """Open a pass; what was committed in earlier ones, or earlier in this one, is dropped."""
         self._drop(run)
-        self._epochs[run] = epoch
+        self._passes[run] = pass_number
 
-    def epoch(self, run: str) -> int:
-        """The open epoch of a run, -1 for none."""
-        return self._epochs.get(run, -1)
+    def pass_number(self, run: str) -> int:
+        """The number of the open pass of a run, -1 for none."""
+        return self._passes.get(run, -1)
 
     def commit(self, commit: Commit) -> bool:
         """Enter a commit; whether it is the job's first.
 
         Raises:
-            StaleEpochError: its epoch is not the open one.
+            StaleEpochError: its pass is not the open one.
             ConflictError: another attempt came to something else. `totals` raises it as well.
         """
         job = commit.job
-        if job.epoch != self.epoch(job.run):
+        if job.pass_number != self.pass_number(job.run):
             raise StaleEpochError(
-                f"refused the commit of {job}: open is epoch {self.epoch(job.run)} (-1: none)",
+                f"refused the commit of {job}: open is epoch {self.pass_number(job.run)} (-1: none)",
                 stage=job.stage,
                 partition=job.partition,
             )
@@ -88,7 +88,7 @@ class Ledger:
         return [job for job in jobs if job not in self._commits]
 
     def check(self, run: str) -> None:
-        """Raise the conflict of the open epoch, if there was one."""
+        """Raise the conflict of the open pass, if there was one."""
         if run in self._conflicts:
             raise self._conflicts[run]
 
@@ -120,7 +120,7 @@ class Ledger:
     def forget(self, run: str) -> None:
         """Drop all of a run."""
         self._drop(run)
-        self._epochs.pop(run, None)
+        self._passes.pop(run, None)
 
     def _drop(self, run: str) -> None:
         self._commits = {job: commit for job, commit in self._commits.items() if job.run != run}

@@ -1,4 +1,4 @@
-"""What a worker needs from the coordinator to run a chunk: the stage's program and the epoch's parameters."""
+"""What a worker needs from the coordinator to run a chunk: the stage's program and the pass's parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from messenger.settings import Settings
 from messenger.transport import COORDINATOR
 
 Want = tuple[str, str, str | int]
-"""("stage", run, name) or ("parameters", run, epoch)."""
+"""("stage", run, name) or ("parameters", run, number of the pass)."""
 
 
 class Supplies:
@@ -24,20 +24,20 @@ class Supplies:
         self._pump = pump
         self._settings = settings
         self._stages: set[tuple[str, str]] = set()
-        self._epochs: dict[str, int] = {}  # run -> epoch whose parameters are here
+        self._passes: dict[str, int] = {}  # run -> number of the pass whose parameters are here
         self._asked: dict[Want, float] = {}  # -> deadline, monotonic seconds
 
-    def epoch(self, run: str) -> int:
-        """The newest epoch that this worker knows of a run, -1 for none."""
-        return self._epochs.get(run, -1)
+    def pass_number(self, run: str) -> int:
+        """The number of the newest pass that this worker knows of a run, -1 for none."""
+        return self._passes.get(run, -1)
 
     def is_stale(self, key: ChunkKey) -> bool:
-        """Whether a chunk belongs to an epoch that is over."""
-        return key.epoch < self.epoch(key.run)
+        """Whether a chunk belongs to a pass that is over."""
+        return key.pass_number < self.pass_number(key.run)
 
     def has(self, key: ChunkKey) -> bool:
         """Whether stage and parameters of a chunk are here."""
-        return (key.run, key.stage) in self._stages and self.epoch(key.run) == key.epoch
+        return (key.run, key.stage) in self._stages and self.pass_number(key.run) == key.pass_number
 
     def waits_for(self, key: ChunkKey, header: dict[str, Any]) -> bool:
         """Whether a chunk lacks what a DATA or ERROR is about."""
@@ -47,14 +47,14 @@ class Supplies:
         """Have what a chunk lacks sent, unless that is on its way already."""
         for want in _wants(key):
             what, run, which = want
-            here = (run, which) in self._stages if what == "stage" else self.epoch(run) == which
+            here = (run, which) in self._stages if what == "stage" else self.pass_number(run) == which
             if here or want in self._asked:
                 continue
             self._asked[want] = time.monotonic() + self._settings.fetch_seconds
             self._pump.send(COORDINATOR, Message(Kind.FETCH, _header(want)))
 
     def take(self, message: Message) -> tuple[str, int] | None:
-        """Give what has come to the handler. Returns run and epoch if a new epoch began.
+        """Give what has come to the handler. Returns the run and the number of the pass if a new pass began.
 
         Raises:
             Exception: whatever the handler has against it.
@@ -66,10 +66,10 @@ class Supplies:
             self._handler.stage(run, header["name"], header["program"])
             self._stages.add((run, header["name"]))
             return None
-        if header["epoch"] <= self.epoch(run):
+        if header["epoch"] <= self.pass_number(run):
             return None
         self._handler.parameters(run, header["epoch"], message.tensors, header["settings"])
-        self._epochs[run] = header["epoch"]
+        self._passes[run] = header["epoch"]
         return run, header["epoch"]
 
     def drop(self, header: dict[str, Any]) -> None:
@@ -88,12 +88,12 @@ class Supplies:
     def forget(self, run: str) -> None:
         """Drop all of a run."""
         self._stages = {stage for stage in self._stages if stage[0] != run}
-        self._epochs.pop(run, None)
+        self._passes.pop(run, None)
         self._asked = {want: deadline for want, deadline in self._asked.items() if want[1] != run}
 
 
 def _wants(key: ChunkKey) -> tuple[Want, Want]:
-    return ("stage", key.run, key.stage), ("parameters", key.run, key.epoch)
+    return ("stage", key.run, key.stage), ("parameters", key.run, key.pass_number)
 
 
 def _want(header: dict[str, Any]) -> Want:

@@ -40,7 +40,7 @@ class Commits:
     @translated()
     def _publish(self, plan: Plan) -> None:
         self.run = uuid4().hex
-        self.number = 0  # of the pass under way: the messenger's epoch
+        self.number = 0  # of the pass under way; one of evaluation is another pass of the same epoch
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
         self._said = ""
         for stage in plan.stages:

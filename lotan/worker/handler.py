@@ -50,10 +50,9 @@ class _Run:
     programs: dict[str, Program] = field(default_factory=dict)
     pieces: dict[str, Pieces] = field(default_factory=dict)  # of stages that may be cut
     memory: Memory = field(default_factory=Memory)  # for what forward runs keep
-    epoch: int = -1
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
-    backward: frozenset[str] = frozenset()  # stages that will run backward in this epoch
+    backward: frozenset[str] = frozenset()  # stages that will run backward in this pass
 
 
 class StageHandler:
@@ -83,11 +82,10 @@ class StageHandler:
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 
-    def parameters(self, run: str, epoch: int, tensors: Tensors, settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters and seed; what was kept of earlier epochs goes."""
+    def parameters(self, run: str, pass_number: int, tensors: Tensors, settings: dict[str, Any]) -> None:
+        """Take a pass's parameters and seed; what was kept of earlier passes goes."""
         self._saved.forget(run)
         of_run = self._run(run)
-        of_run.epoch = epoch
         of_run.parameters = {name: _tensor(tensor) for name, tensor in tensors.items()}
         of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]), tuple(settings["seeds"]))
         of_run.backward = frozenset(settings["backward"])

@@ -140,4 +140,4 @@ class SavedRuns:
 
 
 def _of(key: ChunkKey) -> _Key:
-    return key.run, key.epoch, key.stage, key.partition, key.chunk
+    return key.run, key.pass_number, key.stage, key.partition, key.chunk
