@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from lotan.engines.observed import Observed
 from lotan.errors import EngineError, PassLostError
 from lotan.stages.randomness import Randomness
 from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
@@ -57,15 +58,8 @@ class Outcome:
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
 
 
-@dataclass(frozen=True)
-class Extent:
-    """What a step came to."""
 
-    rows: int
-    bytes: int
-
-
-class Engine(ABC):
+class Engine(Observed, ABC):
     """Runs plans over one loaded graph. Engines differ in where columns live, and in no number that a user sees."""
 
     name: str
@@ -184,18 +178,6 @@ class Engine(ABC):
         "shuffle_written".
         """
         return {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0, "shuffle_written": 0}
-
-    def do_one_by_one(self) -> bool:
-        """From now on, do all of a step before its method returns, for its time is taken; False: passes are done as a whole."""
-        return False
-
-    def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
-        """Rows and bytes of what a step has `made`, which is done; a pipe's rows are those that it ran on. None: unknown."""
-        return None
-
-    def piped(self) -> Sequence[Extent]:
-        """Of each pipe of the last pass, in order: rows that it ran on, and bytes sent and received. None where none are sent."""
-        return ()
 
 
 def run(

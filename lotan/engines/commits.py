@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from lotan.borders import translated
-from lotan.engines.base import Extent, Outcome, Pass
+from lotan.engines.base import Outcome, Pass
+from lotan.engines.observed import Extent
 from lotan.errors import EngineError
 from lotan.stages.codec import encode_program
 from messenger.coordinator import CoordinatorLink

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, free_java_objects, name_operator, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
@@ -21,7 +21,8 @@ from lotan.engines.blocks.pipe import Collection, Column, Contributions, Site, n
 from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.commits import Commits
-from lotan.engines.results import result_tensors
+from lotan.engines.observed import Extent
+from lotan.engines.results import ResultTensor, result_tensors
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint

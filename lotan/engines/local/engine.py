@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, cast
 import pandas as pd
 from torch import Tensor
 
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
+from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges

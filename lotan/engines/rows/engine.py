@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, free_java_objects, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
+from lotan.engines.observed import Extent
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
