@@ -14,7 +14,19 @@ import torch
 from lotan.engines.observed import Observed
 from lotan.errors import EngineError, PassLostError
 from lotan.stages.randomness import Randomness
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step, makes, reads
+from planner.physical import (
+    CollectStep,
+    EdgeStep,
+    GatherStep,
+    PipeStep,
+    Plan,
+    PropagateStep,
+    Step,
+    makes,
+    model_and_parameter,
+    of_model,
+    reads,
+)
 from planner.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -40,6 +52,18 @@ class Pass:
     seed: int = 0
     seeds: tuple[int, ...] = ()  # of a batch: each model's own
 
+    @classmethod
+    def of_batch(cls, epoch: int, weights: Sequence[Mapping[str, torch.Tensor]], seeds: Sequence[int]) -> Pass:
+        """A pass of a batch.
+
+        Args:
+            epoch: the same for all its models.
+            weights: each model's parameters and buffers, by the model's own names.
+            seeds: each model's own.
+        """
+        named = {of_model(model, name): tensor for model, own in enumerate(weights) for name, tensor in own.items()}
+        return cls(epoch, named, seeds=tuple(seeds))
+
     @property
     def randomness(self) -> Randomness:
         """Where its random numbers come from."""
@@ -57,6 +81,16 @@ class Outcome:
     evaluation: np.ndarray | None = None  # of an evaluation, all splits; as `statistics`
     columns: Mapping[str, Handle] = field(default_factory=dict)  # those asked for by `keep`
 
+    def by_model(self, models: int) -> list[Outcome]:
+        """What a pass of a batch leaves behind for each of its models: gradients by the model's own names, and statistics."""
+        gradients: list[dict[str, torch.Tensor]] = [{} for _ in range(models)]
+        for name, gradient in self.gradients.items():
+            model, parameter = model_and_parameter(name)
+            gradients[model][parameter] = gradient
+        nothing = [None] * models
+        statistics = nothing if self.statistics is None else self.statistics
+        evaluation = nothing if self.evaluation is None else self.evaluation
+        return [Outcome(*own) for own in zip(gradients, statistics, evaluation, strict=True)]
 
 
 class Engine(Observed, ABC):
