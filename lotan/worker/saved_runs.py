@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lotan.stages import Saved, Terms
+from lotan.stages.chunk import Saved, Terms
 from lotan.stages.spill_file import SpillFile
 from messenger.jobs import ChunkKey
 

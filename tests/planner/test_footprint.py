@@ -10,7 +10,7 @@ import pytest
 
 from lotan.engines.base import last_uses
 from lotan.engines.choice import ABILITIES
-from lotan.stages import StageProgram
+from lotan.stages.program import StageProgram
 from planner.compiler import Options, compile_plan
 from planner.degrees import Degrees
 from planner.estimate import column_bytes, row_bytes

@@ -9,7 +9,8 @@ import torch
 
 from lotan import nn
 from lotan.engines.choice import ABILITIES
-from lotan.stages import Chunk, StageProgram
+from lotan.stages.chunk import Chunk
+from lotan.stages.program import StageProgram
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.kernels import run_by_autograd

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from lotan.errors import StageError
-from lotan.stages import Chunk, EdgeBlock, StageProgram
-from lotan.stages.chunk import prefix_sum
+from lotan.stages.chunk import Chunk, EdgeBlock, prefix_sum
+from lotan.stages.program import StageProgram
 from lotan.stages.randomness import dropout
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType

@@ -1,6 +1,6 @@
 """A pipe step as the plain data that `lotan.PipeStep.of` reads; see `jvm/src/main/scala/lotan/PipeStep.scala`.
 
-Tensors of a chunk and of its result have the names that `lotan.engines.rows.pipe_task` gives them.
+Tensors of a chunk and of its result have the names that `lotan.stages.tensor_names` gives them.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
+from lotan.stages import tensor_names
 from planner.physical import Gradients, PipeStep, Stage
 from planner.spec import EdgeSet
 
@@ -109,17 +110,19 @@ class _Fields:
     def column(self, name: str) -> dict[str, Any]:
         """A column of the chunk's vertices."""
         column = self._values[name]
-        return self._field(f"column/{name}", [column], name, "float32" if column.width else PLAIN_TYPES[name])
+        return self._field(tensor_names.column(name), [column], name, "float32" if column.width else PLAIN_TYPES[name])
 
     def gradient(self, gradients: Gradients) -> dict[str, Any]:
         """That of an output: the sum of what came back from all that read it."""
-        return self._field(f"output_gradient/{gradients.value}", [self._values[name] for name in gradients.columns])
+        return self._field(
+            tensor_names.output_gradient(gradients.value), [self._values[name] for name in gradients.columns]
+        )
 
     def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
         """The columns at the sources of these edges, of the one collection that is along them, if there is one."""
         along = [name for name in collections if self._values[name].edges == edges][:1]
         return [
-            self._field(f"source/{edges}/{column}", [handle], name)
+            self._field(tensor_names.source(edges, column), [handle], name)
             for name in along
             for column, handle in self._values[name].columns.items()
         ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lotan.stages import make_program
+from lotan.stages.programs import make_program
 from planner.physical import PipeStep, Plan, PropagateStep, Stage, Step, reads
 
 Spares = Mapping[str, frozenset[str]]

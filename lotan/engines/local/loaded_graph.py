@@ -15,7 +15,9 @@ from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
-from lotan.stages import EdgeBlock, Memory, make_program
+from lotan.stages.chunk import EdgeBlock
+from lotan.stages.programs import make_program
+from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
 from planner.physical import Column, Plan, PropagateStep, Stage

@@ -15,8 +15,9 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.stages import Chunk, Program, Saved, StageResult, StageRun
-from lotan.stages.chunk import padded
+from lotan.stages.chunk import Chunk, Saved, padded
+from lotan.stages.programs import Program
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.physical import PipeStep
 from planner.spec import EdgeSet
 

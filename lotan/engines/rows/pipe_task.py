@@ -1,14 +1,7 @@
 """What a Spark Python worker runs in a Pipe: rows of a partition to chunks, through a Dealer, and back to rows.
 
 Imports neither torch nor the planner: Spark starts many of these processes. `PipeTask` is plain data, pickled by Spark.
-
-Tensors of a chunk, by name:
-    keys                            int64 [rows], row keys
-    column/<column>                 the vertices' rows of a column; label and split among them
-    output_gradient/<value>         float32 [rows, width], the sum of a stage output's gradients
-    source/<edges>/<column>         float32 [sources, width], the distinct sources' rows
-    indptr/<edges>, positions/<edges>, weight/<edges>, edge_keys/<edges>     the in-edges
-and of its result: output/<value>, input_gradient/<value>.
+Tensors have the names that `lotan.stages.tensor_names` gives them.
 """
 
 from __future__ import annotations
@@ -25,6 +18,7 @@ import pyarrow as pa
 
 from lotan.engines.rows.topology import runs
 from lotan.engines.rows.vectors import from_lists, to_lists
+from lotan.stages import tensor_names
 from messenger.dealer import shared_dealer
 from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError
@@ -160,7 +154,7 @@ class ChunkRows:
 
     def outgoing(self) -> OutgoingChunk:
         """What is sent."""
-        tensors: dict[str, Array] = {"keys": self.vertices.column("key").to_numpy()}
+        tensors: dict[str, Array] = {tensor_names.KEYS: self.vertices.column("key").to_numpy()}
         for field in self.task.fields:
             tensors[field.tensor] = _read(self.vertices, field)
         for neighbours in self.task.neighbours:
@@ -178,11 +172,14 @@ class ChunkRows:
 
     def _edges(self, neighbours: Neighbours) -> dict[str, Array]:
         name, tag = neighbours.edges, neighbours.tag
-        tensors = {f"indptr/{name}": self._indptr(tag), f"positions/{name}": self._on_edges(tag, "positions", np.int64)}
+        tensors = {
+            tensor_names.indptr(name): self._indptr(tag),
+            tensor_names.positions(name): self._on_edges(tag, "positions", np.int64),
+        }
         if neighbours.weighted:
-            tensors[f"weight/{name}"] = self._on_edges(tag, "weight", np.float32)
+            tensors[tensor_names.weight(name)] = self._on_edges(tag, "weight", np.float32)
         if neighbours.keyed:
-            tensors[f"edge_keys/{name}"] = self._on_edges(tag, "keys", np.int64)
+            tensors[tensor_names.edge_keys(name)] = self._on_edges(tag, "keys", np.int64)
         sources = self._tagged(tag + 1)
         return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
 
