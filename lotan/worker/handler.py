@@ -65,14 +65,14 @@ class StageHandler:
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Compile a stage."""
-        per_edge = program.get("source_gradients")
-        if per_edge not in ("summed", "per_edge"):
-            raise StageError(f"stage {name}: source_gradients is {per_edge!r}, expected 'summed' or 'per_edge'")
+        source_gradients = program.get("source_gradients")
+        if source_gradients not in ("summed", "per_edge"):
+            raise StageError(f"stage {name}: source_gradients is {source_gradients!r}, expected 'summed' or 'per_edge'")
         rows = program.get("rows")
         if rows is not None and not (type(rows) is int and rows > 0):
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
-        of_run.programs[name] = make_program(decode_stage(program.get("stage")), per_edge, of_run.memory)
+        of_run.programs[name] = make_program(decode_stage(program.get("stage")), source_gradients, of_run.memory)
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 

@@ -28,7 +28,7 @@ from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Stage, Step
+from planner.physical import CollectStep, EdgeStep, GatherStep, PipeStep, Plan, PropagateStep, Step
 from planner.statistics import Statistics
 
 if TYPE_CHECKING:
@@ -246,7 +246,9 @@ class BlocksEngine(Engine):
         site = Site(self._run.run, self._run.number, self.settings.chunk_rows * together)
         reading = self._now.reading
         spared = reading.spared(step)
-        plain, columns = pipe_step(site, step, stage, values, reading.pipes, self._graph.weighted, spared)
+        returned = result_tensors(step, stage)
+        weighted = self._graph.weighted
+        plain, columns = pipe_step(site, step, stage, returned, values, reading.pipes, weighted, spared)
         plain["spent"] = self._spent(step)
         for column in columns:
             self._read(column)
@@ -255,12 +257,12 @@ class BlocksEngine(Engine):
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
         self._run.expect(step, self._graph.occupied(step.within))
         self._keep(piped, [column.name for column in step.outputs])
-        return self._outputs(piped, step, stage)
+        return self._outputs(piped, step, returned)
 
-    def _outputs(self, piped: Any, step: PipeStep, stage: Stage) -> dict[str, Handle]:
+    def _outputs(self, piped: Any, step: PipeStep, returned: Sequence[ResultTensor]) -> dict[str, Handle]:
         found: dict[str, Handle] = {}
         places = Counter[bool]()
-        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True):
+        for column, one in zip(step.outputs, returned, strict=True):
             of_vertices = one.edges is None
             place = places[of_vertices]
             places[of_vertices] += 1

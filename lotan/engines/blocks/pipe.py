@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lotan.engines.base import Handle
-from lotan.engines.results import result_tensors
+from lotan.engines.results import ResultTensor
 from lotan.stages import tensor_names
 from planner.physical import Gradients, PipeStep, Stage
 from planner.spec import EdgeSet
@@ -60,6 +60,7 @@ def pipe_step(
     site: Site,
     step: PipeStep,
     stage: Stage,
+    returned: Sequence[ResultTensor],
     values: Mapping[str, Handle],
     pipes: Counter[str],
     weighted: bool,
@@ -71,6 +72,7 @@ def pipe_step(
         site: see there.
         step: to run.
         stage: its stage.
+        returned: the tensors that come back, in the order of the step's outputs.
         values: columns and collections by name.
         pipes: how many pipes of the pass read each of them, if only to have them ready.
         weighted: whether edges have weights.
@@ -95,7 +97,7 @@ def pipe_step(
             }
             for edges in stage.edge_sets
         ],
-        "returned": _returned(step, stage),
+        "returned": _returned(step, stage, returned),
     }
     return plain, fields.columns
 
@@ -151,7 +153,7 @@ def numbered(level: int | None) -> int:
     return -1 if level is None else level
 
 
-def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
+def _returned(step: PipeStep, stage: Stage, returned: Sequence[ResultTensor]) -> list[dict[str, Any]]:
     """What comes back, each with the place of the edges to whose sources it belongs; -1 for the chunk's vertices."""
     places = {edges: place for place, edges in enumerate(stage.edge_sets)}
     return [
@@ -161,5 +163,5 @@ def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
             "edges": -1 if one.edges is None else places[one.edges],
             "within": numbered(column.within),
         }
-        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
+        for column, one in zip(step.outputs, returned, strict=True)
     ]

@@ -182,7 +182,7 @@ class LocalEngine(Engine):
 
     def gather(self, step: GatherStep, contributions: Contributions) -> Tensor:
         """Sum per source vertex what the stage has not summed yet."""
-        if not contributions.per_edge:
+        if contributions.source_gradients == "summed":
             return contributions.rows
         block = self._loaded.sets.within(contributions.edges, step.within).block
         return reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)

@@ -20,7 +20,7 @@ from lotan.stages.programs import make_program
 from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
-from planner.physical import Column, Plan, PropagateStep, Stage
+from planner.physical import Column, Plan, PropagateStep, SourceGradients, Stage
 from planner.spec import EdgeSet
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Contributions:
 
     rows: Tensor
     edges: EdgeSet
-    per_edge: bool
+    source_gradients: SourceGradients
 
 
 class LoadedGraph:
@@ -79,7 +79,7 @@ class LoadedGraph:
         self.ids = arrays.ids
         self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
         self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
-        self.per_edge = plan.source_gradients == "per_edge"
+        self.source_gradients = plan.source_gradients
         self.compile(plan)
         self._sparse: dict[tuple[str, int, int], SparseRows] = {}
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}

@@ -164,7 +164,7 @@ class PipeRun:
                 named[column.name] = padded(named[column.name], self._graph.rows(column))
         for name, value in zip(list(named), found.input_gradients, strict=True):
             if name in self._step.contributions:
-                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)
+                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.source_gradients)
         return named
 
     def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:

@@ -139,7 +139,7 @@ class RowsEngine(Engine):
             chunk_rows=chunk_rows,
             endpoint=self._endpoint,
             settings=self.settings.messenger,
-            per_edge=plan.source_gradients == "per_edge",
+            source_gradients=plan.source_gradients,
         )
         stages = {stage.name: stage for stage in plan.stages}
         self._held = _Loaded(site, _static_columns(tables, plan), stages, commits, shuffled_before)
@@ -245,7 +245,8 @@ class RowsEngine(Engine):
         """Run a stage, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
         self._loaded.commits.expect(step, self._loaded.tables.occupied(step.within))
-        rows, returned = builder.rows(), builder.returned()
+        task = builder.task()
+        rows, returned = builder.rows(task), task.returned
         names = [column.name for column in step.outputs]
         if not step.outputs or all(item.kind == VERTEX for item in returned):
             made = self._make(self._placement.place(rows) if step.outputs else rows, names)

@@ -27,7 +27,7 @@ from lotan.stages import tensor_names
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
-from planner.physical import PipeStep, Stage
+from planner.physical import PipeStep, SourceGradients, Stage
 from planner.spec import EdgeSet
 
 PLAIN = ("label", "split")  # static columns that need not be vectors
@@ -43,7 +43,7 @@ class Site:
     chunk_rows: int
     endpoint: Endpoint
     settings: Settings
-    per_edge: bool
+    source_gradients: SourceGradients
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,8 @@ class PipeBuilder:
     values: Mapping[str, Handle]
     state: PassState
 
-    def rows(self) -> DataFrame:
+    def rows(self, task: PipeTask) -> DataFrame:
         """What the stage returns, as rows of `PipeTask.schema`. Lies where it was computed, of which Spark knows nothing."""
-        task = self.task()
         return self._input().mapInArrow(task, task.schema(self.site.tables.id_type))
 
     def task(self) -> PipeTask:
@@ -74,7 +73,7 @@ class PipeBuilder:
             returned=self.returned(),
             static=self._static(),
             epoch_kept=self._epoch_kept(),
-            per_edge=self.site.per_edge,
+            source_gradients=self.site.source_gradients,
         )
 
     # -- columns of the frame ----------------------------------------------------------------------------------------

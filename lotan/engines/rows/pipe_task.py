@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -81,7 +81,7 @@ class PipeTask:
     returned: tuple[Returned, ...]
     static: frozenset[str]  # tensors that are the same in every pass
     epoch_kept: frozenset[str]  # tensors that several stages of a pass read
-    per_edge: bool = False  # a source's gradient comes for each edge
+    source_gradients: Literal["summed", "per_edge"] = "summed"  # rows that come back: one a source, or one an edge
 
     @property
     def __name__(self) -> str:
@@ -222,7 +222,7 @@ class ChunkRows:
         """Partition and id of what a row of contributions belongs to: a source, or that of an edge."""
         sources = self._tagged(kind)
         part, ids = sources.column("spart"), sources.column("id")
-        if not self.task.per_edge:
+        if self.task.source_gradients == "summed":
             return part, ids
         positions = pa.array(self._on_edges(kind - 1, "positions", np.int64))
         return part.take(positions), ids.take(positions)
