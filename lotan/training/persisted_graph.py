@@ -112,6 +112,7 @@ class _Held:
 
 
 _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
+"""The engines of the graphs that are persisted now. An entry comes and goes with the block of its `persisted`."""
 
 
 @contextmanager
