@@ -27,6 +27,9 @@ Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 """forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
 outputs to gradients of its inputs. evaluate: the last stage to metrics only. predict: the last stage to its output rows."""
 
+SourceGradients = Literal["summed", "per_edge"]
+"""What a stage returns for a row that it read at the sources of edges: one gradient, or one for each edge."""
+
 Overflow = Literal["file", "recompute"]
 """What becomes of what a forward run keeps for its backward, where a worker's memory for it is full."""
 
@@ -155,6 +158,16 @@ def of_model(model: int, parameter: str) -> str:
     return f"{model}/{parameter}"
 
 
+def model_and_parameter(name: str) -> tuple[int, str]:
+    """Return the model that a batch's parameter belongs to, and its name there: the inverse of `of_model`.
+
+    >>> model_and_parameter("3/convs.0.bias")
+    (3, 'convs.0.bias')
+    """
+    model, _, parameter = name.partition("/")
+    return int(model), parameter
+
+
 def collection_name(edges: EdgeSet, stage: str) -> str:
     """The neighbourhoods along an edge set that are collected for a stage."""
     return f"neighbours@{edges}.{stage}"
@@ -181,7 +194,7 @@ class Plan:
         Step, ...
     ] = ()  # train, and evaluate the weights before the step; () where that is no gain
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
-    source_gradients: Literal["summed", "per_edge"] = "summed"  # what a stage returns for a collected row
+    source_gradients: SourceGradients = "summed"  # what a stage returns for a collected row
     levels: int | None = None  # up to which vertices lie in the order of their levels; None: in that of their ids
     targets: Targets = "train"  # from which levels are counted
     models: int = 1  # trained together
