@@ -1,4 +1,4 @@
-"""From a traced message-passing model to a physical plan. Knows neither torch nor Spark."""
+"""The Planner compiles a traced message-passing model into a physical plan. It imports neither torch nor Spark."""
 
 from planner.compiler import Options, Planned, compile_plan
 from planner.errors import PlanError

@@ -1,7 +1,8 @@
-"""Evaluation beside training: one walk over steps that trains, and evaluates the weights it starts from.
+"""Evaluation beside training: one pass that trains, and also evaluates the weights that it starts from.
 
-What columns and values are is told by *tokens*: equal ones are the same numbers, by whatever names and in whichever pass.
-What depends on random numbers has none, nor has in evaluation what training does not compute.
+A *token* identifies the numbers that a column or value holds. Equal tokens mean equal numbers, under any name and in
+any pass. A value that depends on random numbers has no token. A value of evaluation has none if training does not
+compute it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from typing import Any
 
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
-from planner.records import changed
 from planner.renaming import rename_stage
 from planner.spec import Ref, operator_name
 from planner.steps.collect import CollectStep
@@ -22,39 +22,45 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
 BESIDE = "beside"
-"""In the names of stages and columns that only a pass with both has."""
+"""A part of the names of stages and columns that only such a combined pass has."""
 Tokens = Mapping[str, str | None]
-"""By name of a value."""
+"""The tokens of values, by name."""
 CHEAP = (*ACTIVATIONS, *VIEWS)
-"""Not worth a column; and a ReLU that is none lies in the memory of the dropout behind it."""
+"""Operators that take less time to compute again than a column takes to write and read.
+
+A ReLU before a dropout is not held apart either: it lies in the memory of the dropout's output.
+"""
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A plan with a pass that trains and evaluates, and in what that differs from both, one after the other."""
+    """A plan with a combined pass, and the differences between that pass and the two passes run one after the other."""
 
     plan: Plan
-    spared: tuple[Step, ...]  # of the plan before
+    spared: tuple[Step, ...]  # steps of the two passes that the combined pass does without
     instead: tuple[Step, ...]
-    exports: bool  # whether stages of training put out more in it
+    exports: bool  # True if some stages of training have more outputs in it
 
 
 def evaluated_beside(plan: Plan, shares: bool = True, exports: bool = False) -> Beside:
-    """A pass that trains and evaluates, without what of evaluation training computes anyway.
+    """Add to a plan a pass that trains and evaluates. It does not compute again what training has computed.
 
-    Evaluation goes on from training's columns, each step as soon as what it reads is there. With dropout, what stands before
-    the first is the same in both.
+    Evaluation reads training's columns, and each of its steps runs as soon as its inputs are made. With dropout, the
+    values before the first dropout are the same in both.
 
     Args:
-        plan: whose evaluation is another graph than its training.
-        shares: False: evaluation computes all that it needs itself.
-        exports: whether stages of training also put out what evaluation needs of their insides.
+        plan: The plan, whose evaluation is another graph than its training.
+        shares: If False, evaluation computes everything that it needs itself.
+        exports: If True, stages of training also output values from inside them that evaluation needs.
     """
     return _joined(plan, _Trained(plan, shares), exports)
 
 
 def each_beside(plan: Plan) -> tuple[Beside, ...]:
-    """The passes there are that train and evaluate: where some stage could put out more in one, also that without."""
+    """Return the possible plans with such a combined pass.
+
+    If a stage of training has more outputs in the first plan, a second one is returned in which it has not.
+    """
     trained = _Trained(plan)
     found = _joined(plan, trained, exports=True)
     return (found, _joined(plan, trained, exports=False)) if found.exports else (found,)
@@ -77,7 +83,7 @@ def _joined(plan: Plan, trained: _Trained, exports: bool) -> Beside:
 
 
 def apart(plan: Plan) -> Plan:
-    """The plan without a pass that trains and evaluates."""
+    """Return the plan without a combined pass."""
     own = {step.stage for step in plan.train_and_evaluate if isinstance(step, PipeStep)}
     own -= {step.stage for steps in (plan.train, plan.evaluate) for step in steps if isinstance(step, PipeStep)}
     return replace(plan, train_and_evaluate=(), stages=tuple(stage for stage in plan.stages if stage.name not in own))
@@ -87,24 +93,24 @@ def apart(plan: Plan) -> Plan:
 
 
 class _Walk:
-    """Over the forward steps of a pass, to tell what they make.
+    """A walk over the forward steps of a pass, which finds a token for each value.
 
     Args:
-        plan: that they are of.
-        token: of what something is: the same for the same, and for nothing else.
+        plan: The plan with these steps.
+        token: A function that returns the token of a description, equal for equal descriptions only.
     """
 
     def __init__(self, plan: Plan, token: Callable[..., str | None]) -> None:
         self._plan, self._token = plan, token
         self.static = tuple(column.name for column in (*plan.static_columns, *plan.hoisted))
-        self.columns = {name: token("static", name) for name in self.static}  # and collections
+        self.columns = {name: token("static", name) for name in self.static}  # columns and collections
         self._levels: dict[str, int | None] = dict.fromkeys(self.static)
 
     def take(self, step: Step) -> Tokens:
-        """Note what a step makes.
+        """Note the tokens of the values that a step makes.
 
         Returns:
-            The tokens of the values inside its stage, by name; of a step on the graph, none.
+            The tokens of the values inside the step's stage, by name. A step on the graph has none.
         """
         self._levels |= {column.name: column.within for column in step.columns_made}
         if not isinstance(step, PipeStep):
@@ -117,14 +123,14 @@ class _Walk:
         return values
 
     def _made(self, step: Step) -> str | None:
-        """The token of what a step on the graph makes."""
+        """Return the token of the column or collection that a step on the graph makes."""
         draws = isinstance(step, EdgeStep) and step.DRAWS
         if draws or any(self.columns[name] is None for name in step.reads):
             return None
         return self._token(step.renamed(lambda name: self.columns.get(name) or ""))  # the output has no name yet
 
     def _values(self, stage: Stage, step: PipeStep) -> Tokens:
-        if not any(self.columns[i.column] for i in stage.inputs):  # so no row of it has one
+        if not any(self.columns[i.column] for i in stage.inputs):  # then no value computed from them has a token
             return dict.fromkeys((call.output for call in stage.calls), None)
         token, level = self._token, step.within
         collections = dict(zip(stage.edge_sets, step.collections, strict=True))
@@ -144,7 +150,7 @@ class _Walk:
 
 
 def _by_token(arguments: tuple[Any, ...], values: Tokens) -> tuple[Any, ...]:
-    """Arguments with tokens in place of names; there is a sign before a token that no other string has."""
+    """Return arguments with tokens in place of names. A token begins with a sign that no other string argument has."""
     return tuple(
         values[one.name] if type(one) is Ref else _by_token(one, values) if type(one) is tuple and one else one
         for one in arguments
@@ -152,16 +158,16 @@ def _by_token(arguments: tuple[Any, ...], values: Tokens) -> tuple[Any, ...]:
 
 
 class _Trained:
-    """What training computes before its turn.
+    """The values that training computes before its turn, by token.
 
     Args:
-        plan: that it is of.
-        shares: False: it is as if that were nothing.
+        plan: The plan with the training pass.
+        shares: If False, the pass is treated as if it had no steps.
     """
 
     def __init__(self, plan: Plan, shares: bool = True) -> None:
-        self.known: dict[Hashable, str] = {}  # tokens
-        self.inside: list[tuple[Stage, Tokens]] = []  # of the values inside stages
+        self.known: dict[Hashable, str] = {}  # the tokens, by what they describe
+        self.inside: list[tuple[Stage, Tokens]] = []  # the tokens of the values inside each stage
         walk = _Walk(plan, lambda *what: self.known.setdefault(what, f"={len(self.known)}"))
         for step in takewhile(lambda step: getattr(step, "mode", "") != "turn", plan.train if shares else ()):
             values = walk.take(step)
@@ -176,15 +182,15 @@ class _Trained:
 
 @dataclass
 class _Inside:
-    """What stages of training compute and could put out."""
+    """The values inside stages of training, which these stages could output."""
 
-    found: dict[str, tuple[str, StageOutput]]  # by token; of which stage
-    exported: dict[str, list[StageOutput]] = field(default_factory=dict)  # by stage, what is asked for
+    found: dict[str, tuple[str, StageOutput]]  # by token: the stage and the output it could have
+    exported: dict[str, list[StageOutput]] = field(default_factory=dict)  # by stage: the outputs that are needed
 
     def offer(self, stage: Stage, values: Tokens) -> None:
-        """Know of a stage's values, by their tokens: of those that a matrix product of it leads to.
+        """Add the values of a stage that depend on one of its matrix products, by token.
 
-        Any other is made again in less time than it takes to write it and to read it.
+        Any other value takes less time to compute again than a column takes to write and read.
         """
         if not any(values.values()):
             return
@@ -192,12 +198,12 @@ class _Inside:
         for call in stage.on_vertices:
             token = values[call.output]
             if token is not None and call.output in led_to and operator_name(call.op) not in CHEAP:
-                column = f"{BESIDE}.{stage.name}.{call.output}"  # evaluation may have another value of that name
+                column = f"{BESIDE}.{stage.name}.{call.output}"  # evaluation may have another value of the same name
                 output = StageOutput(call.output, column, call.type.shape)
                 self.found.setdefault(token, (stage.name, output))
 
     def export(self, token: str) -> str:
-        """The column in which its stage puts out a value from now on."""
+        """Make a stage output a value, and return the name of its column."""
         stage, output = self.found[token]
         outputs = self.exported.setdefault(stage, [])
         if output not in outputs:
@@ -206,32 +212,32 @@ class _Inside:
 
 
 def _exporting(stage: Stage, outputs: Sequence[StageOutput]) -> Stage:
-    return changed(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
+    return replace(stage, name=f"{stage.name}.{BESIDE}", outputs=(*stage.outputs, *outputs))
 
 
 def _by_variant(step: Step, variants: Mapping[str, Stage], exported: Mapping[str, Sequence[StageOutput]]) -> Step:
-    """A step of training, by the stage that puts out more."""
+    """Return a step of training with the variant of its stage that has more outputs, if there is one."""
     if not isinstance(step, PipeStep) or step.stage not in variants:
         return step
     more = [Column(o.column, o.shape, within=step.within) for o in exported[step.stage]] if step.emits else []
-    return changed(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
+    return replace(step, stage=variants[step.stage].name, outputs=(*step.outputs, *more))
 
 
 class _Rest:
-    """The steps of evaluation that are left."""
+    """The steps of evaluation that a combined pass still has to run."""
 
     def __init__(self, plan: Plan, walk: _Walk, held: Mapping[str, str], inside: _Inside) -> None:
         self._plan, self._walk, self._held, self._inside = plan, walk, held, inside
-        self._names: dict[str, str] = {}  # of evaluation's columns and collections, here
+        self._names: dict[str, str] = {}  # new names of evaluation's columns and collections
         self._collects = {step.output: step for step in plan.train if isinstance(step, CollectStep)}
-        self._collected: dict[str, dict[str, str]] = {}  # by collection that is training's, the names of columns there
+        self._collected: dict[str, dict[str, str]] = {}  # by name of a shared collection: its columns' new names
         self.steps: list[Step] = []
         self.stages: list[Stage] = []
-        self.spared: list[Step] = []  # of evaluation, as it was
-        self.instead: list[Step] = []  # those of `steps` that are a part of one spared
+        self.spared: list[Step] = []  # replaced steps of evaluation, as they were
+        self.instead: list[Step] = []  # steps among `steps` that do a part of a replaced one
 
     def take(self, step: Step) -> None:
-        """The next step of evaluation."""
+        """Take the next step of evaluation."""
         values = self._walk.take(step)
         tokens = {name: self._walk.columns[name] for name in step.makes}
         found = {name: token for name, token in tokens.items() if token is not None and self._has(token)}
@@ -242,7 +248,8 @@ class _Rest:
                 self._collected[step.output] = dict(zip(step.columns, collected, strict=True))
             self.spared.append(step)
             return
-        # One of several columns that training has is made there alone: what is collected of it may be training's, too.
+        # Some of the step's columns may be training's. They are then not made here, and collections of them can be
+        # shared too.
         self._names |= {name: self._column(found[name]) if name in found else f"{BESIDE}.{name}" for name in tokens}
         if isinstance(step, PipeStep):
             self._pipe(step, values, found.keys())
@@ -250,20 +257,20 @@ class _Rest:
             self.steps.append(step.renamed(self._name))
 
     def _has(self, token: str) -> bool:
-        """Whether training makes this."""
+        """Return True if training computes the value with this token."""
         return token in self._held or token in self._inside.found
 
     def _column(self, token: str) -> str:
-        """Training's column or collection that holds it."""
+        """Return the name of training's column or collection with this token."""
         return self._held[token] if token in self._held else self._inside.export(token)
 
     def _name(self, name: str) -> str:
         return self._names.get(name, name)
 
     def _pipe(self, step: PipeStep, values: Tokens, made: Collection[str]) -> None:
-        """A run of a stage, without the columns that training has `made`."""
+        """Add a run of a stage, without the columns that training has `made`."""
         whole = self._plan.stage(step.stage)
-        stage = changed(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
+        stage = replace(whole, outputs=tuple(o for o in whole.outputs if o.column not in made)) if made else whole
         taken: list[StageInput] = []
         if not stage.edge_sets and any(values.values()):
             stage, taken = self._cut(stage, values)
@@ -274,15 +281,15 @@ class _Rest:
                 for edges, name in zip(stage.edge_sets, step.collections, strict=True)
             }
             inputs = [
-                new if old.edges is None else changed(new, column=collected[old.edges].get(old.column, new.column))
+                new if old.edges is None else replace(new, column=collected[old.edges].get(old.column, new.column))
                 for old, new in zip(stage.inputs, rest.inputs, strict=True)
             ]
-            rest = changed(rest, inputs=(*inputs, *taken))
+            rest = replace(rest, inputs=(*inputs, *taken))
         columns = [i.column for i in rest.inputs if i.role == "vertex"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
-        renamed = changed(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
-        renamed = changed(renamed, inputs=(*columns, *targets))
+        renamed = replace(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)
+        renamed = replace(renamed, inputs=(*columns, *targets))
         self.stages.append(rest)
         self.steps.append(renamed)
         if taken or made:
@@ -290,7 +297,7 @@ class _Rest:
             self.instead.append(renamed)
 
     def _cut(self, stage: Stage, values: Tokens) -> tuple[Stage, list[StageInput]]:
-        """A stage without what training has, and the inputs that this comes by."""
+        """Return a stage without the calls whose values training has, and the inputs through which it reads those values."""
         needed = {output.value for output in stage.outputs}
         calls, taken = [], []
         for call in reversed(stage.calls):
@@ -304,11 +311,14 @@ class _Rest:
             needed.update(call.reads)
         inputs = tuple(i for i in stage.inputs if i.value in needed)
         parameters = tuple(parameter for parameter in stage.parameters if parameter.name in needed)
-        return changed(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
+        return replace(stage, inputs=inputs, parameters=parameters, calls=tuple(reversed(calls))), taken
 
 
 def _merged(training: Sequence[Step], evaluation: Sequence[Step], there: set[str]) -> Iterator[Step]:
-    """Both in their orders; evaluation goes first as far as it can, so that columns are let go soon."""
+    """Yield the steps of both, each in their own order.
+
+    A step of evaluation runs as early as it can, so that columns are freed soon.
+    """
     waiting = list(reversed(evaluation))
     there |= {"label", "split"}
     for step in training:

@@ -1,4 +1,4 @@
-"""Spec -> logical operator graph: one node per traced call."""
+"""Builds the logical operator graph of a Spec, one node per traced call."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ ELEMENTWISE = frozenset(
         "selu", "sigmoid", "silu", "sin", "softplus", "sqrt", "square", "sub", "tanh", "where",
     }
 )  # fmt: skip
-"""Operator names (overloads aside) that the planner opens; any other row-wise operator is opaque to it."""
+"""Operator names, without overloads, whose meaning the planner knows. Any other row-wise operator is opaque to it."""
 
 
 def build(spec: Spec, weighted: bool = True) -> Node:
-    """The logical graph of a traced model; its root yields the model's output rows.
+    """Build the logical graph of a traced model. Its root yields the rows of the model's output.
 
     Args:
-        spec: the traced model.
-        weighted: whether the graph has edge weights.
+        spec: The traced model.
+        weighted: True if the graph has edge weights.
 
     Raises:
-        PlanError: a call that is no operator of the planner's, or reads what does not exist.
+        PlanError: If the planner has no operator for a call, or a call reads a value that does not exist.
     """
     values: dict[str, Node] = {"features": StaticColumn("features", ValueType("vertex", (spec.width,)))}
     for parameter in spec.parameters:
@@ -61,7 +61,7 @@ def build(spec: Spec, weighted: bool = True) -> Node:
         builder = BUILDERS.get(call.op)
         values[call.output] = builder(call, values, ordinal, weighted) if builder else _apply(call, values)
     if spec.output not in values:
-        raise PlanError(f"the model's output {spec.output!r} is none of its calls")
+        raise PlanError(f"the model's output {spec.output!r} is not the output of any of its calls")
     return values[spec.output]
 
 

@@ -1,4 +1,7 @@
-"""How engines cut vertices into the chunks that stages run on, and what workers keep of them: sizes that costs depend on."""
+"""The sizes of the chunks in which engines run stages, and of the memory that workers have for saved values.
+
+Costs and memory estimates depend on these sizes.
+"""
 
 from __future__ import annotations
 
@@ -8,42 +11,44 @@ from planner.layout import Layout
 from planner.traits import EngineTraits
 
 CHUNK_ROWS = 1024
-"""Vertices that a worker runs a stage on at a time, unless told otherwise: what it makes of them stays in a core's cache."""
+"""The vertices in a chunk that a worker runs a stage on, by default. The values of such a chunk stay in a core's cache."""
 
 LOCAL_ROWS = 16 * CHUNK_ROWS
-"""The same on "local", whose threads share one interpreter: calling operators on less, they wait for one another."""
+"""The same for "local". Its threads share one interpreter and would wait for one another if chunks were smaller."""
 
 ONE_CHUNK = 2 * LOCAL_ROWS
-"""Vertices of which "local" makes one chunk: torch shares each operator's numbers better than threads share so few chunks."""
+"""The most vertices that are one chunk on "local". torch shares an operator's rows among threads better than threads
+would share so few chunks."""
 
 GROUP_ROWS = 8 * CHUNK_ROWS
-"""Rows of "local" whose gradients of parameters are summed in float32; those of chunks with more, chunk by chunk."""
+"""The rows of "local" over which gradients of parameters are summed in float32. Larger chunks are summed one by one."""
 
 LEAST_GROUPS = 16
-"""Groups of chunks that are summed so, where there are chunks enough: for threads to share."""
+"""The least number of groups of chunks with a common sum, if there are enough chunks, so that threads have work to share."""
 
 CHUNKS_A_THREAD = 4
-"""Of "local": below it torch shares each operator better than threads share chunks."""
+"""The least number of chunks per thread of "local". With fewer, torch shares each operator's rows among the threads
+instead."""
 
 SHARES = 4
-"""Few chunks of "local" are a multiple of this many, which two threads, or four, can share evenly."""
+"""A few chunks of "local" are made a multiple of this number, so that two or four threads have equally many."""
 
 ALIGNED = 16
-"""Rows: chunks of "local", of any width, begin at a cache line then."""
+"""The number of rows of which chunks on "local" are multiples. Each chunk then begins at a cache line, for any width."""
 
 SAVED_BYTES = 1 << 30
-"""What a worker keeps in memory between forward and backward, unless told otherwise."""
+"""The memory of a worker for values that are saved between forward and backward, by default. Bytes."""
 
 
 def local_chunk_rows(vertices: int) -> int:
-    """Of a chunk of "local", at the most: by the graph alone, so that all models on it sum in one order."""
+    """Return the most vertices in a chunk of "local". It depends on the graph alone, so all models sum in the same order."""
     return max(1, vertices) if vertices <= ONE_CHUNK else LOCAL_ROWS
 
 
 def even_chunks(rows: int, most: int) -> tuple[int, int]:
-    """How many chunks of "local" so many rows are, and the rows of each but the last.
+    """Return the number of chunks of "local" for so many rows, and the rows of each but the last.
 
-    Where chunks are few they are smaller than they may be, so that threads have equally much to do.
+    If there are few chunks, they are smaller than `most`, so that all threads have equally much to do.
 
     >>> even_chunks(32_768, 32_768), even_chunks(100_000, LOCAL_ROWS), even_chunks(1_000_000, LOCAL_ROWS)
     ((1, 32768), (8, 12512), (62, 16144))
@@ -57,14 +62,17 @@ def even_chunks(rows: int, most: int) -> tuple[int, int]:
 
 
 def sharing_threads(chunks: int, threads: int) -> int:
-    """How many threads of "local" share so many chunks: all, or where chunks are few one, and torch shares its operators."""
+    """Return the number of threads of "local" that share the chunks: all, or one if there are too few chunks.
+
+    One thread runs all chunks then, and torch shares each operator's rows among the others.
+    """
     return max(1, threads) if chunks >= CHUNKS_A_THREAD * threads else 1
 
 
 def chunks_in_group(chunks: int, rows: int) -> int:
-    """How many chunks of "local", of so many rows at the most, make a group.
+    """Return the number of chunks of "local" whose gradients are summed together. `rows` are the most in a chunk.
 
-    It depends on the graph alone, so that sums do not depend on how many threads share the work.
+    It depends on the graph alone, so that sums do not depend on the number of threads.
 
     >>> chunks_in_group(1000, CHUNK_ROWS), chunks_in_group(32, CHUNK_ROWS), chunks_in_group(1000, LOCAL_ROWS)
     (8, 2, 1)
@@ -73,14 +81,14 @@ def chunks_in_group(chunks: int, rows: int) -> int:
 
 
 def chunk_count(rows: int, traits: EngineTraits, layout: Layout) -> int:
-    """The number of chunks in which a stage runs over so many vertices."""
+    """Return the number of chunks in which a stage runs over so many vertices."""
     if traits.chunking == "whole":
         return max(1, even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))[0])
     return layout.partitions * max(1, ceil(ceil(rows / layout.partitions) / chunk_rows(rows, traits, layout)))
 
 
 def chunk_rows(rows: int, traits: EngineTraits, layout: Layout) -> int:
-    """The most vertices in a chunk of a stage that runs over so many of them."""
+    """Return the most vertices in a chunk of a stage that runs over so many vertices."""
     if traits.chunking == "whole":
         return even_chunks(rows, layout.chunk_rows or local_chunk_rows(rows))[1]
     return layout.chunk_rows or CHUNK_ROWS

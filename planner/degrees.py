@@ -1,8 +1,9 @@
-"""How many edges begin, or end, at the vertices of a graph: in classes of degrees, as few as the largest one has bits.
+"""The degrees of a graph's vertices, counted in classes. There are at most as many classes as the largest degree has bits.
 
-What the Planner asks of them: quantiles; in how many of P partitions a vertex is read (R in equations 4-6 of the Lotan
-report), which for vertices that a hash places follows from their degrees; and how many vertices lie within so many hops of
-some.
+The Planner takes from them:
+- quantiles of the degrees;
+- the number of partitions that read a vertex (R in equations 4-6 of the Lotan report), if a hash places the vertices;
+- the number of vertices within some hops of a set of vertices.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from math import exp, expm1, log1p
 class Degrees:
     """Counts of vertices by degree.
 
-    Class 0 has the vertices without any edge, class k those with 2^(k-1) to 2^k - 1 of them.
+    Class 0 has the vertices without edges. Class k has those with 2^(k-1) to 2^k - 1 edges.
     """
 
-    vertices: tuple[int, ...]  # of each class
-    edges: tuple[int, ...]  # of those vertices together
+    vertices: tuple[int, ...]  # number of vertices in each class
+    edges: tuple[int, ...]  # number of edges of the vertices in each class
 
     @classmethod
     def of_classes(cls, classes: Iterable[tuple[int, int, int]], vertices: int) -> Degrees:
-        """Of counts by class, added up where a class comes several times.
+        """Make counts from entries by class. Entries of the same class are added.
 
         Args:
-            classes: number of a class above 0, its vertices and its edges; in any order.
-            vertices: of the graph; those in no class have no edges.
+            classes: Entries of (number of a class above 0, its vertices, its edges), in any order.
+            vertices: The number of vertices of the graph. Those in no class have no edges.
         """
         counts, ends = Counter[int](), Counter[int]()
         for number, count, edges in classes:
@@ -41,13 +42,13 @@ class Degrees:
 
     @classmethod
     def even(cls, vertices: int, edges: int) -> Degrees:
-        """Where nothing is known but the means: equally many for each vertex, as far as that goes."""
+        """Make counts for a graph of which only the mean degree is known: all degrees are as equal as possible."""
         low, more = divmod(edges, max(1, vertices))
         groups = ((low, vertices - more), (low + 1, more))
         return cls.of_classes(((d.bit_length(), n, d * n) for d, n in groups if d and n), vertices)
 
     def quantile(self, share: float) -> float:
-        """The mean degree of the class in which the vertex lies that so large a share of all has no higher degree than.
+        """Return the mean degree of the class that holds a quantile of the degrees, such as the median for 0.5.
 
         >>> Degrees((5, 3, 0, 2), (0, 3, 0, 14)).quantile(0.5), Degrees((5, 3, 0, 2), (0, 3, 0, 14)).quantile(0.9)
         (0.0, 7.0)
@@ -60,36 +61,36 @@ class Degrees:
         return 0.0
 
     def replication(self, partitions: int) -> float:
-        """The mean number of partitions in which a vertex is expected to have an edge's other end.
+        """Return the mean number of partitions in which a vertex is expected to have the other end of an edge.
 
-        With the ends placed by a hash, a vertex of degree d is in P (1 - (1 - 1/P)^d) of P partitions.
+        If a hash places these ends, a vertex of degree d has one in P (1 - (1 - 1/P)^d) of P partitions.
 
         >>> Degrees((0, 4), (0, 4)).replication(8), round(Degrees((2, 0, 0, 2), (0, 0, 0, 12)).replication(2), 3)
         (1.0, 0.984)
         """
         if partitions <= 1:
             return sum(self.vertices[1:]) / max(1, sum(self.vertices))
-        none = log1p(-1 / partitions)  # of the chance that a given edge ends elsewhere
+        none = log1p(-1 / partitions)  # log of the chance that an edge ends in another partition
         rows = zip(self.vertices, self.edges, strict=True)
         reached = (count * -expm1(none * edges / count) for count, edges in rows if count)
         return partitions * sum(reached) / max(1, sum(self.vertices))
 
 
 def within_hops(share: float, out_degrees: Degrees, in_edges: Sequence[int]) -> Iterator[tuple[float, float]]:
-    """How many vertices are expected within 0, 1, 2 ... hops of some, and how many edges end there.
+    """Yield the vertices expected within 0, 1, 2 ... hops of a drawn set of vertices, and the edges that end there.
 
-    A vertex of out-degree d is within k + 1 hops if it is one of these, or one of its edges ends within k hops: with a share q
-    of all edges, as if each were drawn by itself, that has the chance 1 - (1 - q)^d. So hubs are reached first, and where
-    many edges begin at those where many end, few vertices have most edges.
+    A vertex of out-degree d is within k + 1 hops if it was drawn, or if one of its edges ends within k hops. If a share
+    q of all edges ends there, and edges are independent, the second has the chance 1 - (1 - q)^d. So hubs are reached
+    first. If many edges begin at vertices where many edges end, few vertices have most of the edges.
 
     >>> steps = within_hops(0.1, Degrees.even(1000, 4000), (0, 0, 0, 4000))
     >>> [(round(rows), round(edges)) for rows, edges in (next(steps), next(steps))]
     [(100, 400), (410, 1638)]
 
     Args:
-        share: of all vertices, drawn.
-        out_degrees: of the graph.
-        in_edges: edges that end at the vertices of each class of `out_degrees`.
+        share: The share of all vertices that is drawn.
+        out_degrees: The out-degrees of the graph.
+        in_edges: The number of edges that end at the vertices of each class of `out_degrees`.
     """
     count, edges = sum(out_degrees.vertices), max(1, sum(out_degrees.edges))
     rows, ends = share * count, share * sum(in_edges)

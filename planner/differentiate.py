@@ -1,24 +1,26 @@
-"""Forward steps -> the steps of a training epoch: backward is the adjoint of each forward step, in reverse order.
+"""Derives the steps of a training epoch from forward steps.
+
+Backward has the adjoint of each forward step, in reverse order:
 
     pipe forward(stage)      ->  pipe backward(stage): the stage's vector-Jacobian product
     propagate over the graph ->  propagate over the reverse graph, under the same vertex placement
     collect                  ->  gather: one summed vector per source vertex
-    steps on edges           ->  each by its own, see planner.steps
+    steps on edges           ->  the adjoint of each kind: see planner.steps
 
-A gradient that several readers contribute to is the sum of columns. The stage that made the value adds them; where a graph
-operator made it, a stage of its own does, so that one sum goes back through the operator and not each contribution.
+If a column has several readers, its gradient is the sum of several columns. The stage that made the column adds them.
+For a column that a graph operator made, a stage of its own adds them, so that the operator's adjoint runs once on the
+sum.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from planner.expressions import Expression
 from planner.lower import Forward
 from planner.physical import Column, Stage, StageInput, StageOutput, gradient_name
-from planner.records import changed
 from planner.spec import Call, Ref, ValueType
 from planner.steps.backward import Backward
 from planner.steps.edge_expression import EdgeExpressionStep
@@ -38,14 +40,14 @@ class Epoch:
 
 @dataclass
 class _Backward(Backward):
-    """The backward pass in the making, with what adds contributions to one gradient."""
+    """The backward pass while it is built, with the stages that add contributions to one gradient."""
 
-    sums: list[Stage] = field(default_factory=list)  # stages that only add
+    sums: list[Stage] = field(default_factory=list)  # stages that do nothing but add columns
 
     def gradient(self, column: Column) -> str | None:
-        """The column that holds the gradient of what a graph operator made; None where it has none.
+        """Return the name of the column that holds the gradient of a graph operator's output, or None if there is none.
 
-        Contributions to an edge column are added on the edges, those to a vertex column by a stage.
+        A step on edges adds the contributions to an edge column, and a stage those to a vertex column.
         """
         parts = self.gradients.get(column.name, [])
         if len(parts) < 2:
@@ -70,7 +72,7 @@ class _Backward(Backward):
 
 
 def _adding(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...]) -> Stage:
-    """A stage that adds columns, one after the other."""
+    """Return a stage that adds columns, one after the other."""
     inputs = tuple(StageInput(part, part, shape) for part in parts)
     sums = [parts[0], *(f"{total}.{number}" for number in range(2, len(parts))), total]
     rows = ValueType("vertex", shape)
@@ -82,12 +84,12 @@ def _adding(name: str, parts: Sequence[str], total: str, shape: tuple[int, ...])
 
 
 def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
-    """The steps of an epoch: forward, the turn, and backward with a gradient for everything that has one.
+    """Return the steps of an epoch: forward, the turn, and backward, with a gradient for each value that has one.
 
     Args:
-        forward: the stages and forward steps.
-        rgb: Reverse Graph Backpropagation (section 5.1 of the Lotan report): gradients are summed per vertex before
-            they cross a partition boundary. False is the naive way, for comparison.
+        forward: The stages and steps of the forward pass.
+        rgb: True for Reverse Graph Backpropagation (section 5.1 of the Lotan report), which sums gradients per vertex
+            before they cross a partition boundary. False is the naive way, for comparison.
     """
     levels = {column.name: column.within for step in forward.steps for column in step.columns_made}
     backward = _Backward({stage.name: stage for stage in forward.stages}, rgb, levels)
@@ -97,7 +99,7 @@ def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
 
 
 def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stage, ...]:
-    """The stages with `needs_gradient` set on the inputs and outputs whose gradients the steps make."""
+    """Return the stages with `needs_gradient` set on the inputs and outputs whose gradients the steps make."""
     own: dict[str, list[PipeStep]] = {stage.name: [] for stage in stages}
     for step in steps:
         if isinstance(step, PipeStep) and step.mode != "forward":
@@ -106,14 +108,14 @@ def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stag
 
 
 def _marked(stage: Stage, own: Sequence[PipeStep]) -> Stage:
-    """A stage, by the steps of its own that make gradients."""
+    """Return a stage with its marks set. `own` are the steps of this stage that make gradients."""
     made = {column.name for step in own for column in step.outputs}
     received = {gradient.value for step in own for gradient in step.gradients}
     inputs = tuple(_needing(value, gradient_name(value.value, stage.name) in made) for value in stage.inputs)
     outputs = tuple(_needing(output, output.value in received) for output in stage.outputs)
-    return changed(stage, inputs=inputs, outputs=outputs)
+    return replace(stage, inputs=inputs, outputs=outputs)
 
 
 def _needing(value: Value, needed: bool) -> Value:
-    """An input or output of a stage with that mark; itself where it has it, for a deep model has hundreds."""
-    return value if value.needs_gradient is needed else changed(value, needs_gradient=needed)
+    """Return an input or output of a stage with the given mark, or the same object if it has it already."""
+    return value if value.needs_gradient is needed else replace(value, needs_gradient=needed)

@@ -1,4 +1,4 @@
-"""Values of edges in an operator graph, as expressions and edge columns of the Graph Engine."""
+"""Translates values on edges of an operator graph to expressions and edge columns of the Graph Engine."""
 
 from __future__ import annotations
 
@@ -23,33 +23,40 @@ from planner.steps.edge_expression import EdgeExpression
 from planner.steps.segment_softmax import SegmentSoftmax
 
 EDGE_WIDTH = 16
-"""Numbers that an edge column may hold for each edge, which is about what the edge takes in a CSR matrix both ways. Wider
-values are computed where neighbourhoods are collected, chunk by chunk, and never held for all edges."""
+"""The most numbers that an edge column may hold for each edge.
+
+This is about what an edge takes in the CSR matrices of both directions. Wider values are computed chunk by chunk, on
+collected neighbourhoods, and never held for all edges.
+"""
 
 OPERATIONS_AT_ONCE = 16
-"""Operations in one expression: beyond that it is cut, for one that reads a part of itself twice doubles in length."""
+"""The most operations in one expression. A larger one is cut, because an expression that uses a part twice doubles its
+length."""
 
 
 OPERATIONS_DEEP = 64
-"""Operations on the way from an end of an edge to a message: each takes a few of Python's own calls to translate, of which
-there may be a thousand, and the user's program has some."""
+"""The most operations between an end of an edge and a message.
+
+Translating each takes a few nested calls in Python, which allows a thousand, and the user's program needs some of
+these.
+"""
 
 
 class ObstacleError(Exception):
-    """What keeps a value of edges out of the Graph Engine, in words that go on from "the message ..."."""
+    """An error about a value on edges that the Graph Engine cannot compute. Its text continues "the message ..."."""
 
 
 @dataclass
 class EdgeValues:
-    """Translates values of edges; each once, however often it is read."""
+    """A translator of values on edges. It translates each value once, however often it is read."""
 
     _expressions: dict[Node, Expression] = field(default_factory=dict)
 
     def expression(self, node: Node) -> Expression:
-        """A value of edges as an expression.
+        """Return a value on edges as an expression.
 
         Raises:
-            ObstacleError: a part of it needs parameters, or is no operation of `planner.expressions`.
+            ObstacleError: If a part of it needs parameters, or is no operation of `planner.expressions`.
         """
         if node.output.dtype != "float32":
             raise ObstacleError(f"holds {node.output.dtype} on edges")
@@ -61,7 +68,7 @@ class EdgeValues:
         return self._expressions[node]
 
     def operand(self, node: Node, width: int) -> Expression:
-        """A value of edges as a part of an expression of that width: number by number, or one number for all."""
+        """Return a value on edges as an operand of an expression with a width. Weights and constants fit any width."""
         found = self.expression(node)
         uniform = set(leaves(found)) <= {("weight",)}
         if node.output.width != width and not (uniform and node.output.width == 1):
@@ -69,7 +76,7 @@ class EdgeValues:
         return found
 
     def column(self, node: Node) -> Node:
-        """A value of edges as an edge column."""
+        """Return the operator whose edge column holds a value on edges."""
         return self._column_of(self.expression(node), node)
 
     def _column_of(self, expression: Expression, node: Node) -> Node:
@@ -118,23 +125,23 @@ class EdgeValues:
 
 
 def column(expression: Expression, type: ValueType, layer: str) -> Node:
-    """The edge column that holds the results of an expression.
+    """Return the operator whose edge column holds the results of an expression.
 
     Raises:
-        ObstacleError: they are too wide for one.
+        ObstacleError: If the results are too wide for an edge column.
     """
     if type.width > EDGE_WIDTH:
         raise ObstacleError(f"is {type.width} numbers wide on each edge; an edge column holds {EDGE_WIDTH} at most")
     node = expression[1] if expression[0] == "edge" else EdgeExpression(expression, type, layer)
-    assert isinstance(node, Node)  # expressions of an operator graph read operators
+    assert isinstance(node, Node)  # in an operator graph, expressions read operators
     return node
 
 
 def check_depth(node: Node) -> None:
-    """Look at a value of edges before it is translated.
+    """Check that a value on edges is not too deep to be translated.
 
     Raises:
-        ObstacleError: it is computed in too many operations one after the other.
+        ObstacleError: If too many operations depend on one another.
     """
     depths: dict[Node, int] = {}
     stack = [node]
@@ -150,7 +157,7 @@ def check_depth(node: Node) -> None:
 
 
 def unshaped(node: Node) -> Node:
-    """The value below operators that only arrange the numbers of a row."""
+    """Return the value below operators that only change the shape of a row."""
     while isinstance(node, Apply) and node.op in RESHAPES and len(tensor_arguments(node)) == 1:
         node = tensor_arguments(node)[0]
     return node

@@ -1,7 +1,7 @@
-"""The planner's errors."""
+"""The errors that the planner raises."""
 
 from __future__ import annotations
 
 
 class PlanError(ValueError):
-    """A model or option that cannot be planned; says which and what to do."""
+    """An error about a model or an option that cannot be planned. Its text says which, and what to do."""

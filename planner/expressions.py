@@ -1,13 +1,14 @@
-"""Arithmetic on edges as data: small expressions over what an edge sees, and their derivatives.
+"""Arithmetic on edges as data: small expressions over the values at each edge, and their derivatives.
 
-An expression is a nested tuple whose first item says what it is:
+An expression is a nested tuple. Its first item says what it is:
     ("source", x), ("destination", x)   the row of a vertex column at that end of the edge
     ("edge", x)                         the row of an edge column
-    ("weight",)                         the weight of the edge, 1 where the graph has none
+    ("weight",)                         the weight of the edge, 1 if the graph has no weights
     ("constant", 0.5)
     ("add", a, b), ("leaky_relu", a, 0.2), ...   an operation of OPERATIONS
-All rows have as many numbers as the result; a weight or a constant counts for each of them. `x` is an operator in an
-operator graph, and a column's name in a physical plan.
+
+All rows have the width of the result. A weight or a constant is used for each number of a row. `x` is an operator in an
+operator graph, and the name of a column in a physical plan.
 """
 
 from __future__ import annotations
@@ -18,25 +19,31 @@ from typing import Any
 Expression = tuple[Any, ...]
 
 ROWS = ("source", "destination", "edge")
-"""What an expression can read rows of, each with its column."""
+"""The kinds of expressions that read rows of a column."""
 
 OPERATIONS = {
     "add": 2, "sub": 2, "mul": 2, "div": 2, "neg": 1, "exp": 1, "sigmoid": 1, "tanh": 1, "leaky_relu": 1,
     "leaky_relu_slope": 1,
 }  # fmt: skip
-"""How many expressions each operation takes. The two last also take the slope below zero; `leaky_relu_slope` is the
-derivative of `leaky_relu`: 1 above zero, else that slope."""
+"""The number of operands of each operation.
+
+The two last operations also take the slope below zero. `leaky_relu_slope` is the derivative of `leaky_relu`: 1 above
+zero, else the slope.
+"""
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/"}
 
 
 def operands(expression: Expression) -> tuple[Expression, ...]:
-    """The expressions directly inside one."""
+    """Return the expressions directly inside one."""
     return expression[1 : 1 + OPERATIONS.get(expression[0], 0)]
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:
-    """What an expression reads, from left to right, each as often as it is read; constants are not read."""
+    """Yield the parts of an expression that read a value, from left to right, each as often as it is read.
+
+    Constants read nothing and are left out.
+    """
     if expression[0] in OPERATIONS:
         for operand in operands(expression):
             yield from leaves(operand)
@@ -45,17 +52,17 @@ def leaves(expression: Expression) -> Iterator[Expression]:
 
 
 def columns(expression: Expression) -> tuple[Any, ...]:
-    """The columns an expression reads, each once."""
+    """Return the columns that an expression reads, each once."""
     return tuple(dict.fromkeys(leaf[1] for leaf in leaves(expression) if leaf[0] in ROWS))
 
 
 def operations(expression: Expression) -> int:
-    """How many operations an expression has."""
+    """Return the number of operations in an expression."""
     return int(expression[0] in OPERATIONS) + sum(map(operations, operands(expression)))
 
 
 def renamed(expression: Expression, name: Callable[[Any], str]) -> Expression:
-    """The expression with every column given by its name."""
+    """Return the expression with every column replaced by its name."""
     if expression[0] in ROWS:
         return (expression[0], name(expression[1]))
     inner = operands(expression)
@@ -63,7 +70,7 @@ def renamed(expression: Expression, name: Callable[[Any], str]) -> Expression:
 
 
 def adjoint(expression: Expression, gradient: Expression) -> dict[Expression, Expression]:
-    """The gradient of every row that an expression reads, given that of its result.
+    """Return the gradient of every row that an expression reads, given the gradient of its result.
 
     >>> scores = ("leaky_relu", ("add", ("source", "a"), ("destination", "b")), 0.2)
     >>> found = adjoint(scores, ("edge", "g"))
@@ -85,7 +92,7 @@ def _pull(expression: Expression, gradient: Expression, found: dict[Expression, 
 
 
 def _parts(e: Expression, g: Expression) -> list[tuple[Expression, Expression]]:
-    """Each operand of an operation with its gradient: the derivatives that torch has for these operations."""
+    """Return each operand of an operation with its gradient, as torch defines the derivatives of these operations."""
     one = ("constant", 1.0)
     match e:
         case ("add", a, b):
@@ -106,11 +113,11 @@ def _parts(e: Expression, g: Expression) -> list[tuple[Expression, Expression]]:
             return [(a, ("mul", g, ("sub", one, ("mul", e, e))))]
         case ("leaky_relu", a, slope):
             return [(a, ("mul", g, ("leaky_relu_slope", a, slope)))]
-    return []  # rows are handled by the caller; weights, constants and slopes have no gradient
+    return []  # the caller handles rows; weights, constants and slopes have no gradient
 
 
 def text(expression: Expression) -> str:
-    """An expression in words; columns may have empty names.
+    """Return an expression as text. A column with an empty name is shown by its kind alone.
 
     >>> text(("mul", ("exp", ("edge", "s")), ("sub", ("weight",), ("constant", 1.0))))
     'exp(edge.s) * (weight - 1)'

@@ -1,7 +1,8 @@
-"""The memory that a plan needs on each engine, before anything is loaded: from the sizes of its columns alone.
+"""Estimates the memory that a plan needs on each engine, from the sizes of its columns alone, before anything is loaded.
 
-What tasks have *in hand* has to lie in the heap together; what is *held* beside it (columns that are read later, and what
-workers keep between forward and backward) goes to the disk where memory is short, or is computed again.
+Memory is of two kinds. The bytes *in hand* are what tasks work on, and they must lie in the heap together. The bytes
+*held* are columns that are read later, and values that workers save between forward and backward. If memory is short,
+held bytes go to the disk or are computed again.
 """
 
 from __future__ import annotations
@@ -26,49 +27,49 @@ from planner.steps.step import Step
 from planner.topology import topology
 from planner.traits import EngineTraits
 
-SPARK_HEAP = 160 * MIB  # of Spark itself, measured after a collection
-PARTS_LOADED = 3  # times the rows of a partition while it is put together: as they came, in one piece, sorted
-EDGES_LOADED = 64  # bytes of an edge meanwhile
-FEATURE_COPIES = 2  # of the features in this process while they are read
-LOCAL_EDGE_BYTES = 100  # of an edge there: its ends, as read and sorted, and the matrices of both directions
+SPARK_HEAP = 160 * MIB  # Spark's own heap, measured after a garbage collection
+PARTS_LOADED = 3  # copies of a partition's rows while it is built: as they came, in one piece, sorted
+EDGES_LOADED = 64  # bytes of an edge in that time
+FEATURE_COPIES = 2  # copies of the features in this process while they are read
+LOCAL_EDGE_BYTES = 100  # bytes of an edge on local: its ends, as read and sorted, and both directions' matrices
 LOCAL_VERTEX_BYTES = 40
-KEPT_PER_CALL = 2  # a call on edges keeps its output for backward, and backward makes a gradient of the same size
-KEY_BYTES = 8  # of a vertex: its row key
-SPARSE_BYTES = 16  # of a number that is not zero: with its place, by row and by column
-ROWS_HEAP = 320 * MIB  # of Spark with generated operators, and what they leave behind, on rows
-ROW_COPIES = 3  # of columns in Spark's heap there: as they are held, and as operators pass them on; fitted to one graph
-GAPS = 1.2  # of what training takes on local by `local_bytes`; why was not found
-MOST_GAPS = 1.5  # where a limit is to hold: 1.1 was measured of GCN, 1.45 of GAT
-GARBAGE = 1.5  # of a heap by what is reachable in it: large arrays need room in one piece
+KEPT_PER_CALL = 2  # copies of the output of a call on edges: one saved for backward, and a gradient
+KEY_BYTES = 8  # bytes of a vertex's row key
+SPARSE_BYTES = 16  # bytes of a non-zero feature: the number with its place, by row and by column
+ROWS_HEAP = 320 * MIB  # Spark's own heap on rows, with generated operators and their garbage
+ROW_COPIES = 3  # copies of columns in that heap: held, and passed on by operators; fitted to one graph
+GAPS = 1.2  # measured peak on local, divided by `local_bytes`; the cause was not found
+MOST_GAPS = 1.5  # the same where a limit has to hold: 1.1 was measured for GCN, 1.45 for GAT
+GARBAGE = 1.5  # heap size, divided by reachable bytes: large arrays need room in one piece
 
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes of all processes of the job on this host."""
+    """The memory of all processes of a job on this host, in bytes."""
 
     engine: str
-    peak: int  # with all the memory it could use
-    least: int  # limit under which it runs; may be more than `peak`, for a limit is divided in fixed shares
-    heap: int = 0  # of `peak`, what lies in Spark's heap; 0 where Spark's own default will do
-    least_heap: int = 0  # under which it runs
-    partitions: int | None = None  # at least so many, where as many as usual would need more than the limit
+    peak: int  # if it may use as much as it can
+    least: int  # least limit under which it runs; may exceed `peak`, because a limit is divided in fixed shares
+    heap: int = 0  # the part of `peak` in Spark's heap; 0: Spark's default heap is enough
+    least_heap: int = 0  # least heap with which it runs
+    partitions: int | None = None  # least number of partitions, if the usual number needs more than the limit
 
     def times(self, models: int) -> Footprint:
-        """Of so many alike, at the most."""
+        """Return an upper bound for several such plans that are trained together."""
         return replace(self, peak=models * self.peak, heap=models * self.heap)
 
 
 def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: Layout) -> Footprint:
-    """The memory that an engine needs for a plan of its own."""
+    """Estimate the memory that an engine needs for a plan that is made for it."""
     engine = traits.name
     if traits.memory == "process":
         total = local_bytes(plan, statistics, layout)
         return Footprint(engine, DRIVER_BYTES + int(GAPS * total), DRIVER_BYTES + int(MOST_GAPS * total))
     fixed = fixed_bytes(layout.crew)
     columns = held(plan, statistics)
-    # Columns pass through the shared memory of tasks, a chunk at a time.
+    # Columns pass through the shared memory of tasks, one chunk at a time.
     outside = _workers_hold(plan, statistics, layout) + min(layout.crew.tasks * MOST_SHARED, columns)
-    if traits.spills:  # Spark's own operators go to the disk by themselves
+    if traits.spills:  # Spark's own operators spill to the disk without our help
         peak = fixed + outside + min(2 * LEAST_HEAP, ROWS_HEAP + int(ROW_COPIES * columns))
         return Footprint(engine, peak, least_limit(LEAST_HEAP, layout.crew, layout.saved))
     needed = in_hand(plan, statistics, layout)
@@ -79,7 +80,7 @@ def footprint(traits: EngineTraits, plan: Plan, statistics: Statistics, layout: 
 
 
 def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Bytes of a graph in this process and of training on it there: nothing of it can lie elsewhere."""
+    """Return the bytes of a graph in this process and of training on it. None of them can lie elsewhere."""
     kept = sum(_local_kept(stage, within, statistics) for stage, within in trained_stages(plan))
     columns = local_columns(plan, statistics) + _sparse_bytes(plan, statistics)
     scratch = scratch_bytes(plan, statistics, layout.cores, layout.chunk_rows)
@@ -87,12 +88,13 @@ def local_bytes(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 
 
 def local_columns(plan: Plan, statistics: Statistics) -> int:
-    """Bytes of columns: static ones, and of each size as many as are alive together in some pass, for memory is lent again.
+    """Return the bytes of columns on local: all static ones, and the memory in which the passes make the others.
 
-    Only a column of the same size takes it over; memory that no pass needs any more is not given back.
+    A column takes over the memory of an earlier one only if both have the same size, and no memory is given back. So
+    the memory for columns of one size is that of the most that are alive together in any pass.
     """
     stay = {column.name: column_bytes(column, statistics) for column in (*plan.static_columns, *plan.hoisted)}
-    lent: dict[int, int] = {}  # bytes, by size of a column
+    lent: dict[int, int] = {}  # bytes, by the size of a column
     for steps in plan.passes:
         alive: Counter[int] = Counter()
         sizes = columns_bytes(plan, steps, statistics)
@@ -104,7 +106,7 @@ def local_columns(plan: Plan, statistics: Statistics) -> int:
 
 
 def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
-    """Bytes of the features as stages read them that are given what is not zero: once for each level up to which some do."""
+    """Return the bytes of the sparse features that stages read, once for each level up to which such a stage runs."""
     sparse = {stage.name for stage in plan.stages if any(i.sparse for i in stage.inputs)}
     levels = {s.within for steps in plan.passes for s in steps if isinstance(s, PipeStep) and s.stage in sparse}
     rows = sum(map(statistics.rows_within, levels))
@@ -112,13 +114,13 @@ def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
 
 
 def reading_bytes(statistics: Statistics) -> int:
-    """Bytes of a graph that is read into this process and sorted there, without what training makes of it."""
+    """Return the bytes of a graph while this process reads and sorts it, without the bytes of training."""
     of_vertex = FEATURE_COPIES * 4 * statistics.width + LOCAL_VERTEX_BYTES
     return of_vertex * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
 
 
 def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:
-    """Bytes that a stage keeps for its backward, and what that makes of them."""
+    """Return the bytes of a stage's saved values on local, and of the gradients that backward makes of them."""
     if not stage.edge_sets:
         return statistics.rows_within(within) * saved_row_bytes(stage)
     rows = {"vertex": statistics.rows_within(within), "none": 0}
@@ -133,7 +135,7 @@ def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int
 
 
 def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
-    """The stages that run forward and later backward, each with the level up to which it does."""
+    """Return the stages that run forward and later backward, each with the level up to which its backward runs."""
     levels = {s.stage: s.within for s in plan.train if isinstance(s, PipeStep) and s.mode == "backward"}
     return [(stage, levels[stage.name]) for stage in plan.stages if stage.name in levels]
 
@@ -142,7 +144,7 @@ def trained_stages(plan: Plan) -> list[tuple[Stage, int | None]]:
 
 
 def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Bytes of Spark's heap that must be there at one time, whatever lies on the disk."""
+    """Return the bytes of Spark's heap that are needed at one time, however much lies on the disk."""
     loading = _loading(plan, statistics, layout)
     passes = [
         _WorkingSet(plan, steps, columns_bytes(plan, steps, statistics), layout).most for steps in plan.passes if steps
@@ -156,7 +158,7 @@ def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 
 
 class _WorkingSet:
-    """What the tasks of a pass have in hand."""
+    """The columns that the tasks of a pass have in hand."""
 
     def __init__(self, plan: Plan, steps: Sequence[Step], sizes: Mapping[str, int], layout: Layout) -> None:
         self._steps, self._sizes, self._layout = steps, sizes, layout
@@ -169,21 +171,21 @@ class _WorkingSet:
 
     @property
     def most(self) -> int:
-        """Bytes, of the step that needs the most: with that of its inputs which is computed for it meanwhile."""
+        """The bytes of the step that needs the most. The step that computes one of its inputs meanwhile is included."""
         return max(
             self._of(place) + max((self._of(source, whole) for source in self._sources[place]), default=0)
             for place, whole in enumerate(self._whole)
         )
 
     def _of(self, place: int, besides: Collection[str] = ()) -> int:
-        """Of the step there."""
+        """Return the bytes of the step at a place, without the columns in `besides`."""
         sizes = self._sizes
         everywhere = sum([sizes[name] for name in self._whole[place] if name not in besides])
         parts = sum([sizes[name] for name in self._parts[place] if name not in besides])
         return everywhere + int(self._layout.at_once * parts)
 
     def _made_before(self, rows: Collection[str], whole: Collection[str]) -> set[int]:
-        """The places of the steps that make what a step reads."""
+        """Return the places of the steps that make the columns that a step reads."""
         return {self._made_at[name] for name in (*rows, *whole) if name in self._made_at}
 
     def _maker(self, name: str) -> Step | None:
@@ -191,19 +193,19 @@ class _WorkingSet:
         return None if place is None else self._steps[place]
 
     def _in_parts(self, step: Step, rows: Collection[str], whole: Collection[str]) -> list[str]:
-        """The columns of which a task has the rows of its own partition alone."""
-        if isinstance(step, PropagateStep):  # which is made as a pipe comes to it
+        """Return the columns of which a task has only the rows of its own partition."""
+        if isinstance(step, PropagateStep):  # a pipe that reads the sum makes it
             return []
         made = [column.name for column in step.columns_made]
         return [name for name in dict.fromkeys([*rows, *made]) if name not in whole]
 
     def _read_as_rows(self, needed: Collection[str]) -> list[str]:
-        """The columns that lie in the task's partition as rows."""
+        """Return the columns that lie in the task's partition as rows."""
         made = (name for name in needed if name in self._sizes)
         return [name for name in made if not isinstance(self._maker(name), PropagateStep | CollectStep)]
 
     def _read_whole(self, step: Step, needed: Collection[str]) -> frozenset[str]:
-        """The columns of which every task reads all partitions: through sums that are made as a pipe comes to them, too."""
+        """Return the columns of which every task reads all partitions, also through sums that a pipe makes itself."""
         if not isinstance(step, PipeStep):
             return frozenset(step.read_whole)
         made = [*map(self._maker, needed)]
@@ -216,7 +218,7 @@ def _reads(step: Step) -> Collection[str]:
 
 
 def _needed(plan: Plan, step: Step) -> Collection[str]:
-    """What a step reads; a backward does without the inputs that it reads only where its forward run was not kept."""
+    """Return the names that a step reads if forward runs were saved. Backward then does without some inputs of its stage."""
     if not isinstance(step, PipeStep) or step.mode != "backward":
         return step.reads
     stage = plan.stage(step.stage)
@@ -230,7 +232,7 @@ def _needed(plan: Plan, step: Step) -> Collection[str]:
 
 
 def held(plan: Plan, statistics: Statistics) -> int:
-    """Bytes of the columns that are alive together, at the most: static ones, and those of a pass until they are spent."""
+    """Return the most bytes of columns that are alive together: static ones, and those of a pass until their last reader."""
 
     def found(step: Step) -> Collection[str]:
         return _needed(plan, step)
@@ -247,21 +249,21 @@ def held(plan: Plan, statistics: Statistics) -> int:
 
 
 def _alive(steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]) -> int:
-    """The most at any step."""
+    """Return the most bytes that are alive at any step."""
     return max(accumulate((change for _, change in _changes(steps, sizes, read)), initial=0))
 
 
 def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> list[int]:
-    """Bytes of the columns that are there while each step of a pass runs, static ones among them.
+    """Return the bytes of the columns that exist while each step of a pass runs, static columns included.
 
     Args:
-        plan: see there.
-        steps: one of plan.passes.
-        statistics: of the graph.
+        plan: The plan.
+        steps: One of the plan's passes.
+        statistics: The statistics of the graph.
     """
     sizes = columns_bytes(plan, steps, statistics)
     there = {column.name for column in plan.static_columns} if steps == plan.prepare else plan.lasting
-    stay = {column.name for column in plan.hoisted}  # from where `prepare` makes them
+    stay = {column.name for column in plan.hoisted}  # counted from the step of `prepare` that makes them
     changes = Counter({0: sum(sizes[name] for name in there)})
     for place, change in _changes(steps, {name: size for name, size in sizes.items() if name not in stay}, _reads):
         changes[place] += change
@@ -273,14 +275,15 @@ def alive_bytes(plan: Plan, steps: Sequence[Step], statistics: Statistics) -> li
 def _changes(
     steps: Sequence[Step], sizes: Mapping[str, int], read: Callable[[Step], Collection[str]]
 ) -> list[tuple[int, int]]:
-    """At which step columns come and go, and how many bytes more or less there are then; what goes stands before what comes.
+    """Return the places of steps at which columns are made or freed, each with the change in bytes, in order.
 
-    Sums that a pipe reads are made as it comes to them, so what they are sums of is read by it.
+    At one place, freed columns come first. A sum that a pipe reads is made by the pipe itself, so the pipe counts as
+    the reader of the column that is summed.
     """
     sums = {step.output.name: step.input for step in steps if isinstance(step, PropagateStep)}
     last: dict[str, int] = {}
     for place, step in enumerate(steps):
-        spends = isinstance(step, PipeStep | PropagateStep)  # what others read stays to the end
+        spends = isinstance(step, PipeStep | PropagateStep)  # columns with other readers stay until the end
         for name in read(step):
             last[sums.get(name, name)] = place if spends else len(steps)
     born = {name: place for place, step in enumerate(steps) for name in step.makes}  # collections have no size
@@ -293,7 +296,7 @@ def _changes(
 
 
 def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
-    """Bytes that all workers together keep where they may: static inputs, and of forward runs what backward reads."""
+    """Return the bytes that all workers together may keep: static inputs, and the saved values of forward runs."""
     lasting = plan.lasting
     columns = [column for column in (*plan.static_columns, *plan.hoisted) if column.name in lasting]
     pipes = [step for steps in plan.passes for step in steps if isinstance(step, PipeStep)]
@@ -307,7 +310,11 @@ def _workers_hold(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 
 
 def _rows_held(readers: Sequence[PipeStep], statistics: Statistics, layout: Layout) -> int:
-    """Rows that workers hold of what these read: of all vertices, and the chunk in which a level ends once more."""
+    """Return the rows that workers keep of a column with these readers.
+
+    These are the rows of all vertices. In addition, the chunk in which a level ends is kept once more, cut to that
+    level.
+    """
     *others, _ = sorted({statistics.vertices, *(statistics.rows_within(step.within) for step in readers)})
     chunks = layout.partitions * (layout.chunk_rows or CHUNK_ROWS)
     return statistics.vertices + sum(min(rows, chunks) for rows in others)

@@ -1,4 +1,4 @@
-"""Operators of the Graph Engine -> steps over named columns."""
+"""Turns operators of the Graph Engine into steps over named columns."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from planner.steps.step import Step
 
 
 def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
-    """The step of an operator, except for Collect, which belongs to the stage that reads it.
+    """Return the step of an operator. Collect has none, because it belongs to the stage that reads it.
 
     Args:
-        node: the operator.
-        names: of all columns.
+        node: The operator.
+        names: The name of every column, by its operator.
     """
     column = Column(names[node], node.output.shape, edges=node.output.edges)
     match node:
@@ -24,4 +24,4 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
             return PropagateStep(names[node.x], column, node.edges, node.weighted)
         case EdgeOperator():
             return node.step(column, names)
-    raise TypeError(f"{type(node).__name__} is no step of its own")  # every other one is listed above
+    raise TypeError(f"{type(node).__name__} is no step of its own")  # all other operators are listed above

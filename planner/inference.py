@@ -1,13 +1,16 @@
-"""The forward pass of evaluation, taken from that of training instead of lowered anew: where one is the other without dropout."""
+"""Derives the forward pass of evaluation from that of training, if the two differ only in dropout.
+
+This takes less time than lowering the graph of evaluation.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 from planner.lower import Forward
 from planner.physical import Stage, collection_name
-from planner.records import changed
 from planner.spec import Call, Ref, instead
 from planner.steps.collect import CollectStep
 from planner.steps.edge_dropout import EdgeDropoutStep
@@ -18,7 +21,7 @@ DROPOUT = "lotan.dropout"
 
 
 def rename_stages(forward: Forward, old: str, new: str) -> Forward:
-    """The same pass, the names of whose stages begin with `new` instead of `old`."""
+    """Return the same pass with stages renamed: their names begin with `new` instead of `old`."""
     names = {stage.name: new + stage.name.removeprefix(old) for stage in forward.stages}
     collections = {
         collection_name(edges, stage.name): collection_name(edges, names[stage.name])
@@ -29,20 +32,21 @@ def rename_stages(forward: Forward, old: str, new: str) -> Forward:
     def renamed(step: Step) -> Step:
         if isinstance(step, PipeStep):
             read = tuple(collections[name] for name in step.collections)
-            return changed(step, stage=names[step.stage], collections=read)
-        return changed(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
+            return replace(step, stage=names[step.stage], collections=read)
+        return replace(step, output=collections[step.output]) if isinstance(step, CollectStep) else step
 
-    stages = tuple(changed(stage, name=names[stage.name]) for stage in forward.stages)
+    stages = tuple(replace(stage, name=names[stage.name]) for stage in forward.stages)
     return Forward(stages, tuple(map(renamed, forward.steps)))
 
 
 def without_draws(forward: Forward) -> Forward | None:
-    """The pass that its graph without dropout is lowered to; None where stages might be cut elsewhere there.
+    """Return the pass without dropout, or None if lowering the graph without dropout might give other stages.
 
-    That is where nothing is left of a stage, or what is dropped from is read beside it, or made of static columns alone.
+    This is so if a stage is left without calls, or if the input of a dropout has other readers, leaves its stage, or
+    depends on static columns alone.
     """
     dropped: dict[str, Mapping[str, str]] = {}
-    columns: dict[str, str] = {}  # what is read in place of one
+    columns: dict[str, str] = {}  # old name -> the column to read instead
     for stage in forward.stages:
         found = _dropped(stage)
         if found is None:
@@ -58,12 +62,12 @@ def without_draws(forward: Forward) -> Forward | None:
 
 
 def _dropped(stage: Stage) -> dict[str, str] | None:
-    """What a stage reads in place of each dropout's output; None where it does not end there."""
+    """Return the value to read instead of each dropout's output in a stage, or None if stages might be cut elsewhere."""
     if not any(call.op == DROPOUT for call in stage.calls):
         return {}
     read = Counter(name for call in stage.calls for name in call.reads)
     given, exported = {i.value for i in stage.inputs}, {o.value for o in stage.outputs}
-    static = {i.value for i in stage.inputs if i.static and i.role == "vertex"}  # and what is made of it alone
+    static = {i.value for i in stage.inputs if i.static and i.role == "vertex"}  # and values computed from these alone
     found: dict[str, str] = {}
     for call in stage.calls:
         if call.op == DROPOUT:
@@ -78,21 +82,21 @@ def _dropped(stage: Stage) -> dict[str, str] | None:
 
 
 def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str]) -> Stage:
-    """A stage without its dropouts, over columns that others make without theirs."""
+    """Return a stage without its dropouts. It reads the columns that other stages make without theirs."""
     given = {i.value: columns[i.column] for i in stage.inputs if i.role == "vertex" and i.column in columns}
     if not dropped and columns.keys().isdisjoint(i.column for i in stage.inputs):
         return stage
     names = given | {output: given.get(x, x) for output, x in dropped.items()}
     refs = {name: Ref(x) for name, x in names.items()}
-    return changed(
+    return replace(
         stage,
         inputs=tuple(
-            changed(i, value=names.get(i.value, i.value), column=columns[i.column]) if i.column in columns else i
+            replace(i, value=names.get(i.value, i.value), column=columns[i.column]) if i.column in columns else i
             for i in stage.inputs
         ),
         calls=tuple(_call(call, refs) for call in stage.calls if call.op != DROPOUT),
         outputs=tuple(
-            changed(o, value=names[o.value], column=columns.get(o.column, o.column)) if o.value in names else o
+            replace(o, value=names[o.value], column=columns.get(o.column, o.column)) if o.value in names else o
             for o in stage.outputs
         ),
     )
@@ -101,7 +105,7 @@ def _stage(stage: Stage, dropped: Mapping[str, str], columns: Mapping[str, str])
 def _call(call: Call, refs: Mapping[str, Ref]) -> Call:
     if refs.keys().isdisjoint(call.reads):
         return call
-    return changed(call, arguments=instead(call.arguments, refs), keywords=instead(call.keywords, refs))
+    return replace(call, arguments=instead(call.arguments, refs), keywords=instead(call.keywords, refs))
 
 
 def _step(step: Step, columns: Mapping[str, str]) -> Step:

@@ -1,4 +1,7 @@
-"""What a forward run keeps for its backward, and what it costs to do without where a worker has no memory left for it."""
+"""The values that a forward run saves for its backward, and the cost of not saving them.
+
+A worker whose memory for saved values is full writes them to a file, or computes them again.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +19,24 @@ from planner.kernels import (
     run_by_autograd,
 )
 from planner.physical import Stage
-from planner.records import remembered
 from planner.spec import PRODUCTS, Call, operator_name
 from planner.statistics import Statistics
 
-# Of one worker with one thread; only their ratios matter. `planner.rates` prices the same work, so that whole epochs come
-# out right: a fit that shares their seconds among rates that rise together, so that one of them may come out several times too
-# low. Sums do not mind, but a choice between two single rates would turn with each fit; and it has to hold for every engine
-# that has workers.
-DISK_RATE = 1.2e9  # bytes a second, written and read: 4e9 while the page cache holds it, 1e9 or less as it first grows
-SENT_RATE = 0.5e9  # bytes a second: rows of a column, most of them sums over edges that are made for this alone
-VALUES = 0.5e9  # numbers a second of elementwise operators, dropout's among them
-MULTIPLICATIONS = 50e9  # with as many additions, a second, of matrix products
+# These rates are those of one worker with one thread, and only their ratios matter. `planner.rates` prices the same
+# work for whole epochs. Its fit shares seconds among rates that rise together, so a single rate may be several times
+# too low. Sums do not suffer from that, but a choice between two single rates would change with each fit. The choice
+# also has to hold for all engines that have workers.
+DISK_RATE = 1.2e9  # bytes a second, written or read: 4e9 in the page cache, 1e9 or less while that grows
+SENT_RATE = 0.5e9  # bytes a second of rows sent again, most of them sums over edges made just for this
+VALUES = 0.5e9  # numbers a second of elementwise operators, dropout included
+MULTIPLICATIONS = 50e9  # multiplications, each with an addition, a second of matrix products
 
 
 def seconds_again(stage: Stage, statistics: Statistics) -> float:
-    """What backward pays for a vertex of which nothing was kept: its inputs once more, and what leads to what it reads."""
+    """Return the seconds that backward takes more for a vertex if nothing was saved.
+
+    The stage's inputs are sent again, and all values that backward reads are computed again.
+    """
     read = set(_kept(stage))
     sent = [i for i in stage.inputs if i.role == "source" or (i.needs_gradient and i.value not in read)]
     again: list[Call] = []
@@ -41,7 +46,7 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
             read.update(call.reads)
     parameters, inside = {parameter.name for parameter in stage.parameters}, never_made(stage)
     free = [c for c in again if operator_name(c.op) == "add" and parameters & set(c.reads)]
-    # A view computes nothing, nor does what is part of another's kernel, and a bias is added as a product is made.
+    # A view computes nothing, nor does a call inside another call's kernel. A bias is added while a product is made.
     free += [c for c in again if operator_name(c.op) in VIEWS or c.output in inside]
     return recompute_seconds(
         resent=sum(i.width for i in sent),
@@ -51,41 +56,40 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
 
 
 def _factors(stage: Stage, calls: Sequence[Call], statistics: Statistics) -> float:
-    """Multiplications in these calls' matrix products, for a vertex."""
+    """Return the multiplications of these calls' matrix products, for each vertex."""
     products = [call for call in calls if is_product(call)]
     return sum(_rows(call, statistics) * call.type.width * contracted(stage, call) for call in products)
 
 
 def _rows(call: Call, statistics: Statistics) -> float:
-    """Rows of a value for each vertex: 1, or where they are edges as many as end in one on average."""
+    """Return the rows of a value for each vertex: 1, or the mean number of in-edges if the rows are edges."""
     if call.type.edges is not None:
         return statistics.edge_count(call.type.edges) / max(1, statistics.vertices)
     return float(call.type.rows == "vertex")
 
 
 def spill_seconds(kept: float) -> float:
-    """To write and read a row of so many bytes."""
+    """Return the seconds to write and read the saved values of a row, given their bytes."""
     return 2 * kept / DISK_RATE
 
 
 def recompute_seconds(resent: float, computed: float, factors: float) -> float:
-    """To make a row again.
+    """Return the seconds to compute a row again.
 
     Args:
-        resent: numbers of its inputs that have to be sent once more.
-        computed: numbers of all values on the way.
-        factors: multiplications of matrix products among them.
+        resent: The numbers of its inputs that have to be sent again.
+        computed: The numbers of all values that have to be computed.
+        factors: The multiplications of the matrix products among them.
     """
     return 4 * resent / SENT_RATE + computed / VALUES + factors / MULTIPLICATIONS
 
 
-@remembered
 def saved_row_bytes(stage: Stage) -> int:
-    """Bytes of a row that is kept between forward and backward.
+    """Return the bytes that a forward run saves for each vertex.
 
-    What a matrix, the vectors of heads or what else has a gradient were multiplied with, unless it is an input, and the
-    outputs of activations; a ReLU's lies in that of the dropout that follows it. Where autograd runs a stage, outputs of
-    products and of dropout besides, and of a stage that reads edges the output of every call.
+    It saves the outputs of activations, and the values that `multiplied` names, unless they are inputs. A ReLU before a
+    dropout is saved as the dropout's output. If autograd runs the stage, outputs of products and dropout are saved too.
+    If the stage reads edges, the output of every call on vertices is.
     """
     return sum(map(_saved_row_bytes, stage.each))
 
@@ -96,28 +100,28 @@ def _saved_row_bytes(stage: Stage) -> int:
 
 
 def kept_bytes(stage: Stage, statistics: Statistics) -> float:
-    """As `saved_row_bytes`, with what is kept of a vertex's in-edges."""
+    """Return the bytes that a forward run saves for each vertex, with the values on its in-edges."""
     kept = _kept(stage)
     calls = [call for call in stage.calls if stage.edge_sets or _is_kept(call, kept)]
     return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
 
 
 def _is_kept(call: Call, kept: Set[str]) -> bool:
-    """What is seen in another shape is kept once, under the name that it was made by."""
+    """Return True if a call's output is saved. A view of a value is not, because the value is saved under its own name."""
     return call.output in kept and operator_name(call.op) not in VIEWS
 
 
-@remembered
 def multiplied_inputs(stage: Stage) -> Set[str]:
-    """The columns that a matrix, the vectors of heads or what else has a gradient are multiplied with."""
-    return {i.column for one in stage.each for i in one.inputs if i.value in multiplied(one)}
+    """Return the columns whose values are factors that a gradient needs, as in `multiplied`."""
+    read = [(one, multiplied(one)) for one in stage.each]
+    return {i.column for one, values in read for i in one.inputs if i.value in values}
 
 
-@remembered
 def multiplied(stage: Stage) -> Set[str]:
-    """The values that a matrix, the vectors of heads or what else has a gradient are multiplied with: its gradient needs them.
+    """Return the names of the values that gradients need because something with a gradient is multiplied by them.
 
-    By the names that they are read by, and if these are views, by those that they were made by.
+    The other factor is a matrix, the vectors of heads, or another value. If a factor is a view, the value that it shows
+    is named too.
     """
     found = {name for call in stage.calls if is_product(call) for name in call.reads}
     found.update(name for dots in head_dots(stage).values() for name in (dots.x, dots.vectors))
@@ -128,9 +132,8 @@ def multiplied(stage: Stage) -> Set[str]:
     return found
 
 
-@remembered
 def _kept(stage: Stage) -> Set[str]:
-    """Those that backward reads, of what is computed; parameters are named too."""
+    """Return the names of the computed values that backward reads. Parameters may be among them."""
     calls = stage.on_vertices
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}

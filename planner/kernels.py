@@ -1,38 +1,42 @@
-"""The operators of stages on vertices: which compute nothing, which are one kernel, and which stages autograd runs."""
+"""Properties of the operators in stages on vertices.
+
+They tell which operators compute nothing, which are one kernel together, and which stages autograd has to run.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Set
+from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
 from planner.patterns import RESHAPES
 from planner.physical import Stage
-from planner.records import remembered
 from planner.spec import PRODUCTS, Argument, Call, Ref, operator_name
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
 IN_ORDER = RESHAPES | {"aten.flatten.using_ints"}
-"""Operators that leave the numbers of a row where they lie: kernels read them there."""
-VIEWS = (*map(operator_name, IN_ORDER), "squeeze", "expand")  # which compute nothing
-LEAST_DROPOUT = 2**-17  # of 65,536 draws, none is below the nearest to it
+"""Operators that do not move the numbers of a row. Kernels read the numbers of their input instead."""
+VIEWS = (*map(operator_name, IN_ORDER), "squeeze", "expand")  # operators that compute nothing
+SUM = "aten.sum.dim_IntList"
+LEAST_DROPOUT = 2**-17  # dropout draws 16-bit numbers, so it cannot tell smaller probabilities from 0
 
 
 class HeadDots(NamedTuple):
     """A product with a parameter and its sum over channels, (x * vectors).sum(-1), which are one kernel."""
 
     x: str  # rows [heads, channels]
-    vectors: str  # the parameter, [heads, channels], perhaps with ones before them
-    product: str  # the value that is never made
+    vectors: str  # the parameter, [heads, channels], perhaps with leading dimensions of 1
+    product: str  # the value that the kernel never stores
     heads: int
     channels: int
 
 
-@remembered
 def head_dots(stage: Stage) -> Mapping[str, HeadDots]:
-    """Those of a stage, by the value of the sum."""
-    sums = [call for call in stage.on_vertices if call.op == "aten.sum.dim_IntList"]
+    """Return the HeadDots of a stage, by the value that holds the sum."""
+    sums = [call for call in stage.on_vertices if call.op == SUM]
     if not sums:
         return {}
     shapes = {i.value: i.shape for i in stage.inputs} | {call.output: call.type.shape for call in stage.on_vertices}
@@ -48,7 +52,7 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def _dots(total: Call, product: Call | None, shapes: Shapes, vectors: Shapes) -> HeadDots | None:
-    """What a sum of a product is, if it is over the channels of rows that each head's vector is multiplied with."""
+    """Return the HeadDots of a sum, or None if it is not the sum over channels of rows times a vector for each head."""
     if product is None or len(product.reads) != 2 or len(product.type.shape) != 2 or total.keywords:
         return None
     heads, channels = product.type.shape
@@ -62,50 +66,48 @@ def _dots(total: Call, product: Call | None, shapes: Shapes, vectors: Shapes) ->
 
 
 def never_made(stage: Stage) -> Set[str]:
-    """The values inside of a kernel."""
+    """Return the values that exist only inside a kernel."""
     return {dots.product for dots in head_dots(stage).values()}
 
 
 def is_product(call: Call) -> bool:
-    """Whether it multiplies with a matrix."""
+    """Return True if a call multiplies by a matrix."""
     return operator_name(call.op) in PRODUCTS
 
 
 def contracted(stage: Stage, call: Call) -> int:
-    """Numbers that a product multiplies and sums for each that it makes: the last length of its left factor."""
-    left = call.arguments[operator_name(call.op) == "addmm"]  # which adds its first argument
-    shape = _shapes(stage).get(left.name) if isinstance(left, Ref) else None
+    """Return the numbers that a product multiplies and sums for each number of its output.
+
+    This is the last dimension of its left factor.
+    """
+    left = call.arguments[operator_name(call.op) == "addmm"]  # addmm adds its first argument
+    shape = stage.shapes.get(left.name) if isinstance(left, Ref) else None
     return shape[-1] if shape else 1
 
 
-@remembered
-def _shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
-    """Of all values and parameters, by name."""
-    made = {call.output: call.type.shape for call in stage.calls}
-    return {i.value: i.shape for i in stage.inputs} | {p.name: p.shape for p in stage.parameters} | made
-
-
 def is_head_mean(call: Call) -> bool:
-    """Whether it is the mean over heads of rows [heads, channels]."""
+    """Return True if a call is the mean over heads of rows [heads, channels]."""
     over_heads = call.op == "aten.mean.dim" and call.arguments[1:] == ((1,),) and not call.keywords
     return over_heads and len(call.type.shape) == 1
 
 
 def numbers_taken(stage: Stage, call: Call) -> int:
-    """Of a row, by an operator that is no product with a matrix: as many as it makes, but of all heads where it reduces those."""
-    if dots := head_dots(stage).get(call.output):
+    """Return the numbers that an operator other than a matrix product processes for each row.
+
+    This is the width of its output, or of its input if it reduces over channels or heads.
+    """
+    dots = head_dots(stage).get(call.output) if call.op == SUM else None
+    if dots is not None:
         return dots.heads * dots.channels
     if is_head_mean(call):
-        widths = {i.value: i.width for i in stage.inputs} | {one.output: one.type.width for one in stage.calls}
-        return widths.get(call.reads[0], call.type.width)
+        return prod(stage.shapes.get(call.reads[0], call.type.shape))
     return call.type.width
 
 
-@remembered
 def multiplicands(stage: Stage) -> Set[str]:
-    """The values that are multiplied or divided number by number, where the other factor has a gradient, which reads them.
+    """Return the values that are multiplied or divided number by number, if the gradient of the other factor reads them.
 
-    Among them may be parameters; inputs that have no gradient, and views of these, are left out.
+    Parameters may be among them. Inputs without a gradient, and views of those, are left out.
     """
     static = {i.value for i in stage.inputs if not i.needs_gradient}
     trained = {i.value for i in stage.inputs if i.needs_gradient} | {p.name for p in stage.parameters if p.trainable}
@@ -124,24 +126,25 @@ def multiplicands(stage: Stage) -> Set[str]:
     return found - static
 
 
-@remembered
 def computing(stage: Stage) -> list[Call]:
-    """A stage's calls on rows of vertices, but for those that compute nothing or are part of another's kernel."""
+    """Return a stage's calls on vertices, without those that compute nothing or lie inside another call's kernel."""
     left_out = never_made(stage)
     return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in left_out]
 
 
-@remembered
 def run_by_autograd(stage: Stage) -> bool:
-    """Whether forward and adjoint of some call are not written out; what such a stage keeps lies in no file.
+    """Return True if autograd has to run a stage, because some call has no hand-written kernel and adjoint.
 
-    They are (`lotan.stages.kernels`) of linear maps of flat rows, sums of equal rows and with a bias, concatenations,
-    dropout, some activations, products and quotients with one number for each row or for all, and dots and the mean of heads.
+    The saved values of such a stage cannot go to a file. There are kernels (`lotan.stages.kernels`) for:
+    - linear maps of flat rows, sums of rows of one shape, and sums with a bias;
+    - concatenations, dropout and some activations;
+    - products and quotients with one number for each row, or for all rows;
+    - the dots of heads, and the mean over heads.
     """
     if stage.edge_sets or not _all_float32(stage):
         return True
-    left_out = never_made(stage)
-    return not all(call.output in left_out or _is_kernel(call, stage) for call in stage.calls)
+    left_out, facts = never_made(stage), _Facts(stage)
+    return not all(call.output in left_out or _is_kernel(call, facts) for call in stage.calls)
 
 
 def _all_float32(stage: Stage) -> bool:
@@ -149,7 +152,7 @@ def _all_float32(stage: Stage) -> bool:
     return dtypes | {i.dtype for i in stage.inputs} | {p.dtype for p in stage.parameters} <= {"float32"}
 
 
-def _is_kernel(call: Call, stage: Stage) -> bool:
+def _is_kernel(call: Call, facts: _Facts) -> bool:
     if call.keywords:
         return False
     if call.op in IN_ORDER:
@@ -158,13 +161,13 @@ def _is_kernel(call: Call, stage: Stage) -> bool:
         return call.op == "aten.add.Tensor" and [isinstance(one, Ref) for one in call.arguments] == [True, False]
     match call.op:
         case "aten.linear.default":
-            return _is_flat_product(call, stage)
+            return _is_flat_product(call, facts)
         case "aten.add.Tensor":
-            return _is_sum(call, stage)
+            return _is_sum(call, facts)
         case "aten.mul.Tensor" | "aten.div.Tensor":
-            return _is_scale(call, stage, trained=call.op == "aten.mul.Tensor")
+            return _is_scale(call, facts, trained=call.op == "aten.mul.Tensor")
         case "aten.cat.default":
-            return len(call.type.shape) == 1 and _parameter_shapes(stage).keys().isdisjoint(call.reads)
+            return len(call.type.shape) == 1 and facts.stage.parameter_shapes.keys().isdisjoint(call.reads)
         case "lotan.dropout":
             return drops_some(call)
         case "aten.relu.default" | "aten.tanh.default" | "aten.sigmoid.default":
@@ -172,85 +175,82 @@ def _is_kernel(call: Call, stage: Stage) -> bool:
         case "aten.elu.default" | "aten.leaky_relu.default":
             numbers = call.arguments[1:]
             return all(isinstance(number, int | float) and number > 0 for number in numbers)
-    return call.output in head_dots(stage) or is_head_mean(call)
+    return (call.op == SUM and call.output in head_dots(facts.stage)) or is_head_mean(call)
 
 
 def drops_some(call: Call) -> bool:
-    """Whether a dropout drops some numbers and keeps some."""
+    """Return True if a dropout drops some numbers and keeps some."""
     p = call.arguments[1]
     return isinstance(p, int | float) and LEAST_DROPOUT < p < 1 - LEAST_DROPOUT
 
 
-def _is_flat_product(call: Call, stage: Stage) -> bool:
-    """Whether it maps rows [numbers] by parameters in their own shapes."""
+def _is_flat_product(call: Call, facts: _Facts) -> bool:
+    """Return True if a call maps flat rows by parameters that keep their own shapes."""
     names = [argument.name for argument in call.arguments[1:] if isinstance(argument, Ref)]
-    own, seen = ([shapes.get(name, ()) for name in names] for shapes in (_own_shapes(stage), _parameter_shapes(stage)))
-    return len(call.type.shape) == 1 and own == seen and [*map(len, own)] in ([2], [2, 1])
+    own, given = (
+        [shapes.get(name, ()) for name in names] for shapes in (facts.own_shapes, facts.stage.parameter_shapes)
+    )
+    return len(call.type.shape) == 1 and own == given and [*map(len, own)] in ([2], [2, 1])
 
 
-def _is_sum(call: Call, stage: Stage) -> bool:
-    """Whether it adds rows of one shape, or a parameter of that shape to all rows."""
+def _is_sum(call: Call, facts: _Facts) -> bool:
+    """Return True if a call adds rows of one shape, or adds a parameter of that shape to all rows."""
     first, second = call.arguments
     rows = call.type.shape
-    return _shape(first, stage) == rows and rows in (_shape(second, stage), _bias_shape(second, rows, stage))
+    return _shape(first, facts) == rows and rows in (_shape(second, facts), _bias_shape(second, rows, facts))
 
 
-def _is_scale(call: Call, stage: Stage, trained: bool) -> bool:
-    """Whether it scales rows: by a number for each row, or for all, whose gradient nobody asks for, or by a `trained` one."""
+def _is_scale(call: Call, facts: _Facts, trained: bool) -> bool:
+    """Return True if a call scales rows by a number for each row, or for all rows, for which there is a kernel.
+
+    The number has no gradient, or with `trained` it may be a parameter.
+    """
     orders = [call.arguments, call.arguments[::-1]] if trained else [call.arguments]
-    return any(_shape(x, stage) == call.type.shape and _scales(by, call, stage, trained) for x, by in orders)
+    return any(_shape(x, facts) == call.type.shape and _scales(by, call, facts, trained) for x, by in orders)
 
 
-def _scales(by: Argument, call: Call, stage: Stage, trained: bool) -> bool:
+def _scales(by: Argument, call: Call, facts: _Facts, trained: bool) -> bool:
     if not isinstance(by, Ref):
         return isinstance(by, int | float)
-    rank = _static_numbers(stage).get(by.name)
-    return rank == len(call.type.shape) or (trained and prod(_parameter_shapes(stage).get(by.name, (0,))) == 1)
+    rank = facts.static_numbers.get(by.name)
+    return rank == len(call.type.shape) or (trained and prod(facts.stage.parameter_shapes.get(by.name, (0,))) == 1)
 
 
-def _shape(argument: Argument, stage: Stage) -> tuple[int, ...] | None:
-    """Of the rows that an argument is."""
-    return _row_shapes(stage).get(argument.name) if isinstance(argument, Ref) else None
+def _shape(argument: Argument, facts: _Facts) -> tuple[int, ...] | None:
+    """Return the shape of an argument's rows, or None if it has no rows."""
+    return facts.stage.row_shapes.get(argument.name) if isinstance(argument, Ref) else None
 
 
-def _bias_shape(argument: Argument, rows: tuple[int, ...], stage: Stage) -> tuple[int, ...] | None:
-    """Of the parameter that an argument is, without ones before what is added to rows of a shape."""
-    if not isinstance(argument, Ref) or argument.name not in _own_shapes(stage):
+def _bias_shape(argument: Argument, rows: tuple[int, ...], facts: _Facts) -> tuple[int, ...] | None:
+    """Return the shape of a parameter that is added to rows, without leading dimensions of 1, or None."""
+    if not isinstance(argument, Ref) or argument.name not in facts.own_shapes:
         return None
-    shape = _parameter_shapes(stage)[argument.name]
+    shape = facts.stage.parameter_shapes[argument.name]
     while shape[:1] == (1,) and len(shape) > len(rows):
         shape = shape[1:]
     return shape
 
 
-@remembered
-def _row_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
-    """Of values that have rows, by name."""
-    return {i.value: i.shape for i in stage.inputs} | {call.output: call.type.shape for call in stage.on_vertices}
+@dataclass(frozen=True)
+class _Facts:
+    """A stage, with facts about it that many of its calls need."""
 
+    stage: Stage
 
-@remembered
-def _parameter_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
-    """Of parameters and what is computed of them alone, by name."""
-    own = {parameter.name: parameter.shape for parameter in stage.parameters}
-    return own | {call.output: call.type.shape for call in stage.calls if call.type.rows == "none"}
+    @cached_property
+    def own_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The original shapes of parameters, by their names and by the names of views of them."""
+        found = {parameter.name: parameter.shape for parameter in self.stage.parameters}
+        for call in self.stage.calls:
+            if call.op in IN_ORDER and call.reads[0] in found:
+                found[call.output] = found[call.reads[0]]
+        return found
 
-
-@remembered
-def _own_shapes(stage: Stage) -> Mapping[str, tuple[int, ...]]:
-    """Of parameters, by their names and by those that they are seen by in another shape."""
-    found = {parameter.name: parameter.shape for parameter in stage.parameters}
-    for call in stage.calls:
-        if call.op in IN_ORDER and call.reads[0] in found:
-            found[call.output] = found[call.reads[0]]
-    return found
-
-
-@remembered
-def _static_numbers(stage: Stage) -> Mapping[str, int]:
-    """The ranks of inputs that have one number for each row and no gradient, and of views of these, by name."""
-    found = {i.value: len(i.shape) for i in stage.inputs if i.width == 1 and not i.needs_gradient}
-    for call in stage.on_vertices:
-        if call.op in IN_ORDER and not found.keys().isdisjoint(call.reads):
-            found[call.output] = len(call.type.shape)
-    return found
+    @cached_property
+    def static_numbers(self) -> Mapping[str, int]:
+        """The ranks of inputs with one number for each row and no gradient, and of views of these, by name."""
+        found = {i.value: len(i.shape) for i in self.stage.inputs if i.width == 1 and not i.needs_gradient}
+        for call in self.stage.on_vertices:
+            if call.op in IN_ORDER and not found.keys().isdisjoint(call.reads):
+                found[call.output] = len(call.type.shape)
+        return found

@@ -1,4 +1,4 @@
-"""The layers that nodes come from: labels for explain and errors, and no part of what an operator computes."""
+"""Names of the layers that nodes come from: labels for explain and errors, which do not change what a node computes."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from planner.nodes import Node, altered, replaced
 
-NAMED = 3  # layers that the label of a shared node names
+NAMED = 3  # most layers that the label of a shared node names
 MORE = "..."
-ITSELF = "the model itself"  # where what is called in its own `forward` has no name
+ITSELF = "the model itself"  # the name of a layer for calls in the model's own `forward`
 
 
 class Alike:
-    """Finds the nodes that differ in their layers alone, and so compute the same."""
+    """A search for nodes that differ only in their layers, and so compute the same."""
 
     def __init__(self) -> None:
-        self._first: dict[Node, Node] = {}  # by node, the first one like it
-        self._seen: dict[Any, Node] = {}  # those first ones, by all but their layers
-        self._readers: dict[type[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {}  # of identities
+        self._first: dict[Node, Node] = {}  # node -> the first node like it
+        self._seen: dict[Any, Node] = {}  # identity without the layer -> the first node with it
+        self._readers: dict[type[Node], Callable[[tuple[Any, ...]], tuple[Any, ...]]] = {}  # read identities, by class
 
     def __call__(self, root: Node) -> Node:
-        """The first node like this one that was asked for, or stood below one; perhaps itself."""
+        """Return the first node like this one among all nodes seen so far. It may be the node itself."""
         found = self._first.get(root)
         if found is not None:
             return found
@@ -31,7 +31,7 @@ class Alike:
             node = stack[-1]
             children = node.children
             firsts = [*map(self._first.get, children)]
-            if all(map(is_, firsts, children)):  # as most are, and needs least time
+            if all(map(is_, firsts, children)):  # true for most nodes, and the fastest case
                 key = self._identity(node)
             elif None in firsts:
                 stack += [child for child, first in zip(children, firsts, strict=True) if first is None]
@@ -43,25 +43,25 @@ class Alike:
         return self._first[root]
 
     def _identity(self, node: Node) -> tuple[Any, ...]:
-        """A node's, but for its layer."""
+        """Return a node's identity without its layer."""
         kind = type(node)
         if kind not in self._readers:
-            places = map(kind.field_names.index, _fields_but_layer(kind))
+            places = map(kind.__match_args__.index, _fields_but_layer(kind))
             self._readers[kind] = itemgetter(0, *(1 + place for place in places))
         return self._readers[kind](node.identity)
 
 
 def _fields_but_layer(kind: type[Node]) -> tuple[str, ...]:
-    return tuple(name for name in kind.field_names if name != "layer")
+    return tuple(name for name in kind.__match_args__ if name != "layer")
 
 
 def layer_of(node: Node) -> str:
-    """The layers a node comes from; "" for what has none, such as a column."""
+    """Return the names of the layers that a node comes from, or "" for a node without layers, such as a column."""
     return getattr(node, "layer", "")
 
 
 def place(node: Node) -> str:
-    """The layers a node comes from, in words.
+    """Return the layers that a node comes from, in words.
 
     >>> from planner.nodes import Propagate, StaticColumn
     >>> from planner.spec import ValueType
@@ -74,12 +74,12 @@ def place(node: Node) -> str:
 
 
 def labelled(node: Node, layer: str) -> Node:
-    """The same operator with another label."""
-    return node if layer_of(node) == layer else altered(node, layer=layer)  # those without are equal
+    """Return the same operator with another label."""
+    return node if layer_of(node) == layer else altered(node, layer=layer)  # nodes without a layer have the label ""
 
 
 def joined(layers: Iterable[str]) -> str:
-    """One label for what several layers share.
+    """Return one label for a node that several layers share.
 
     >>> joined(["mean", "variance", "mean"]), joined(["mean+variance", "c", "d"]), joined(["a+b+c+...", "c"])
     ('mean+variance', 'mean+variance+c+...', 'a+b+c+...')

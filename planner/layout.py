@@ -1,4 +1,4 @@
-"""How a job is spread over a host: what its memory and its seconds depend on beside the plan."""
+"""The spread of a job over a host. Its memory and its seconds depend on it, and on the plan."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from planner.shares import Crew
 
 @dataclass(frozen=True)
 class Layout:
-    """How a job is spread over this host."""
+    """The spread of a job over this host."""
 
     crew: Crew
     partitions: int
-    saved: int | None = None  # bytes that each worker may keep, where that is settled
+    saved: int | None = None  # bytes for saved values in each worker, if decided already
     cores: int = 2
-    chunk_rows: int | None = None  # vertices a stage runs on at a time; None: as engines do
-    shuffled: bool = False  # whether partitions lie in several JVMs
+    chunk_rows: int | None = None  # most vertices in a chunk; None: the engine's default
+    shuffled: bool = False  # True if partitions lie in several JVMs
 
     @property
     def workers(self) -> int:
-        """DL workers; those that are started elsewhere, nobody counts: taken for as many as there are cores."""
+        """The number of DL workers. Workers started elsewhere are unknown here, so the number of cores stands for them."""
         return self.crew.workers or self.cores
 
     @property
     def at_once(self) -> float:
-        """Of a column, the part that tasks have as rows at one time."""
+        """The part of a column's rows that tasks have in hand at one time."""
         return min(1.0, self.crew.tasks / self.partitions)

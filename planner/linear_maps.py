@@ -1,4 +1,4 @@
-"""Linear maps of rows and linear aggregates of rows, which change places: A(x W) = (A x) W."""
+"""Exchanges linear maps of rows and linear aggregates of rows, which commute: A(x W) = (A x) W."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from planner.nodes import Elementwise, MatMul, Node, Propagate, altered
 LINEAR = "aten.linear.default"
 
 Linear = Callable[[Node], Node]
-"""An aggregate or a scaling of what it is given."""
+"""A function that applies an aggregate or a scaling to a node."""
 
 Chain = Sequence[tuple[Node, Linear]]
-"""Aggregates one below the other, outermost first, and each as a function of what is below it."""
+"""A chain of aggregates, the outermost first, each with the function that applies it to another node."""
 
 
 def pulled(node: Node) -> MatMul | None:
-    """(A x) W for A(x W), through a chain of aggregates and of scalings row by row; None for anything else."""
+    """Return (A x) W for A(x W), where A is a chain of aggregates and of scalings by row. None means another form."""
     product, chain = _chain(node)
     if not chain or not _is_plain_map(product):
         return None
@@ -25,7 +25,7 @@ def pulled(node: Node) -> MatMul | None:
 
 
 def mapped(node: Node) -> Node | None:
-    """The x of A(x W), as in `pulled`."""
+    """Return the x of A(x W), as in `pulled`, or None."""
     product, chain = _chain(node)
     if not chain or not _is_plain_map(product):
         return None
@@ -34,7 +34,7 @@ def mapped(node: Node) -> Node | None:
 
 
 def pushed(node: Node) -> Node | None:
-    """A(x W) [+ b] for (A x) W [+ b], through the whole chain at once; None for anything else."""
+    """Return A(x W) [+ b] for (A x) W [+ b], through the whole chain at once, or None for another form."""
     if not isinstance(node, MatMul) or not _is_map(node):
         return None
     below, chain = _chain(node.arguments[0])
@@ -46,12 +46,12 @@ def pushed(node: Node) -> Node | None:
 
 
 def passed(node: MatMul) -> list[Node]:
-    """The aggregates and scalings that `pushed` moves a map below, outermost first."""
+    """Return the aggregates and scalings below which `pushed` moves a map, the outermost first."""
     return [aggregate for aggregate, _ in _chain(node.arguments[0])[1]]
 
 
 def bias(product: MatMul) -> Node | None:
-    """What a linear map adds to every row."""
+    """Return the value that a linear map adds to every row, or None."""
     return product.arguments[2] if len(product.arguments) > 2 else None
 
 
@@ -69,7 +69,7 @@ def _is_vectors(node: Node) -> bool:
 
 
 def _chain(node: Node) -> tuple[Node, Chain]:
-    """What lies below a chain of aggregates, and these. It may be longer than Python recurses."""
+    """Return the node below a chain of aggregates, and the chain. A loop is used, because a chain may be deep."""
     chain: list[tuple[Node, Linear]] = []
     while (found := _aggregate(node)) is not None:
         below, over = found
@@ -79,20 +79,20 @@ def _chain(node: Node) -> tuple[Node, Chain]:
 
 
 def _over(chain: Chain, x: Node) -> Node:
-    """The chain, of something else."""
+    """Apply a chain to another node."""
     for _, over in reversed(chain):
         x = over(x)
     return x
 
 
 def _aggregate(node: Node) -> tuple[Node, Linear] | None:
-    """(x, A) where a node is A of x: a sum along edges, or every row times a number of its own."""
+    """Return (x, A) if a node is A of x, where A sums along edges or scales each row by its own number. Else None."""
     if isinstance(node, Propagate):
         return node.x, lambda x: altered(node, x=x)
     place = _scaled(node)
     if place is None:
         return None
-    assert isinstance(node, Elementwise)  # what is scaled is a product or a quotient
+    assert isinstance(node, Elementwise)  # a scaling is a product or a quotient
     arguments = node.arguments
 
     def scale(x: Node) -> Node:
@@ -102,7 +102,7 @@ def _aggregate(node: Node) -> tuple[Node, Linear] | None:
 
 
 def _scaled(node: Node) -> int | None:
-    """The place of the rows among the arguments of a product or quotient of rows and a number for each."""
+    """Return the place of the rows among the arguments of a product or quotient that scales each row by its own number."""
     if not isinstance(node, Elementwise) or node.keywords or node.op not in ("aten.mul.Tensor", "aten.div.Tensor"):
         return None
     for place in (0, 1) if node.op == "aten.mul.Tensor" else (0,):

@@ -1,7 +1,7 @@
-"""Rewritten forward graph -> stages and forward steps.
+"""Lowers a rewritten forward graph to stages and forward steps.
 
-What is left on edges reads its sources through `Collect`; vertex operators are assigned to stages; a stage holds its
-members and, again, whatever they need that has no column of its own: edge rows and values computed from parameters.
+Operators on edges read source rows through `Collect`. Each vertex operator of the DL Engine is assigned to a stage. A
+stage also computes the values that it needs and that no column holds: edge rows, and values computed from parameters.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
 OUTPUT = "output"
-"""The column of the model's output rows."""
+"""The name of the column that holds the model's output rows."""
 
 
 @dataclass(frozen=True)
 class Forward:
-    """A forward pass: its last step is the last stage, as `turn`."""
+    """A forward pass. Its last step runs the last stage, with the mode "turn"."""
 
     stages: tuple[Stage, ...]
     steps: tuple[Step, ...]
 
 
 def insert_collects(root: Node) -> Node:
-    """Scatter(x, source) = Scatter(Collect(x), source): the row of a source has to come from where the source is.
+    """Put a Collect below each Scatter from sources, because source rows have to be brought from where the sources are.
 
-    Rows that several layers read come once: what is summed of their gradients on the way back is of all readers.
+    Layers that read the same rows share one Collect, so backward sums the gradients of all of them on the way back.
     """
     order = topological(root)
     if not any(map(_lacks_rows, order)):
@@ -68,18 +68,18 @@ def insert_collects(root: Node) -> Node:
 
 
 def _lacks_rows(node: Node) -> TypeGuard[Scatter]:
-    """Whether it reads sources that nobody collects."""
+    """Return True if a node reads source rows that no Collect brings."""
     return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
 
 
 def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
-    """Cut a forward graph into stages and order its steps.
+    """Cut a forward graph into stages and put its steps in order.
 
     Args:
-        root: the model's output, after `insert_collects`.
-        loss: for the last stage.
-        prefix: of the stages' names: "train" or "evaluate".
-        fuse: whether `fuse_apply` is on; otherwise every vertex operator is a stage of its own.
+        root: The model's output, after `insert_collects`.
+        loss: The loss of the last stage.
+        prefix: The first part of the stages' names: "train" or "evaluate".
+        fuse: True if `fuse_apply` is on. If False, every vertex operator is a stage of its own.
     """
     order = topological(root)
     cut = _cut(order, [root], _names(order), fuse)
@@ -94,12 +94,12 @@ def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
 
 
 def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forward:
-    """Cut what makes columns into stages and order its steps.
+    """Cut the operators that compute some columns into stages, and put their steps in order.
 
     Args:
-        columns: what each holds, after `insert_collects`, and its name.
-        prefix: of the names of stages and of other columns.
-        fuse: see `lower`.
+        columns: The roots of the graph, after `insert_collects`, each with the name of its column.
+        prefix: The first part of the names of stages and of the other columns.
+        fuse: True if `fuse_apply` is on, as in `lower`.
     """
     order = topological(*columns)
     own = {node: name if isinstance(node, StaticColumn) else f"{prefix}.{name}" for node, name in _names(order).items()}
@@ -123,9 +123,9 @@ def _cut(order: Sequence[Node], roots: list[Node], names: Mapping[Node, str], fu
 
 
 def _piped(order: Sequence[Node], repeated: set[Node], read_as_column: set[Node]) -> list[Node]:
-    """The operators of the DL Engine that yield vertex rows of their own.
+    """Return the operators of the DL Engine that yield vertex rows of their own.
 
-    What is repeated is computed again in each stage that reads it. It gets a stage only where a graph operator or the loss
+    A repeated value is computed again in each stage that reads it. It gets a stage only if a graph operator or the loss
     reads it.
     """
     return [
@@ -142,10 +142,10 @@ def _read_by_graph_operators(order: Sequence[Node]) -> set[Node]:
 
 
 def repeated_values(order: Sequence[Node]) -> set[Node]:
-    """Vertex values without a gradient that are cheaper to compute again than to pass on as a column.
+    """Return vertex values without a gradient that are cheaper to compute again than to hand on as a column.
 
-    That is what follows from static columns and constants alone, whose inputs are at every worker, and what is not made
-    of floats, such as the positions of greatest numbers: columns hold float32.
+    These are values computed from static columns and constants alone, because every worker has their inputs. Values
+    that are not floats, such as the positions of maxima, are among them too, because columns hold float32.
     """
     repeated: set[Node] = set()
     for node in order:
@@ -161,10 +161,10 @@ def _is_repeated(node: Apply, repeated: set[Node]) -> bool:
 
 @dataclass
 class _Draft:
-    """A stage in the making."""
+    """A stage while it is built."""
 
-    members: list[Node] = field(default_factory=list)  # what its calls compute, children first
-    inputs: list[Node] = field(default_factory=list)  # vertex rows it starts from
+    members: list[Node] = field(default_factory=list)  # the nodes that its calls compute, children first
+    inputs: list[Node] = field(default_factory=list)  # the vertex rows that it reads
     collected: list[Collect] = field(default_factory=list)
     parameters: list[Parameter] = field(default_factory=list)
     edge_sets: list[EdgeSet] = field(default_factory=list)
@@ -172,9 +172,9 @@ class _Draft:
 
 @dataclass
 class _Cut:
-    names: Mapping[Node, str]  # of every node, in topological order
+    names: Mapping[Node, str]  # a name for every node, in topological order
     assignment: Mapping[Node, int]
-    repeated: set[Node]  # see `repeated_values`
+    repeated: set[Node]  # the result of `repeated_values`
     read_by_graph_operators: set[Node]
     drafts: dict[int, _Draft] = field(default_factory=dict)
 
@@ -186,7 +186,7 @@ class _Cut:
 
 
 def _names(order: Sequence[Node]) -> dict[Node, str]:
-    """A readable name for every node: its operator's, numbered where there are several."""
+    """Return a readable name for every node: the name of its operator, with a number."""
     names: dict[Node, str] = {}
     counts: dict[str, int] = {}
     for node in order:
@@ -200,7 +200,7 @@ def _names(order: Sequence[Node]) -> dict[Node, str]:
 
 
 def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
-    """The stage of that index; `root` for the last one, which ends in the model's output whoever computes it."""
+    """Return the stage with an index. `root` is given for the last stage, which ends in the model's output."""
     draft = _Draft()
     inside = _inside(cut.members.get(index, []), index, cut)
     for node in sorted(inside, key=cut.places.__getitem__):
@@ -214,7 +214,10 @@ def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
 
 
 def _inside(targets: list[Node], index: int, cut: _Cut) -> dict[Node, bool]:
-    """What a stage computes and starts from, and whether it is a column: the walk stops at these and at collections."""
+    """Return the nodes that a stage computes or reads, each with True if the stage reads it as a column.
+
+    The walk stops at columns and at collections.
+    """
     found: dict[Node, bool] = {}
     stack = list(targets)
     while stack:
@@ -228,7 +231,7 @@ def _inside(targets: list[Node], index: int, cut: _Cut) -> dict[Node, bool]:
 
 
 def _is_column(node: Node, index: int, cut: _Cut) -> bool:
-    """Whether the stage reads this vertex value as a column, made outside of it."""
+    """Return True if the stage reads this vertex value as a column that another step makes."""
     if node.output.rows != "vertex" or isinstance(node, Collect):
         return False
     if node in cut.repeated and not isinstance(node, StaticColumn):
@@ -237,7 +240,7 @@ def _is_column(node: Node, index: int, cut: _Cut) -> bool:
 
 
 def _place(node: Node, draft: _Draft) -> None:
-    """Note what a stage collects, or computes."""
+    """Add a node to the collections, parameters or members of a stage."""
     if isinstance(node, Parameter):
         draft.parameters.append(node)
         return
@@ -316,7 +319,7 @@ def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
 def _schedule(
     order: Sequence[Node], cut: _Cut, stages: Mapping[int, Stage], last: int | None = None
 ) -> tuple[Step, ...]:
-    """Every graph operator and stage once, each as soon as what it reads is there; the stage `last` as the turn."""
+    """Return a step for every graph operator and stage, each as soon as its inputs are made. Stage `last` is the turn."""
     waiting: list[Step] = [
         graph_step(node, cut.names)
         for node in order
@@ -351,6 +354,6 @@ def _pipe(stage: Stage, collects: list[CollectStep], mode: Literal["forward", "t
 
 
 def static_columns(root: Node) -> tuple[Column, ...]:
-    """The graph's columns that a forward graph reads."""
+    """Return the graph's columns that a forward graph reads."""
     found = (node for node in topological(root) if isinstance(node, StaticColumn))
     return tuple(Column(node.name, node.output.shape, node.output.dtype, static=True) for node in found)

@@ -1,144 +1,121 @@
-"""Operators of the operator graph: immutable, interned nodes, and the generic machinery of trees with shared parts.
+"""The operators of the operator graph: immutable, interned nodes, and generic walks over graphs of them.
 
-Two nodes with equal fields are one object, so equality is identity, a shared sub-plan is found once, and a walk over a
-graph with shared parts is linear in its distinct nodes. Nodes carry semantics only; engines, statistics and costs live
-beside them.
+Two nodes with equal fields are one object. So equality is identity, a shared sub-plan is found once, and a walk takes
+time linear in the number of distinct nodes. Nodes carry semantics only. Engines, statistics and costs lie elsewhere.
 """
 
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import lru_cache, partial
-from operator import attrgetter, is_
-from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar, dataclass_transform
+from weakref import WeakValueDictionary
 
 from planner.spec import EdgeSet, ValueType
 
-_pool: dict[tuple[Any, ...], weakref.ref[Node]] = {}
-_kinds: set[type] = set()  # of operators
-_lock = threading.Lock()  # two trainers may plan at once
-_trained = attrgetter("trained")
-
-
-def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
-    """Hashable keys that tell 1, 1.0 and True apart, and 0.0 and -0.0; nodes are their own keys.
-
-    Args:
-        values: of fields.
-        nodes: gets those among them.
-    """
-    keys: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind is str or kind is ValueType:
-            keys.append(value)
-        elif kind in _kinds:
-            keys.append(value)
-            nodes.append(value)
-        elif kind is tuple:
-            keys.append((*_keys(value, nodes),) if value else value)
-        else:
-            keys.append((kind, value.hex() if kind is float else value))
-    return keys
-
+_pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_lock = threading.Lock()  # two trainers may plan at the same time
 
 AnyNode = TypeVar("AnyNode", bound="Node")
 NodeArgument = Any  # Node | RowCount | int | float | bool | str | None | tuple of these
 
 
+class Interned(type):
+    """The metaclass of all operators, which makes operators with equal fields one object."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Return the living operator with the same fields if there is one, else a new one."""
+        made = super().__call__(*args, **kwargs)
+        with _lock:
+            return _pool.setdefault(made.identity, made)
+
+
 @dataclass_transform(frozen_default=True, eq_default=False)
 def operator(kind: type[AnyNode]) -> type[AnyNode]:
-    """A frozen dataclass whose fields `Node.__new__` sets, once for all operators with the same; every one is declared so."""
-    made = dataclass(frozen=True, eq=False, slots=True)(kind)
-    made.field_names = tuple(field.name for field in fields(made))
-    made._read = attrgetter(*made.field_names, "__class__")  # of several, it makes a tuple
-    made._write = tuple(getattr(made, name).__set__ for name in (*made.field_names, "children", "identity"))
-    made._bind = made.__init__
-    _kinds.add(made)
-    del made.__init__
-    return made
+    """Make a class of operators: a frozen dataclass whose equal instances are one object.
+
+    Every operator is declared with this decorator.
+    """
+    return dataclass(frozen=True, eq=False)(kind)
 
 
-@dataclass(frozen=True, eq=False, init=False)
-class Node:
-    """The root of all operators: frozen fields, some of them other operators."""
+class Node(metaclass=Interned):
+    """The base class of all operators. Its fields are frozen, and some of them are other operators."""
 
-    # Of each node, found as it is interned; no fields. With slots, an attribute is read in a quarter of the time.
-    __slots__ = ("__weakref__", "children", "identity", "output", "trained")
+    # The attributes below follow from the fields and from the inputs' attributes, which are set already. So no graph is
+    # too deep for them.
     children: ClassVar[tuple[Node, ...]]
-    """Direct inputs, in field order, each as often as it is used."""
+    """The operators that this one reads, in the order of the fields, each as often as it is read."""
     output: ClassVar[ValueType]
-    """What the operator yields."""
+    """The type of the operator's output."""
     trained: ClassVar[bool]
-    """Whether a gradient of it leads to a parameter that is trained."""
+    """True if the node is a trained parameter, or one is below it, so that a gradient has to reach it."""
     identity: ClassVar[tuple[Any, ...]]
-    """Its class and its fields in order, hashable: no other node has the same."""
+    """The operator's class and its fields in order, as a hashable tuple that no other node has."""
+    __match_args__: ClassVar[tuple[str, ...]]
+    """The names of its fields, in order."""
 
-    # Of each class of operators; see `operator`.
-    field_names: ClassVar[tuple[str, ...]]
-    """In order."""
-    _read: ClassVar[Callable[[Node], tuple[Any, ...]]]
-    """The values of its fields, and its class."""
-    _write: ClassVar[tuple[Callable[[Node, Any], None], ...]]
-    """What sets each field, its children and its identity; else they are frozen."""
-    _bind: ClassVar[Callable[..., None]]
-    """Sets its fields from arguments, by place and by name."""
-    _yields: ClassVar[Callable[[Any], ValueType]] = attrgetter("type")
-    """Its output, from its fields and from what its inputs yield: the field `type`, unless the class says otherwise."""
-
-    # No metaclass: of classes that have one of their own, isinstance takes three times as long, and planning asks it often.
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """The living operator with the same fields, if there is one."""
-        if kwargs or len(args) != len(cls.field_names):
-            draft = object.__new__(cls)
-            cls._bind(draft, *args, **kwargs)
-            args = _values(draft)
+    def __post_init__(self) -> None:
+        """Set the attributes that follow from the fields. They are frozen afterwards."""
         children: list[Node] = []
-        key = (cls, *_keys(args, children))
-        with _lock:
-            known = _pool.get(key)
-            if known is not None and (found := known()) is not None:
-                return cast(Self, found)
-            made = object.__new__(cls)
-            for write, value in zip(cls._write, (*args, tuple(children), key), strict=True):
-                write(made, value)
-            _write_output(made, cls._yields(made))  # reads that of its inputs, which is there: no depth is too much
-            _write_trained(made, any(map(_trained, children)) or getattr(made, "trainable", False))
-            _pool[key] = weakref.ref(made, partial(_pool.pop, key))
-            return made
+        identity = (type(self), *_keys(self.values, children))
+        trained = getattr(self, "trainable", False) or any(child.trained for child in children)
+        found = {"children": tuple(children), "output": self._yields(), "trained": trained, "identity": identity}
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
+
+    def _yields(self) -> ValueType:
+        """Return the type of the output. By default this is the field `type`."""
+        type: ValueType = getattr(self, "type")  # noqa: B009  # some operators have no such field
+        return type
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The values of its fields, in order."""
+        return tuple(getattr(self, name) for name in self.__match_args__)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), tuple(_values(self))
+        return type(self), self.values
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
-        """The same operator over other inputs; `self` where nothing changes."""
-        children = self.children
-        if all(map(is_, map(new.get, children, children), children)):
+        """Return the same operator over other inputs, or `self` if no input changes."""
+        if all(new.get(child, child) is child for child in self.children):
             return self
-        return type(self)(*replaced(_values(self), new))
+        return type(self)(*replaced(self.values, new))
 
 
-_write_output, _write_trained = Node.__dict__["output"].__set__, Node.__dict__["trained"].__set__
+def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
+    """Return hashable keys of field values, which tell 1, 1.0 and True apart, and 0.0 and -0.0. A node is its own key.
 
-
-def _values(node: Node) -> tuple[Any, ...]:
-    """Of its fields, in order."""
-    return type(node)._read(node)[:-1]
+    Args:
+        values: The values of a node's fields.
+        nodes: A list to which the nodes among the values are added.
+    """
+    keys: list[Any] = []
+    for value in values:
+        if isinstance(value, Node):
+            nodes.append(value)
+            keys.append(value)
+        elif isinstance(value, str | ValueType):
+            keys.append(value)
+        elif type(value) is tuple:
+            keys.append((*_keys(value, nodes),))
+        else:
+            keys.append((type(value), value.hex() if isinstance(value, float) else value))
+    return keys
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
-    """Values of fields, also in tuples of theirs, with some nodes in place of others."""
-    found: list[Any] = []
-    for value in values:
-        kind = type(value)
-        if kind in _kinds:
-            found.append(new.get(value, value))
-        else:
-            found.append((*replaced(value, new),) if kind is tuple and value else value)
-    return found
+    """Return field values with some nodes replaced by others, also inside tuples."""
+    return [
+        new.get(value, value)
+        if isinstance(value, Node)
+        else (*replaced(value, new),)
+        if type(value) is tuple
+        else value
+        for value in values
+    ]
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -157,7 +134,7 @@ class EdgeWeight(Node):
     """The weight of each edge of an edge set."""
 
     edges: EdgeSet
-    unit: bool = False  # the graph has no weights: each is 1
+    unit: bool = False  # True if the graph has no weights, so that each is 1
 
     def _yields(self) -> ValueType:
         return ValueType("edge", (), edges=self.edges)
@@ -181,7 +158,7 @@ class Parameter(Node):
 
 @operator
 class Apply(Node):
-    """A tensor operator that treats every row by itself. The subclass says how much the planner knows of it."""
+    """A tensor operator that treats each row by itself. The subclass says how much the planner knows of it."""
 
     op: str
     arguments: tuple[NodeArgument, ...]
@@ -192,27 +169,27 @@ class Apply(Node):
 
 @operator
 class MatMul(Apply):
-    """Rows times a parameter."""
+    """A product of rows and a parameter."""
 
 
 @operator
 class Elementwise(Apply):
-    """Every number of the output depends on the numbers in its place (or broadcast to it)."""
+    """An operator each of whose output numbers depends on the numbers in its place, or broadcast to it."""
 
 
 @operator
 class RowWise(Apply):
-    """Anything else that keeps rows apart: opaque, may be placed but not opened."""
+    """Any other operator that keeps rows apart. The planner may place it, but does not look inside."""
 
 
 @operator
 class OnParameters(Apply):
-    """A value computed from parameters and constants alone: it has no rows."""
+    """A value computed from parameters and constants alone. It has no rows."""
 
 
 @operator
 class Dropout(Node):
-    """Dropout whose random numbers belong to `key` and the row, whatever a rule does to the plan."""
+    """Dropout whose random numbers depend on `key` and the row, so that no rule changes them."""
 
     x: Node
     p: float
@@ -225,7 +202,7 @@ class Dropout(Node):
 
 @operator
 class Scatter(Node):
-    """A value of every vertex on each of its edges: those it is the source of, or those it is the destination of."""
+    """A copy of each vertex's value onto the edges that it is the source of, or the destination of."""
 
     x: Node
     end: str  # "source" or "destination"
@@ -239,7 +216,7 @@ class Scatter(Node):
 
 @operator
 class Aggregate(Node):
-    """Messages of the in-edges of a vertex to one value: sum, mean, max or min; zero without in-edges."""
+    """The sum, mean, maximum or minimum of the messages of a vertex's in-edges; zero for a vertex without in-edges."""
 
     message: Node
     kind: str
@@ -268,12 +245,12 @@ class EdgeSoftmax(Node):
 
 @operator
 class GraphOperator(Node):
-    """What the Graph Engine computes, from columns to a column. Everything else that has rows runs in the DL Engine."""
+    """An operator that the Graph Engine runs. All other operators with rows run in the DL Engine."""
 
 
 @operator
 class Propagate(GraphOperator):
-    """The sum over in-edges of [weight times] the source's row: an aggregate that no parameter takes part in."""
+    """The sum over in-edges of the source's row [times the edge's weight]. No parameter takes part in it."""
 
     x: Node
     edges: EdgeSet
@@ -286,7 +263,7 @@ class Propagate(GraphOperator):
 
 @operator
 class Collect(GraphOperator):
-    """The rows of a vertex's in-neighbours, brought to where the vertex is; what `Scatter(_, "source")` reads."""
+    """The rows of a vertex's in-neighbours, brought to where the vertex is. A `Scatter` from sources reads it."""
 
     x: Node
     edges: EdgeSet
@@ -299,9 +276,8 @@ class Collect(GraphOperator):
 # --- walks ----------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)  # the phases of a plan ask for the same ones
 def topological(*roots: Node) -> tuple[Node, ...]:
-    """Every distinct node below the roots once, children first, in a stable order; without recursion."""
+    """Return every distinct node at or below the roots once, children first, in a stable order. It does not recurse."""
     done: dict[Node, None] = {}
     stack = list(reversed(roots))
     while stack:
@@ -316,12 +292,13 @@ def topological(*roots: Node) -> tuple[Node, ...]:
 
 
 def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence[Node] | None = None) -> Node:
-    """Rewrite bottom-up: `change` sees every distinct node once, over its rewritten children; None means no change.
+    """Rewrite a graph bottom-up.
 
     Args:
-        root: of the graph.
-        change: what becomes of a node.
-        order: its nodes, children first, where that is known.
+        root: The root of the graph.
+        change: A function of a node whose children are rewritten already. It returns another node, or None for no
+            change. It is called once for each distinct node.
+        order: The nodes of the graph, children first, if known.
     """
     new: dict[Node, Node] = {}
     for node in order or topological(root):
@@ -331,10 +308,10 @@ def transform(root: Node, change: Callable[[Node], Node | None], order: Sequence
 
 
 def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
-    """For every node of a graph, the distinct nodes that read it, in topological order.
+    """Return, for every node of a graph, the distinct nodes that read it, in topological order.
 
     Args:
-        order: all of them, children first.
+        order: All nodes of the graph, children first.
     """
     readers: dict[Node, list[Node]] = {}
     for node in order:
@@ -345,17 +322,17 @@ def consumers(order: Iterable[Node]) -> dict[Node, list[Node]]:
 
 
 def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: Any) -> AnyNode:
-    """The same operator with some fields changed: `dataclasses.replace` in less time, which rules have.
+    """Return the same operator with some fields changed.
 
     Args:
-        node: the operator.
-        new: other inputs, by those that they take the place of.
-        changes: other values of fields.
+        node: The operator.
+        new: Replacements for input nodes, by the node that is replaced.
+        changes: New values of fields, by name.
     """
-    kind, values = type(node), _values(node)
-    return kind(*map(changes.get, kind.field_names, replaced(values, new) if new else values))
+    values = replaced(node.values, new) if new else node.values
+    return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:
-    """The row-valued inputs of an operator: parameters and values computed from them are left out."""
+    """Return an operator's inputs that have rows. Parameters and values computed from parameters alone have none."""
     return tuple(child for child in node.children if child.output.rows != "none")

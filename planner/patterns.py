@@ -1,4 +1,4 @@
-"""Shapes of sub-plans that more than one rule looks for, or makes."""
+"""Forms of sub-plans that several rules look for or make."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ RESHAPES = frozenset({"aten.unsqueeze.default", "aten.view.default", "aten.resha
 
 
 def weighted(node: Node) -> tuple[Node, EdgeWeight] | None:
-    """(x, weight) where a node is x times the edge's weight, row by row; else None."""
+    """Return (x, weight) if a node is the product of x and the edge's weight, row by row, else None."""
     if not isinstance(node, Apply) or node.op != "aten.mul.Tensor" or node.keywords:
         return None
     for x, factor in (node.arguments, tuple(reversed(node.arguments))):
@@ -20,21 +20,21 @@ def weighted(node: Node) -> tuple[Node, EdgeWeight] | None:
 
 
 def _edge_weight(node: object) -> EdgeWeight | None:
-    """The edge weight that a factor is, perhaps with dimensions of size 1 added for broadcasting."""
+    """Return the edge weight that a factor is, perhaps with dimensions of 1 added for broadcasting, or None."""
     while isinstance(node, Apply) and node.op in RESHAPES and node.output.width == 1:
         node = node.arguments[0]
     return node if isinstance(node, EdgeWeight) else None
 
 
 def copied_source(message: Node) -> tuple[Node, bool] | None:
-    """(x, weighted) where the message is x of the source, or that times the edge's weight."""
+    """Return (x, weighted) if a message is the source's x, or with `weighted` that times the edge's weight. Else None."""
     product = weighted(message)
     copy = message if product is None else product[0]
     return (copy.x, product is not None) if isinstance(copy, Scatter) and copy.end == "source" else None
 
 
 def divided_by_degree(total: Node, layer: str) -> Node:
-    """The mean over in-edges, from the sum over the graph's own edges."""
+    """Return the mean over in-edges, given the sum over the graph's own edges."""
     degree: Node = StaticColumn("in_degree", ValueType("vertex", ()))
     for depth in range(len(total.output.shape)):
         degree = RowWise("aten.unsqueeze.default", (degree, -1), (), ValueType("vertex", (1,) * (depth + 1)), layer)

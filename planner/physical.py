@@ -1,18 +1,20 @@
-"""The physical plan: columns, stages as data, and the plan of an epoch's steps. Engines run it, explain prints it.
+"""The physical plan: columns, stages as data, and the steps of an epoch. Engines run it, and explain prints it.
 
-A *column* is one vector per vertex, known by name; an *edge column* one per edge of an edge set. A *step* makes columns out
-of columns; `planner.steps` has a file for each kind. Steps stand in execution order; every column is made once. A *stage* is
-a piece of the model between two graph operators, run by the DL Engine chunk by chunk; its backward is the vector-Jacobian
-product of its forward.
+- A *column* is one vector per vertex, known by name. An *edge column* is one vector per edge of an edge set.
+- A *step* makes columns out of columns. `planner.steps` has a file for each kind. Steps stand in execution order, and
+  every column is made once.
+- A *stage* is a piece of the model between two graph operators. The DL Engine runs it chunk by chunk. Its backward is
+  the vector-Jacobian product of its forward.
 
-What is *within* a level is about the vertices so many hops or fewer, along edges, from a target (a training vertex, or one in
-any split), and the edges that end there. A gradient has the level of the column that it is of; where its step is within a
-lower one, its last rows are zero.
+The field `within` names a level k. It limits a column or step to the vertices at most k hops, along edges, from a
+target, and to the edges that end at those vertices. A target is a training vertex, or a vertex in any split.
+
+A gradient has the level of its column. If its step is within a lower level, the last rows of the gradient are zero.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -21,60 +23,68 @@ from typing import TYPE_CHECKING, Literal
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
-    from planner.steps.step import Step  # which is made of columns
+    from planner.steps.step import Step  # a step has columns, so it imports this module
 
 Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
-"""forward: rows to rows. turn: the last stage forward, loss, and at once its gradients. backward: gradients of a stage's
-outputs to gradients of its inputs. evaluate: the last stage to metrics only. predict: the last stage to its output rows."""
+"""The way in which a stage runs.
+
+- forward: input rows to output rows.
+- turn: the last stage forward, the loss, and at once the gradients of its inputs.
+- backward: the gradients of a stage's outputs to the gradients of its inputs.
+- evaluate: the last stage to metrics only.
+- predict: the last stage to its output rows.
+"""
 
 SourceGradients = Literal["summed", "per_edge"]
-"""What a stage returns for a row that it read at the sources of edges: one gradient, or one for each edge."""
+"""The gradients that a stage returns for a row that it read at the sources of edges: their sum, or one for each edge."""
 
 Overflow = Literal["file", "recompute"]
-"""What becomes of what a forward run keeps for its backward, where a worker's memory for it is full."""
+"""The fate of saved values of forward runs that exceed a worker's memory for them: a file, or computing them again."""
 
 Counts = Literal["train", "all"]
-"""The splits whose vertices a turn counts: those that the loss is of, or all, and then it evaluates the weights it is given."""
+"""The splits whose vertices a turn counts: the training split, or all. With "all" it also evaluates the weights it is
+given."""
 
 
 @dataclass(frozen=True)
 class Column:
-    """One vector per vertex, or with `edges` per edge of that set; of `shape`, flat on its way."""
+    """One vector per vertex, or with `edges` per edge of that set. A vector of shape `shape` is stored and sent flat."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str = "float32"
-    static: bool = False  # a column of the graph, the same in every epoch
+    static: bool = False  # True for a column of the graph, which is the same in every epoch
     edges: EdgeSet | None = None
-    within: int | None = None  # the level up to which it has rows, or edges that end there; None: all
+    within: int | None = None  # level up to which it has rows, or up to which its edges end; None: all
 
     @property
     def width(self) -> int:
-        """Numbers per row."""
+        """The number of numbers in a row."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class StageInput:
-    """A value a stage starts from.
+    """A value that a stage reads.
 
-    role "vertex": the column's row of each vertex of the chunk. role "source": the column's rows of the distinct source
-    vertices of the chunk's in-edges (Collect); `lotan.scatter(_, "source", edges)` in the stage's calls reads those.
+    With role "vertex", it is the column's row of each vertex of the chunk. With role "source", it is the column's rows
+    of the distinct source vertices of the chunk's in-edges, brought by a Collect. The stage's `lotan.scatter(_,
+    "source", edges)` reads those.
     """
 
     value: str  # name in the stage's calls
     column: str
     shape: tuple[int, ...]
     role: Literal["vertex", "source"] = "vertex"
-    edges: EdgeSet | None = None  # for role "source"
+    edges: EdgeSet | None = None  # the edge set, for role "source"
     dtype: str = "float32"
     static: bool = False
     needs_gradient: bool = False
-    sparse: bool = False  # given as the numbers that are not zero; linear maps alone read it
+    sparse: bool = False  # given as its non-zero numbers, which only linear maps can read
 
     @property
     def width(self) -> int:
-        """Numbers per row."""
+        """The number of numbers in a row."""
         return prod(self.shape)
 
 
@@ -89,41 +99,58 @@ class StageOutput:
 
     @property
     def width(self) -> int:
-        """Numbers per row."""
+        """The number of numbers in a row."""
         return prod(self.shape)
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A piece of the model as data: what a worker runs on a chunk. See `lotan.stages` for its execution."""
+    """A piece of the model as data, which a worker runs on a chunk. `lotan.stages` executes it."""
 
     name: str
     inputs: tuple[StageInput, ...]
-    parameters: tuple[ParameterSpec, ...]  # those its calls read
+    parameters: tuple[ParameterSpec, ...]  # the parameters that its calls read
     calls: tuple[Call, ...]
     outputs: tuple[StageOutput, ...]
-    loss: LossSpec | None = None  # of the last stage: its one output is compared with "label" where "split" says so
-    edge_sets: tuple[EdgeSet, ...] = ()  # the chunk's in-edges it needs, one CSR for each
+    loss: LossSpec | None = None  # of the last stage: compares its one output with "label", on rows that "split" names
+    edge_sets: tuple[EdgeSet, ...] = ()  # edge sets whose in-edges a chunk needs, one CSR matrix each
     overflow: Overflow = "recompute"
-    counts: Counts = "train"  # of the last stage: the splits whose loss and metrics its turn counts
-    worth: float = 0.0  # seconds that a byte kept for backward spares: where memory is full, what is worth least goes
+    counts: Counts = "train"  # of the last stage: the splits whose loss and metrics a turn counts
+    worth: float = 0.0  # seconds that a saved byte spares; where memory is full, the values worth least go
     parts: tuple[
         Part, ...
-    ] = ()  # of a model batch: what each model runs, on its own numbers of a row; then without calls
-    models: int = 1  # in the batch: rows of the statistics that it commits
+    ] = ()  # of a model batch: the stage of each model, on its own part of a row; `calls` is then empty
+    models: int = 1  # models in the batch, each with a row in the statistics that a run commits
 
     @property
     def each(self) -> tuple[Stage, ...]:
-        """Those that it runs side by side, or itself."""
+        """The stages that it runs side by side for the models of a batch, or itself."""
         return tuple(part.stage for part in self.parts) or (self,)
 
     @cached_property
+    def shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of all values and parameters, by name."""
+        made = {call.output: call.type.shape for call in self.calls}
+        return {i.value: i.shape for i in self.inputs} | {p.name: p.shape for p in self.parameters} | made
+
+    @cached_property
+    def row_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of the values that have rows of vertices, by name."""
+        return {i.value: i.shape for i in self.inputs} | {call.output: call.type.shape for call in self.on_vertices}
+
+    @cached_property
+    def parameter_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """The shapes of parameters and of values computed from parameters alone, by name."""
+        own = {parameter.name: parameter.shape for parameter in self.parameters}
+        return own | {call.output: call.type.shape for call in self.calls if call.type.rows == "none"}
+
+    @cached_property
     def on_vertices(self) -> tuple[Call, ...]:
-        """Its calls on rows of vertices."""
+        """The calls whose output has a row for each vertex."""
         return tuple(call for call in self.calls if call.type.rows == "vertex")
 
     def computed_from(self, names: Iterable[str]) -> set[str]:
-        """Those values and parameters, and all that its calls compute from any of them."""
+        """Return the names of the given values and parameters, and of all values that are computed from any of them."""
         found = set(names)
         for call in self.calls:
             if not found.isdisjoint(call.reads):
@@ -131,7 +158,7 @@ class Stage:
         return found
 
     def draws_on(self, edges: EdgeSet) -> bool:
-        """Whether it draws random numbers on these edges."""
+        """Return True if the stage draws random numbers on the edges of this set."""
         return any(
             call.op == "lotan.dropout" and call.type.edges == edges for stage in self.each for call in stage.calls
         )
@@ -139,18 +166,19 @@ class Stage:
 
 @dataclass(frozen=True)
 class Part:
-    """One model's stage, in a stage of a batch: they agree in how many inputs and outputs there are, and in what order.
+    """The stage of one model, inside a stage of a model batch.
 
-    A row of the batch's column is the rows of its models' columns one after the other; a column that no model makes, or that
-    all would make alike, is there once, and every part reads the whole of it. Names of parameters are the model's own.
+    All parts have the same number of inputs and outputs, in the same order. A row of the batch's column has the rows of
+    its models' columns one after the other. Some columns are there only once, and every part reads the whole row: those
+    that no model makes, and those that all models would make alike. Names of parameters are the model's own.
     """
 
-    model: int  # its number in the batch
+    model: int  # the model's number in the batch
     stage: Stage
 
 
 def of_model(model: int, parameter: str) -> str:
-    """The name of a model's parameter in its batch.
+    """Return the name of a model's parameter in its batch.
 
     >>> of_model(3, "convs.0.bias")
     '3/convs.0.bias'
@@ -169,63 +197,63 @@ def model_and_parameter(name: str) -> tuple[int, str]:
 
 
 def collection_name(edges: EdgeSet, stage: str) -> str:
-    """The neighbourhoods along an edge set that are collected for a stage."""
+    """Return the name of the neighbourhoods along an edge set that are collected for a stage."""
     return f"neighbours@{edges}.{stage}"
 
 
 def gradient_name(value: str, stage: str) -> str:
-    """The gradient of a stage's input, as far as that stage contributes to it."""
+    """Return the name of a stage's contribution to the gradient of one of its inputs."""
     return f"d_{value}.{stage}"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that an engine needs to train, evaluate and predict."""
+    """Everything that an engine needs to train, evaluate and predict."""
 
-    stages: tuple[Stage, ...]  # of training and of evaluation; names are unique
+    stages: tuple[Stage, ...]  # the stages of all passes; their names are unique
     train: tuple[Step, ...]
     evaluate: tuple[Step, ...]
     predict: tuple[Step, ...]
     static_columns: tuple[Column, ...]  # the graph's columns that some step or stage reads
-    trainable: tuple[str, ...]  # parameters that receive a gradient, in the model's order
-    prepare: tuple[Step, ...] = ()  # run once, before all others: no step of it depends on parameters or the epoch
-    hoisted: tuple[Column, ...] = ()  # what it makes; static columns to the others
+    trainable: tuple[str, ...]  # names of the parameters that receive a gradient, in the model's order
+    prepare: tuple[Step, ...] = ()  # runs once, before all other passes; depends on no parameter and no epoch
+    hoisted: tuple[Column, ...] = ()  # columns that `prepare` makes; static for the other passes
     train_and_evaluate: tuple[
         Step, ...
-    ] = ()  # train, and evaluate the weights before the step; () where that is no gain
+    ] = ()  # trains, and evaluates the weights from before the step; () if that saves nothing
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
-    source_gradients: SourceGradients = "summed"  # what a stage returns for a collected row
-    levels: int | None = None  # up to which vertices lie in the order of their levels; None: in that of their ids
-    targets: Targets = "train"  # from which levels are counted
-    models: int = 1  # trained together
+    source_gradients: SourceGradients = "summed"  # form of the gradients of a collected row
+    levels: int | None = None  # level up to which vertices are ordered by level; None: all are ordered by id
+    targets: Targets = "train"  # the vertices from which levels are counted
+    models: int = 1  # number of models trained together
 
     @property
     def passes(self) -> tuple[tuple[Step, ...], ...]:
-        """The walks over steps there are: `prepare` first."""
+        """The passes of the plan, `prepare` first."""
         return self.prepare, self.train, self.train_and_evaluate, self.evaluate, self.predict
 
     @property
     def reuses_evaluation(self) -> bool:
-        """Whether a training pass can count what evaluation would, of the weights before its step."""
+        """True if a training pass can also evaluate the weights from before its step."""
         return bool(self.train_and_evaluate) or any(stage.counts == "all" for stage in self.stages)
 
     def training(self, evaluates: bool) -> tuple[Step, ...]:
-        """The training pass; where it can, one that counts what evaluation would as well."""
+        """Return the training pass. If it is to evaluate as well, return the pass that does both, if there is one."""
         return self.train_and_evaluate if evaluates and self.train_and_evaluate else self.train
 
     def epoch(self, evaluates: bool) -> tuple[tuple[Step, ...], ...]:
-        """The passes of an epoch: of one before the last, where it evaluates as well."""
+        """Return the passes of an epoch that is not the last, with or without an evaluation."""
         apart = evaluates and not self.reuses_evaluation
         return (self.training(evaluates), self.evaluate) if apart else (self.training(evaluates),)
 
     @property
     def lasting(self) -> frozenset[str]:
-        """The static columns that are read after `prepare`."""
+        """The names of the static columns, hoisted ones among them, that a pass after `prepare` reads."""
         read = {name for steps in self.passes[1:] for step in steps for name in step.reads}
         return frozenset(read & {column.name for column in (*self.static_columns, *self.hoisted)})
 
     def stage(self, name: str) -> Stage:
-        """The stage of that name; KeyError if there is none."""
+        """Return the stage with a name. Raises KeyError if there is none."""
         return self._by_name[name]
 
     @cached_property
@@ -234,7 +262,7 @@ class Plan:
 
     @cached_property
     def columns(self) -> dict[str, Column]:
-        """Every column by its name, static ones included; evaluation makes none that prediction does not."""
+        """Every column by its name, static columns included. Evaluation makes no column that prediction does not make."""
         walks = self.prepare, self.train, self.train_and_evaluate, self.predict
         made = [column for steps in walks for step in steps for column in step.columns_made]
         return {column.name: column for column in (*self.static_columns, *made)}

@@ -1,4 +1,4 @@
-"""What a plan is called: an engine and, each behind a "-", the rules that the plan does without."""
+"""Names of plans: the engine and the rules that are left out, joined by "-"."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GENERAL = "general"
 
 
 def plan_name(engine: str, disable: Collection[str], plan: str) -> str:
-    """The name of a plan.
+    """Return the name of a plan.
 
     >>> plan_name("blocks", ["hoist_invariant"], "auto"), plan_name("rows", (), "general")
     ('blocks-hoist_invariant', 'rows-general')

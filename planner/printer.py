@@ -1,8 +1,8 @@
-"""An operator graph as indented text: one operator a line, the output first, its inputs below it.
+"""Prints an operator graph as indented text: one operator per line, the output first, its inputs below it.
 
-An operator with one input stands right above it; where there are several, each is indented and begins with "+". What
-is read more than once is printed once, as r0, r1 ..., and named where it is read, and so is what lies too deep to be
-indented; `_` stands for the input that follows on the next line.
+The input of an operator stands on the line below it. If there are several inputs, each is indented and begins with "+".
+An operator that is read more than once is printed once, under a name such as r0, and its readers show the name. The
+same is done for operators that lie too deep to be indented. `_` stands for the input on the next line.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from planner.nodes import (
 from planner.spec import operator_name
 from planner.steps.edge_step import EdgeOperator
 
-WIDTH = 100  # of a line
+WIDTH = 100  # columns of a line
 LEVELS = (
-    12  # of indentation; what lies deeper begins anew, or the text of a deep model grew with the square of its layers
+    12  # of indentation; deeper operators start again at the left, or text would grow with the square of the layers
 )
-RIGHT = 34  # of those, the column of engine and shape, or size
+RIGHT = 34  # columns of a line for the engine and the shape or size
 
 
 def tree(root: Node) -> list[str]:
-    """The lines of an operator graph."""
+    """Return the lines of an operator graph."""
     order = topological(root)
     readers = consumers(order)
     shared = [node for node in order if len(readers[node]) > 1 and row_inputs(node)]
@@ -51,7 +51,7 @@ def tree(root: Node) -> list[str]:
 
 
 def _whole(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
-    """Lines of a node and what is below it, those of what lies deepest first. Such gets a name."""
+    """Return the lines of a node and all below it. The parts that lie deepest come first, and get names."""
     found: list[list[str]] = []
     waiting = [(top, prefix)]
     while waiting:
@@ -62,10 +62,10 @@ def _whole(top: Node, names: dict[Node, str], prefix: str) -> list[str]:
 
 
 def _subtree(top: Node, prefix: str, names: dict[Node, str]) -> tuple[list[str], list[Node]]:
-    """Lines of a node and what is below it, without recursion: models may be hundreds of operators deep.
+    """Return the lines of a node and of what is below it. No recursion, because models may be hundreds of operators deep.
 
     Returns:
-        They, and what lies too deep below it, which now has names.
+        The lines, and the nodes that lie too deep below it, which now have names.
     """
     lines: list[str] = []
     deeper: list[Node] = []
@@ -88,7 +88,7 @@ def _subtree(top: Node, prefix: str, names: dict[Node, str]) -> tuple[list[str],
 
 
 def _inline(node: Node, names: dict[Node, str]) -> str | None:
-    """How a node is written inside its reader's line, or None if it has lines of its own."""
+    """Return the text of a node inside its reader's line, or None if the node has lines of its own."""
     if node in names:
         return names[node]
     if isinstance(node, StaticColumn):
@@ -97,17 +97,17 @@ def _inline(node: Node, names: dict[Node, str]) -> str | None:
 
 
 def has_line(node: Node) -> bool:
-    """Whether a node has rows: parameters and what is computed from them appear in their reader's line."""
+    """Return True if a node has rows. Parameters, and values computed from them alone, are shown in their reader's line."""
     return not isinstance(node, (Parameter, OnParameters))
 
 
 def row_inputs(node: Node) -> list[Node]:
-    """The inputs of a node that have rows, each once."""
+    """Return the inputs of a node that have rows, each once."""
     return [child for child in dict.fromkeys(node.children) if has_line(child)]
 
 
 def label(node: Node, operands: list[str] | None = None) -> str:
-    """`Name(field=value, ...)` of one operator; `operands` are inputs to write inside it."""
+    """Return an operator as `Name(field=value, ...)`. `operands` are inputs to write inside the parentheses."""
     fields = [*_fields(node), *(operands or [])]
     name = "Column" if isinstance(node, StaticColumn) else type(node).__name__
     return f"{name}({', '.join(fields)})"
@@ -141,7 +141,7 @@ def _layer(name: str) -> list[str]:
 
 
 def constants(arguments: Sequence[object], keywords: Sequence[tuple[str, object]]) -> list[str]:
-    """Numbers that an operator is given, as they were written.
+    """Return the numbers among an operator's arguments, as they were written.
 
     >>> constants(("x", 2, (1, 0.5)), [("alpha", 3)])
     ['2', '(1, 0.5)', 'alpha=3']
@@ -157,31 +157,31 @@ def _is_constant(value: object) -> bool:
 
 
 def _parameters(node: Apply) -> list[str]:
-    """Names of the parameters an operator reads, itself or through values computed from parameters alone."""
+    """Return the names of the parameters an operator reads, also through values computed from parameters alone."""
     below = [child for child in node.children if not has_line(child)]
     return [found.name for found in topological(*below) if isinstance(found, Parameter)] if below else []
 
 
 def engine(node: Node) -> str:
-    """Which engine an operator needs."""
+    """Return the engine that an operator needs: "graph" or "dl"."""
     return "graph" if isinstance(node, (GraphOperator, StaticColumn, EdgeWeight)) else "dl"
 
 
 def shape(node: Node) -> str:
-    """The shape of an operator's output; V and E count vertices and edges."""
+    """Return the shape of an operator's output as text. V and E stand for the numbers of vertices and edges."""
     rows = {"vertex": "V", "edge": "E", "none": "-"}[node.output.rows]
     return "[" + ", ".join([rows, *map(str, node.output.shape)]) + "]"
 
 
 def aligned(left: str, engine_name: str, *right: str, beside: int = RIGHT) -> list[str]:
-    """A line with engine and estimates in the right-hand column; what does not fit beside them goes on below."""
+    """Return a line with the engine and estimates in columns at the right. Text that does not fit beside them goes below."""
     room = WIDTH - beside
     first, *rest = wrapped(left, room - 1)
     return [f"{first:<{room}}{engine_name:<6}{'  '.join(right)}".rstrip(), *rest]
 
 
 def wrapped(text: str, room: int) -> list[str]:
-    """Text in lines that fit, broken between words; each further one stands six deeper than the first."""
+    """Return text in lines that fit, broken between words. All lines but the first are indented by six more columns."""
     indent = " " * (len(text) - len(text.lstrip()))
     further = indent + " " * 6
     return textwrap.wrap(text.lstrip(), room, initial_indent=indent, subsequent_indent=further, break_on_hyphens=False)

@@ -1,4 +1,8 @@
-"""What a unit of work takes. Rates other than fixed ones are of one processor: work is shared among them."""
+"""The seconds that a unit of work takes, for each engine.
+
+Rates of the group "fixed" are seconds on the clock. All others are seconds of one processor, because such work is
+shared.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds a unit of `planner.work.Work`, whose fields say what the units are."""
+    """Seconds for each unit of `planner.work.Work`, whose fields define the units."""
 
     passes: float = 0.0  # seconds a pass
     steps: float = 0.0  # seconds a step and wave
@@ -100,12 +104,20 @@ ROWS = Rates(
 )
 
 DEFAULT_RATES: Mapping[str, Rates] = {"local": LOCAL, "blocks": BLOCKS, "rows": ROWS}
-"""For machines on which nobody has measured: fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC); `blocks` and
-`rows` while that did other work as well, and all before the stages of GAT became kernels. Later quiet runs take less there.
-Those say nothing of extremes and shuffles, nor on `rows` of edge columns and little of a worker's arithmetic. These rates are
-guesses, that of extremes by the processor time of GraphSAGE with "max" on `local`, 5,000 to 100,000 vertices. That of autograd
-lies between what plans that collect take where values of edges stay in caches (9e-10) and beyond (2e-9, GAT without
-`push_down_edges` on 100,000 vertices); on `blocks` it is of six such cases, and `rows` has that one."""
+"""The rates for machines on which nobody has measured.
+
+They were fitted to all cases of benchmarks/cost_model.py, on 2 cores (AMD EPYC). `blocks` and `rows` were measured
+while the machine did other work as well. All were measured before the stages of GAT became kernels, and later quiet
+runs take less time there.
+
+The cases do not cover some work: extremes, shuffles, edge columns on `rows`, and most of a worker's arithmetic on
+`rows`. Rates for that work are guesses. The one for extremes follows the processor time of GraphSAGE with "max" on
+`local`, on 5,000 to 100,000 vertices.
+
+The rate of autograd is a compromise for plans that collect. They take 9e-10 while values on edges fit into caches, and
+2e-9 beyond, as GAT without `push_down_edges` does on 100,000 vertices. On `blocks` it rests on six such cases, on
+`rows` on that one.
+"""
 
 _GUESS = Rates(
     passes=1e-3,
@@ -135,5 +147,8 @@ _ON_SPARK = replace(_GUESS, passes=0.08, steps=0.004, pipes=0.012, calls=1e-4, e
 _BY_ROWS = replace(_GUESS, passes=0.25, steps=0.15, pipes=0.15, calls=5e-5, edges=2e-7, summed_numbers=4e-9,
                    far_numbers=2e-9, collected_numbers=8e-8, piped_bytes=2e-8, parameter_numbers=1e-8)  # fmt: skip
 GUESSES: Mapping[str, Rates] = {"local": _GUESS, "blocks": _ON_SPARK, "rows": _BY_ROWS}
-"""By hand, to one digit: what processors and memory of this decade, PyTorch and Spark take, roughly. Fits of DEFAULT_RATES are
-drawn towards these and never towards an earlier fit, or rates that cases say little of would drift off to nothing."""
+"""Rates set by hand, to one digit: roughly what processors and memory of this decade, PyTorch and Spark take.
+
+Fits of DEFAULT_RATES are drawn towards these, and never towards an earlier fit. Otherwise rates that few cases
+determine would drift to zero.
+"""

@@ -1,23 +1,22 @@
-"""Stages and plans under other names for the columns that they read and make."""
+"""Renaming of stages, and of plans with all the columns that they read and make."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from planner.physical import Plan, Stage
-from planner.records import changed
 from planner.steps.step import Naming
 
 
 def rename_stage(stage: Stage, to: Naming, name: Naming = str) -> Stage:
-    """The stage so named, with the columns that it reads and makes."""
-    inputs = tuple(changed(i, column=to(i.column)) for i in stage.inputs)
-    outputs = tuple(changed(o, column=to(o.column)) for o in stage.outputs)
-    return changed(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
+    """Return a stage under another name, with new names for the columns that it reads and makes."""
+    inputs = tuple(replace(i, column=to(i.column)) for i in stage.inputs)
+    outputs = tuple(replace(o, column=to(o.column)) for o in stage.outputs)
+    return replace(stage, name=name(stage.name), inputs=inputs, outputs=outputs)
 
 
 def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
-    """The plan with its columns and stages so named; the graph's own columns keep their names."""
+    """Return a plan with its columns and stages renamed. The graph's own columns keep their names."""
     own = {column.name for column in plan.static_columns}
 
     def name(old: str) -> str:
@@ -32,5 +31,5 @@ def rename_plan(plan: Plan, to: Naming, stage: Naming = str) -> Plan:
         evaluate=evaluate,
         predict=predict,
         prepare=prepare,
-        hoisted=tuple(changed(column, name=name(column.name)) for column in plan.hoisted),
+        hoisted=tuple(replace(column, name=name(column.name)) for column in plan.hoisted),
     )

@@ -1,6 +1,6 @@
-"""The memory that stages compute in on the local engine: of the chunks that its threads have in hand, not of all vertices.
+"""Estimates the memory in which stages compute on the local engine: that of the chunks that threads run at one time.
 
-A thread holds on to the memory of a chunk's values, and what one stage made of some width lies where another's did.
+A thread holds on to the memory of its chunk's values. Values of the same width in different stages share memory.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 
 NUMBER_BYTES = 4
-LOSS_COPIES = 3  # of the model's output: rows that count, their probabilities, the gradient
+LOSS_COPIES = 3  # copies of the model's output: rows that count, their probabilities, the gradient
 
 
 def scratch_bytes(plan: Plan, statistics: Statistics, cores: int, chunk_rows: int | None = None) -> int:
-    """Bytes of the values of chunks, of all threads together.
+    """Return the bytes of the values of chunks, for all threads together.
 
     Args:
-        plan: see there.
-        statistics: of the graph.
-        cores: threads there are.
-        chunk_rows: of a chunk; None: as suits the graph.
+        plan: The plan.
+        statistics: The statistics of the graph.
+        cores: The number of threads.
+        chunk_rows: The most vertices in a chunk; None: the default for the graph.
     """
     return NUMBER_BYTES * rows_in_hand(statistics.vertices, cores, chunk_rows) * numbers_in_hand(plan)
 
 
 def rows_in_hand(vertices: int, cores: int, chunk_rows: int | None = None) -> int:
-    """Vertices of the chunks that threads run a stage on at one time, at the most.
+    """Return the most vertices that all threads run a stage on at one time.
 
     >>> rows_in_hand(30_000, 2), rows_in_hand(40_000, 2), rows_in_hand(100_000, 2), rows_in_hand(1_000_000, 16)
     (30000, 10000, 25024, 16144)
@@ -44,9 +44,12 @@ def rows_in_hand(vertices: int, cores: int, chunk_rows: int | None = None) -> in
 
 
 def numbers_in_hand(plan: Plan) -> int:
-    """Numbers of a row of a chunk that there is memory for: of each width as many as the run of some stage needs at once."""
+    """Return the numbers for which there is memory in each row of a chunk.
+
+    There are as many values of each width as some run of a stage needs at one time.
+    """
     most: Counter[int] = Counter()
-    seen: set[int] = set()  # passes have steps in common
+    seen: set[int] = set()  # passes share steps
     for steps in plan.passes:
         sums = {step.output.name for step in steps if isinstance(step, PropagateStep)}
         for step in steps:
@@ -57,7 +60,7 @@ def numbers_in_hand(plan: Plan) -> int:
 
 
 def _widths(step: PipeStep, stage: Stage, sums: Collection[str]) -> Counter[int]:
-    """Of what a run has in hand: sums over edges that are made as it comes to them, values, and gradients of values."""
+    """Return the widths of the values that a run has in hand: sums over edges that it makes, values, and their gradients."""
     backward = step.mode == "backward"
     read = multiplied_inputs(stage) if backward else {i.column for i in stage.inputs}
     found = Counter(i.width for i in stage.inputs if i.column in read and i.column in sums)
@@ -66,7 +69,7 @@ def _widths(step: PipeStep, stage: Stage, sums: Collection[str]) -> Counter[int]
         found.update(widths[of.value] for of in step.gradients for name in of.columns if name in sums)
     if stage.loss is not None and step.mode in ("turn", "evaluate"):
         found[stage.loss.outputs] += LOSS_COPIES
-    own: Counter[int] = Counter()  # models of a batch run one after the other
+    own: Counter[int] = Counter()  # the models of a batch run one after the other
     for one in stage.each:
         values = Counter[int]() if backward else _values(one, step.mode)
         own |= values + _gradients(one) if step.mode in ("turn", "backward") else values
@@ -74,7 +77,7 @@ def _widths(step: PipeStep, stage: Stage, sums: Collection[str]) -> Counter[int]
 
 
 def _values(stage: Stage, mode: str) -> Counter[int]:
-    """Widths of the values that a run makes, but for what lies in its outputs' columns or is kept for backward."""
+    """Return the widths of the values that a run makes, without those in its outputs' columns or saved for backward."""
     elsewhere = {output.value for output in stage.outputs} if mode in ("forward", "predict") else set()
     keeps = multiplied(stage) if mode == "forward" else set()
     last = [call for call in _places(stage) if call.output not in elsewhere | keeps]
@@ -86,7 +89,10 @@ def _is_kept(call: Call) -> bool:
 
 
 def _places(stage: Stage) -> list[Call]:
-    """The last call to write to each place: elementwise operators write over what they read, where a product does not."""
+    """Return the last call that writes to each place in memory.
+
+    Elementwise operators overwrite their input, unless a product needs it. A product has a place of its own.
+    """
     found: list[Call] = []
     read = multiplied(stage)
     for call in computing(stage):
@@ -100,13 +106,18 @@ def _places(stage: Stage) -> list[Call]:
 
 
 def _gradients(stage: Stage) -> Counter[int]:
-    """Widths of the gradients that backward makes: of what products and reductions read, and of outputs, to be changed."""
+    """Return the widths of the gradients that backward makes.
+
+    There is one for each input of a product or reduction, and one for each output, because backward changes it in
+    place.
+    """
     widths = {i.value: i.width for i in stage.inputs if i.needs_gradient}
     widths |= {call.output: call.type.width for call in computing(stage)}
     products = [call for call in computing(stage) if is_product(call)]
     made = {call.output for call in products}
     found = Counter(widths[name] for call in products for name in call.reads if name in widths)
-    reductions = [call for call in computing(stage) if call.output in head_dots(stage) or is_head_mean(call)]
+    dots = head_dots(stage)
+    reductions = [call for call in computing(stage) if call.output in dots or is_head_mean(call)]
     found.update(numbers_taken(stage, call) for call in reductions)
     found.update(output.width for output in stage.outputs if output.value not in made)
     return found

@@ -1,19 +1,19 @@
 """The Planner's input: a traced model as a flat list of calls, free of torch and Spark.
 
-`lotan.tracing` writes a `Spec`; `planner.build` reads it. A call is one tensor operator in the canonical spelling of
-PyTorch's operator library ("aten.linear.default"), or one of the graph operators below ("lotan.scatter" ...).
-The same `Call` is also the instruction of a `planner.physical.Stage`, so that what was traced is what a worker runs.
+`lotan.tracing` writes a `Spec`, and `planner.build` reads it. A call is one tensor operator, spelled as in PyTorch's
+operator library ("aten.linear.default"), or one of the graph operators below, such as "lotan.scatter". A
+`planner.physical.Stage` is made of the same calls, so a worker runs what was traced.
 
-Graph operators, with their arguments:
+Graph operators and their arguments:
     lotan.scatter(x, end, edges)        vertex rows -> edge rows; `end` is "source" or "destination"
     lotan.aggregate(m, kind, edges)     edge rows -> vertex rows by destination; `kind` in AGGREGATES, zero without in-edges
-    lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON) over the in-edges
-                                        of each destination, max and sum being taken there
-    lotan.edge_weight(edges)            the weight of each edge, shape (), 1 where the graph has none
-    lotan.vertex_input(name)            a static column of the graph by name, see STATIC_COLUMNS
-    lotan.dropout(x, p, key)            (stages only) dropout whose random numbers belong to `key` and the row
+    lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are
+                                        taken over the in-edges of each destination
+    lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
+    lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
+    lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
 
-A dtype among a call's arguments is a string, "torch.float32".
+A dtype among a call's arguments is a string: "torch.float32".
 """
 
 from __future__ import annotations
@@ -24,52 +24,63 @@ from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 Rows = Literal["vertex", "edge", "none"]
-"""What the first dimension of a value counts; "none" for values computed from parameters and constants alone."""
+"""The things that the first dimension of a value counts. "none" is for values computed from parameters and constants
+alone."""
 
 EdgeSet = Literal["graph", "self_loops"]
-"""Which edges: as given, or with every self-loop replaced by exactly one per vertex (of its weight, else 1)."""
+"""The name of an edge set.
+
+"graph" has the edges as given. In "self_loops", exactly one self-loop per vertex replaces the graph's own self-loops.
+It has the weight of a self-loop that was there, else 1.
+"""
 
 Ability = Literal["edge_columns", "extremes", "sparse_rows"]
-"""What not every Graph Engine can: to hold values of edges and compute with them; to take a max or min over in-edges; to give
-stages the features as the numbers that are not zero."""
+"""An ability that some Graph Engines lack.
+
+"edge_columns": hold values of edges and compute with them. "extremes": take a maximum or minimum over in-edges.
+"sparse_rows": give the features to stages as their non-zero numbers.
+"""
 
 AGGREGATES = ("sum", "mean", "max", "min")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
-"""`in_degree` is float32 and at least 1; `gcn_scale` is (weighted in-degree)^-1/2, 0 where that is not finite."""
+"""The graph's own columns.
+
+`in_degree` is float32 and at least 1. `gcn_scale` is (weighted in-degree)^-1/2, or 0 where that is not finite.
+"""
 
 SOFTMAX_EPSILON = 1e-16
-"""As in torch_geometric.utils.softmax."""
+"""The term added to the sum in a softmax, as in torch_geometric.utils.softmax."""
 
 SPLITS = ("train", "val", "test")
-"""The static column `split` holds -1 for none, else the position here."""
+"""The names of the splits. The static column `split` holds a position in this tuple for each vertex, or -1 for no split."""
 
 
 @dataclass(frozen=True)
 class Ref:
-    """An argument that is the output of an earlier call, an input or a parameter, by name."""
+    """An argument that is a value, by name: the output of an earlier call, an input or a parameter."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class RowCount:
-    """An argument that is the number of rows of the call's own output: never a fixed number."""
+    """An argument that stands for the number of rows of the call's own output, which is not fixed."""
 
 
 Argument = Ref | RowCount | int | float | bool | str | None | tuple["Argument", ...]
 
 
-class ValueType(NamedTuple):  # made, hashed and compared tens of thousands of times while a deep model is planned
-    """What a value is: rows of `shape` each, or for rows="none" one tensor of `shape`."""
+class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares tens of thousands of these
+    """The type of a value: rows of `shape` each, or one tensor of `shape` if rows is "none"."""
 
     rows: Rows
     shape: tuple[int, ...]
     dtype: str = "float32"
-    edges: EdgeSet | None = None  # for rows="edge": which edges the rows are
+    edges: EdgeSet | None = None  # for rows="edge": the edge set that the rows belong to
 
     @property
     def width(self) -> int:
-        """Numbers per row."""
+        """The number of numbers in a row."""
         width = 1
         for size in self.shape:
             width *= size
@@ -77,12 +88,12 @@ class ValueType(NamedTuple):  # made, hashed and compared tens of thousands of t
 
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
-"""Names of the operators that multiply with a matrix."""
+"""The names of the operators that multiply by a matrix."""
 
 
-@lru_cache(maxsize=1024)  # a deep model has tens of thousands of calls to ask for, and few operators
+@lru_cache(maxsize=1024)  # a deep model asks for tens of thousands of calls, but has few operators
 def operator_name(op: str) -> str:
-    """An operator without library and overload.
+    """Return the name of an operator without its library and overload.
 
     >>> operator_name("aten.add.Tensor"), operator_name("lotan.scatter"), operator_name("add")
     ('add', 'scatter', 'add')
@@ -99,7 +110,9 @@ def _names(arguments: tuple[Argument, ...]) -> Iterator[str]:
 
 
 def instead(argument: Any, read: Mapping[str, Argument]) -> Any:
-    """An argument, or several, with others in place of those values that are named in `read`.
+    """Return an argument in which every value named in `read` is replaced by the argument it is mapped to.
+
+    Tuples of arguments are replaced item by item.
 
     >>> instead((Ref("x"), 2, (Ref("y"),)), {"y": Ref("z")})
     (Ref(name='x'), 2, (Ref(name='z'),))
@@ -111,25 +124,25 @@ def instead(argument: Any, read: Mapping[str, Argument]) -> Any:
 
 @dataclass(frozen=True)
 class Call:
-    """One operator: `output = op(*arguments, **keywords)`."""
+    """A call of one operator: `output = op(*arguments, **keywords)`."""
 
     output: str
     op: str
     arguments: tuple[Argument, ...]
     type: ValueType
     keywords: tuple[tuple[str, Argument], ...] = ()
-    layer: str = ""  # qualified name of the module it came from, for explain and errors
-    where: str = ""  # "file.py:12" of the user's line
+    layer: str = ""  # qualified name of the module that made the call, for explain and errors
+    where: str = ""  # place of the user's line, such as "file.py:12"
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """The values a call reads, by name, in order, each as often as it is read."""
+        """The names of the values that the call reads, in order, each as often as it is read."""
         return tuple(_names((*self.arguments, *(value for _, value in self.keywords))))
 
 
 @dataclass(frozen=True)
 class ParameterSpec:
-    """A parameter or buffer of the model; `trainable` is its requires_grad."""
+    """A parameter or buffer of the model. `trainable` is its requires_grad."""
 
     name: str
     shape: tuple[int, ...]
@@ -139,12 +152,12 @@ class ParameterSpec:
 
 @dataclass(frozen=True)
 class Spec:
-    """A model traced in one mode (training or evaluation). Its only row input is the static column "features"."""
+    """A model traced in one mode, training or evaluation. Its only input with rows is the static column "features"."""
 
-    width: int  # of the features
+    width: int  # number of features of a vertex
     parameters: tuple[ParameterSpec, ...]
     calls: tuple[Call, ...]  # in execution order
-    output: str  # name of the call whose rows are the model's output (logits), one per vertex
+    output: str  # name of the call whose rows, one per vertex, are the model's output (logits)
 
 
 Task = Literal["classification", "multilabel", "regression"]
@@ -152,13 +165,13 @@ Task = Literal["classification", "multilabel", "regression"]
 
 @dataclass(frozen=True)
 class LossSpec:
-    """The loss over training vertices: sum of weighted terms / normalizer (torch's reduction="mean")."""
+    """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean")."""
 
     task: Task
-    outputs: int  # classes, labels or targets: the width of the model's output
-    normalizer: float  # training vertices, or the sum of their class weights; times outputs where torch averages those
+    outputs: int  # width of the model's output: number of classes, labels or targets
+    normalizer: float  # number, or sum of class weights, of training vertices; times `outputs` if torch averages those
     class_weights: tuple[float, ...] | None = None
 
 
 Targets = Literal["train", "split"]
-"""The vertices whose outputs are asked for: those in training, or in any split."""
+"""The vertices whose outputs are needed: those of the training split, or those of any split."""

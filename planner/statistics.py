@@ -1,4 +1,4 @@
-"""What is known of a graph before planning."""
+"""The facts about a graph that are known before planning."""
 
 from __future__ import annotations
 
@@ -10,44 +10,47 @@ from planner.degrees import Degrees, within_hops
 from planner.spec import EdgeSet, Targets
 
 LEVELS = 17
-"""Whose sizes are estimated: those that may be pruned, and one for the sources of the deepest one's edges; beyond, the last."""
+"""The number of levels whose sizes are estimated. Deeper levels count as the last of them.
+
+They are the levels that may be pruned, and one more for the sources of the deepest one's edges.
+"""
 
 PRUNED_SHARE = 0.75
-"""Of all vertices: where more than that are needed, little would be left out."""
+"""The largest share of all vertices for which pruning is worthwhile. If more are needed, little would be left out."""
 
 FEW_MORE = 1.5
-"""Times as many vertices as in training may be in any split, for training to compute what evaluation needs as well."""
+"""The most vertices in any split, divided by those in training, for which training also computes what evaluation needs."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What costs depend on beside sizes."""
+    """The properties of a graph, besides sizes, on which costs depend."""
 
     out_degrees: Degrees
     in_degrees: Degrees
-    density: float  # of the features: the share that is not zero
-    in_edges: tuple[int, ...] = ()  # that end at the vertices of each class of out_degrees; (): nobody has counted
+    density: float  # share of the features that is not zero
+    in_edges: tuple[int, ...] = ()  # edges that end at the vertices of each class of out_degrees; (): not counted
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """Of a graph."""
+    """The sizes of a graph and of its splits."""
 
     vertices: int
-    edges: int  # as given
-    width: int  # of the features
-    self_loops: int = 0  # edges whose ends are equal
+    edges: int  # number of edges as given
+    width: int  # number of features of a vertex
+    self_loops: int = 0  # number of edges whose ends are equal
     weighted: bool = False
-    training: int | None = field(default=None, repr=False)  # vertices whose split is "train"; None: not known
-    profile: Profile | None = field(default=None, compare=False, repr=False)  # where it was looked for
-    evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: not known
+    training: int | None = field(default=None, repr=False)  # vertices in the training split; None: unknown
+    profile: Profile | None = field(default=None, compare=False, repr=False)  # None: not measured
+    evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: unknown
 
     @property
     def targets(self) -> Targets:
-        """From which vertices levels are counted: one order of vertices has to do for all passes.
+        """The vertices from which levels are counted. All passes share one order of vertices, so there is one choice.
 
-        Of all in a split, both training and evaluation leave out what none of these depends on; of those in training, training
-        leaves out more, and evaluation nothing.
+        With "split", training and evaluation both leave out the vertices on which no vertex of a split depends. With
+        "train", training leaves out more, and evaluation leaves out nothing.
         """
         if self.training is None or self.evaluated is None:
             return "train"
@@ -55,7 +58,7 @@ class Statistics:
         return "split" if few else "train"
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:
-        """Number of edges of an edge set; estimated of those that end within a level, as of `rows_within`."""
+        """Return the number of edges of an edge set, or an estimate of those that end within a level."""
         loops = edges != "graph"
         if within is None or not self._levels:
             return self.edges - self.self_loops + self.vertices if loops else self.edges
@@ -63,22 +66,22 @@ class Statistics:
         return round(found * (1 - self.self_loops / max(1, self.edges)) + rows if loops else found)
 
     def rows_within(self, level: int | None) -> int:
-        """Vertices from which edges lead to one of the targets in at most so many hops; None: all vertices.
+        """Estimate the number of vertices from which a target can be reached in at most `level` edges. None: all vertices.
 
-        Estimated: see `planner.degrees.within_hops`; as if targets were drawn, and where nobody has counted degrees, as if all
-        vertices had the same.
+        The estimate takes targets as drawn at random: see `planner.degrees.within_hops`. If degrees are not counted, it
+        takes them as equal.
         """
         if level is None or not self._levels:
             return self.vertices
         return round(self._levels[min(level, LEVELS - 1)][0])
 
     def sources_within(self, level: int | None) -> int:
-        """Vertices at which edges begin that end within a level, at the most."""
+        """Return the most vertices that can be sources of edges that end within a level."""
         return self.rows_within(None if level is None else level + 1)
 
     @cached_property
     def _levels(self) -> tuple[tuple[float, float], ...]:
-        """Vertices within each level, and edges that end there; (): the targets are not known."""
+        """The estimated vertices within each level, and edges that end there; () if the targets are not known."""
         first = self.evaluated if self.targets == "split" else self.training
         if first is None or not self.vertices:
             return ()
@@ -89,11 +92,11 @@ class Statistics:
 
     @property
     def density(self) -> float:
-        """The share of the features that is not zero; 1 where nobody has counted."""
+        """The share of the features that is not zero, or 1 if it is not counted."""
         return 1.0 if self.profile is None else self.profile.density
 
     def degrees(self, reverse: bool = False) -> Degrees:
-        """How many edges begin, or with `reverse` end, at vertices; evenly spread where nobody has counted."""
+        """Return the out-degrees of the vertices, or the in-degrees with `reverse`. They are equal if not counted."""
         if self.profile is None:
             return Degrees.even(self.vertices, self.edges)
         return self.profile.in_degrees if reverse else self.profile.out_degrees

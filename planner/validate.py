@@ -1,4 +1,4 @@
-"""The last look at a plan: it changes nothing, and refuses what no engine can run."""
+"""The last check of a plan, which refuses a plan that no engine can run. It changes nothing."""
 
 from __future__ import annotations
 
@@ -8,28 +8,29 @@ from planner.steps.step import Step
 
 
 def validate(plan: Plan) -> None:
-    """Check that every value is made once and before it is read, in steps and inside stages.
+    """Check that each value is made exactly once, and before it is read, by steps and inside stages.
 
     Raises:
-        PlanError: names the step or stage; always a defect of the planner, never of the user's model.
+        PlanError: If a check fails. The text names the step or stage. The cause is a defect of the planner, never of
+            the user's model.
     """
     static = {column.name for column in plan.static_columns}
     hoisted = {column.name for column in plan.hoisted}
     made = _check_steps(plan.prepare, static)
     if missing := hoisted - made:
-        raise PlanError(f"nothing makes {sorted(missing)}, which is to be computed once")
+        raise PlanError(f"no step makes {sorted(missing)}, which the plan computes once, before the first epoch")
     for steps in plan.passes[1:]:
         _check_steps(steps, static | hoisted)
     names = [stage.name for stage in plan.stages]
     if len(set(names)) != len(names):
-        raise PlanError(f"stages share a name: {names}")
+        raise PlanError(f"two stages have the same name: {names}")
     for stage in plan.stages:
         for one in stage.each:
             _check_stage(one)
 
 
 def _check_steps(steps: tuple[Step, ...], static: set[str]) -> set[str]:
-    """Returns the names of all there is after them."""
+    """Check the steps of a pass, and return the names of all columns and collections there are after them."""
     made = set(static)
     for step in steps:
         read, own = step.reads, step.makes

@@ -1,4 +1,4 @@
-"""Amounts of work, by what they are proportional to. `planner.cost.counting` finds those of a step."""
+"""Amounts of work, in units to which the time is proportional. `planner.cost.counting` counts those of a step."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from dataclasses import dataclass, fields
 from operator import add, attrgetter
 
 
-@dataclass(slots=True)  # not frozen: that takes longer to make, and planning makes thousands
+@dataclass(slots=True)  # not frozen, because frozen instances take longer to make, and planning makes thousands
 class Work:
-    """Counts; a rate of the same name says how long one takes."""
+    """Amounts of work. The rate of the same name says how long one unit takes."""
 
-    # What takes its time whatever the size of the graph.
-    passes: float = 0.0  # walks over a plan's steps
-    steps: float = 0.0  # of the Graph Engine, times the waves in which their tasks run
-    pipes: float = 0.0  # runs of a stage, times those waves
-    calls: float = 0.0  # of operators on a chunk, as many as one thread or worker makes one after the other
-    # What the Graph Engine does.
-    edges: float = 0.0  # along which rows are summed, multiplied or compared
-    summed_numbers: float = 0.0  # over edges, wherever their source rows lie
-    far_numbers: float = 0.0  # of these, those of rows that have to come from memory: what they take more
+    # Fixed work, which does not depend on the size of the graph.
+    passes: float = 0.0  # passes over a plan's steps
+    steps: float = 0.0  # steps of the Graph Engine, times the waves in which their tasks run
+    pipes: float = 0.0  # runs of a stage, times the waves in which their tasks run
+    calls: float = 0.0  # operators called on chunks, as many as one thread or worker calls one after the other
+    # The work of the Graph Engine.
+    edges: float = 0.0  # edges along which rows are summed, multiplied or compared
+    summed_numbers: float = 0.0  # numbers summed over edges, from a cache or from memory
+    far_numbers: float = 0.0  # those summed numbers that come from memory, for the extra time
     edge_values: float = 0.0  # numbers of edge columns that are computed or summed, once for each operation
-    scaled_numbers: float = 0.0  # summed over edges with a scale for each edge, or multiplied along them
-    extreme_numbers: float = 0.0  # compared over edges
-    collected_numbers: float = 0.0  # of source rows that are brought to chunks
-    shuffled_bytes: float = 0.0  # that cross from one executor to others
-    # What the DL Engine does, and what it takes to get there.
-    piped_bytes: float = 0.0  # of columns that stages read or make
-    multiply_adds: float = 0.0  # of matrix products
-    product_numbers: float = 0.0  # of the rows that go into matrix products and come out of them
-    numbers: float = 0.0  # that elementwise operators make
-    draws: float = 0.0  # random numbers
-    autograd_numbers: float = 0.0  # made by operators of stages that autograd runs, those that read edges among them
-    parameter_numbers: float = 0.0  # of gradients that partitions, or groups of chunks, hand in
-    spilled_bytes: float = 0.0  # that workers write to a file and read again
+    scaled_numbers: float = 0.0  # numbers summed over edges with a scale for each edge, or multiplied along edges
+    extreme_numbers: float = 0.0  # numbers compared over edges, for a maximum or minimum
+    collected_numbers: float = 0.0  # numbers of the source rows that are brought to chunks
+    shuffled_bytes: float = 0.0  # bytes that partitions send one another in Spark's shuffles
+    # The work of the DL Engine, and of sending rows to it and back.
+    piped_bytes: float = 0.0  # bytes of the columns that stages read and make
+    multiply_adds: float = 0.0  # multiplications, each with an addition, in matrix products
+    product_numbers: float = 0.0  # numbers in the rows that go into matrix products and come out of them
+    numbers: float = 0.0  # numbers that elementwise operators make
+    draws: float = 0.0  # random numbers that are drawn
+    autograd_numbers: float = 0.0  # numbers that operators make in stages run by autograd, such as all stages on edges
+    parameter_numbers: float = 0.0  # numbers of parameters' gradients that partitions or groups of chunks hand in
+    spilled_bytes: float = 0.0  # bytes that workers write to a file and read back
 
     def __add__(self, other: Work) -> Work:
         return Work(*map(add, _counts(self), _counts(other)))
@@ -43,7 +43,7 @@ class Work:
 
 
 def total(works: Iterable[Work]) -> Work:
-    """Of several, of which there is one at least.
+    """Return the sum of one or more amounts of work.
 
     >>> total([Work(steps=1), Work(steps=2, edges=5)]).steps
     3
@@ -59,4 +59,4 @@ GROUPS = {
     "graph": UNITS[UNITS.index("edges") : UNITS.index("piped_bytes")],
     "neural": UNITS[UNITS.index("piped_bytes") :],
 }
-"""Units by who does the work: the fixed part runs by itself, the Graph Engine's beside the DL Engine's."""
+"""The units by who does the work. The fixed part runs alone. The Graph Engine and the DL Engine run side by side."""

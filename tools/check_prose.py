@@ -27,7 +27,12 @@ FRAGMENTS = ("Of", "See", "Those", "What", "Where", "Whether")
 FEWEST_WORDS = 3
 MOST_WORDS = 35
 MOST_CHARACTERS = 72
-EXEMPT = ("1268602", "6438c38", "ae0de54")  # commits with long subjects on branches that did not have the check yet
+EXEMPT = (
+    "1268602",
+    "6438c38",
+    "ae0de54",
+    "f160f5d",
+)  # commits with long subjects on branches that did not have the check yet
 
 _SECTION = re.compile(r"(Args|Attributes|Example|Examples|Note|Raises|Returns|Shapes|Yields):")
 _LISTING = {

@@ -117,7 +117,7 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
     lines = {
         "model": f"{options.model} with {count:,} parameters, on {options.graph}: "
         f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features",
-        "engine": planned.options.engine + (f" ({reason})" if reason else ""),
+        "engine": planned.options.traits.name + (f" ({reason})" if reason else ""),
         "rules": rules_line(planned),
         "results": ", ".join(places)
         or "printed here (--save keeps the model, --report the figures, --log-dir everything)",

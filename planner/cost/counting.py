@@ -1,4 +1,4 @@
-"""Counts the work of a plan's steps: those on the graph say it themselves, that of stages is in `planner.cost.stages`."""
+"""Counts the work of a plan's steps. Steps on the graph count their own, and `planner.cost.stages` counts that of stages."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from planner.work import Work
 def step_work(
     step: Step, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout, beyond: float | None = None
 ) -> Work:
-    """The work of one step, but for its shuffles.
+    """Return the work of one step, without its shuffles.
 
     Args:
-        step: of `plan`.
-        plan: see there.
-        statistics: of the graph.
-        traits: of the engine that runs it.
-        layout: how its work is spread.
-        beyond: as of `beyond_memory`, where that is known.
+        step: A step of `plan`.
+        plan: The plan.
+        statistics: The statistics of the graph.
+        traits: The traits of the engine that runs it.
+        layout: The spread of the job over the host.
+        beyond: The result of `beyond_memory`, if known.
     """
     waves = 1 if traits.in_process else ceil(layout.partitions / max(1, layout.crew.tasks))
     if isinstance(step, PipeStep):
@@ -33,7 +33,7 @@ def step_work(
         found = pipe_work(step, plan, statistics, traits, layout, beyond)
         found.pipes = waves
         return found
-    assert isinstance(step, GraphStep)  # there are no others
+    assert isinstance(step, GraphStep)  # there are no other kinds
     found = step.work(plan, statistics, traits, layout)
     found.steps = waves
     return found

@@ -1,4 +1,4 @@
-"""Adds up the seconds of a pass: what is fixed, and the Graph Engine's beside the DL Engine's work."""
+"""Adds up the seconds of a pass: the fixed part, and the work of the Graph Engine and the DL Engine side by side."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from planner.steps.step import Step
 from planner.traits import ONE_PROCESS, EngineTraits
 from planner.work import GROUPS, Work, total
 
-GRADIENT_BYTES = 8  # of a number of a parameter's gradient as workers hand it in: sums over chunks are float64
-PASS = Work(passes=1)  # what a pass takes beside its steps
-_OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # counts of work, and their rates
+GRADIENT_BYTES = 8  # workers hand in parameters' gradients as float64 sums over chunks
+PASS = Work(passes=1)  # the work of a pass itself, without its steps
+_OF_GROUP = {name: attrgetter(*units) for name, units in GROUPS.items()}  # a group's units, from Work or Rates
 
 
 @dataclass(frozen=True)
 class Corrections:
-    """What runs on a machine have taken by what was estimated, by group of `planner.work.GROUPS`."""
+    """Factors by which runs on this machine took longer than estimated, for each group of `planner.work.GROUPS`."""
 
     fixed: float = 1.0
     graph: float = 1.0
@@ -35,78 +35,81 @@ class Corrections:
 
 @dataclass(frozen=True)
 class Pricing:
-    """All that turns a plan into seconds: the engine that runs it, how its work is spread, and what a unit of work takes."""
+    """The inputs that turn a plan into seconds: the engine, the spread of its work, and the seconds of a unit of work."""
 
     traits: EngineTraits = ONE_PROCESS
     layout: Layout = field(default_factory=lambda: Layout(Crew(2, 2), 2, cores=2))
-    measured: Rates | None = None  # on this machine; None: nobody has
+    measured: Rates | None = None  # rates measured on this machine, or None
     corrections: Corrections = Corrections()
-    runs: int = 0  # on which the corrections rest
+    runs: int = 0  # number of runs on which the corrections rest
 
     @property
     def rates(self) -> Rates:
-        """Seconds of each unit of work: as measured on this machine, or else on another."""
+        """The seconds of each unit of work, measured on this machine, or else on another."""
         return self.traits.rates if self.measured is None else self.measured
 
 
 @dataclass(frozen=True)
 class StepCost:
-    """Of one step of a pass. Seconds: its part of the pass's, but for what that takes of its own."""
+    """The estimated cost of one step of a pass.
+
+    `seconds` is the step's share of the pass. The seconds of the pass itself, without its steps, are no part of it.
+    """
 
     work: Work
     seconds: float
-    hands_in: bool = False  # whether parameters' gradients come from other processes
+    hands_in: bool = False  # True if other processes hand in the gradients of parameters
 
     @property
     def shuffled_bytes(self) -> float:
-        """That cross between executors."""
+        """The bytes that partitions send one another."""
         return self.work.shuffled_bytes
 
     @property
     def piped_bytes(self) -> float:
-        """Of rows between Graph Engine and DL Engine, both ways, and of parameters' gradients."""
+        """The bytes of rows between Graph Engine and DL Engine, both ways, and of the gradients that are handed in."""
         return self.work.piped_bytes + self.hands_in * GRADIENT_BYTES * self.work.parameter_numbers
 
     @property
     def spilled_bytes(self) -> float:
-        """That workers put in files."""
+        """The bytes that workers write to files."""
         return self.work.spilled_bytes
 
 
 @dataclass(frozen=True)
 class PassCost:
-    """Of a walk over steps."""
+    """The estimated cost of a pass."""
 
-    works: tuple[Work, ...]  # of its steps, in order
-    own: float  # seconds whatever its steps: to begin and end it, and the optimizer's step
-    groups: dict[str, float]  # their part of the seconds that it would take without corrections
+    works: tuple[Work, ...]  # the work of its steps, in order
+    own: float  # seconds without its steps: to begin and end it, and for the optimizer's step
+    groups: dict[str, float]  # each group's part of the seconds, without corrections
     seconds: float
-    prices: dict[str, tuple[float, ...]]  # of a group's units, in seconds of this walk
-    hands_in: bool = False  # see `StepCost`
+    prices: dict[str, tuple[float, ...]]  # seconds of each unit of a group, in this pass
+    hands_in: bool = False  # as in `StepCost`
 
     @cached_property
     def steps(self) -> tuple[StepCost, ...]:
-        """Of each step by itself."""
+        """The cost of each step."""
         return tuple(StepCost(work, sum(_seconds(work, self.prices).values()), self.hands_in) for work in self.works)
 
     def moved(self, how: str) -> float:
-        """Bytes of all steps together: "piped", "shuffled" or "spilled"."""
+        """Return the bytes of all steps together that are "piped", "shuffled" or "spilled"."""
         return float(sum(getattr(step, f"{how}_bytes") for step in self.steps))
 
 
 def epoch_seconds(plan: Plan, statistics: Statistics, pricing: Pricing) -> PassCost:
-    """What the training pass of an epoch is estimated to take."""
+    """Estimate the seconds of the training pass of an epoch."""
     return pass_seconds(plan, plan.train, statistics, pricing)
 
 
 def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pricing: Pricing) -> PassCost:
-    """What a walk over `steps` is estimated to take.
+    """Estimate the seconds of a pass.
 
     Args:
-        plan: see there.
-        steps: one of plan.passes.
-        statistics: of the graph.
-        pricing: engine, layout and rates.
+        plan: The plan.
+        steps: One of the plan's passes.
+        statistics: The statistics of the graph.
+        pricing: The engine, layout and rates.
     """
     if not steps:
         return PassCost((), 0.0, dict.fromkeys(GROUPS, 0.0), 0.0, {})
@@ -128,12 +131,12 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
 
 
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """By group."""
+    """Return the seconds of some work, by group."""
     return {name: float(sum(map(mul, of_group(work), prices[name]))) for name, of_group in _OF_GROUP.items()}
 
 
 def parallelism(pricing: Pricing) -> dict[str, float]:
-    """Processors that the work of each group may keep busy by itself."""
+    """Return the number of processors that the work of each group can keep busy by itself."""
     layout = pricing.layout
     if pricing.traits.in_process:
         return {"fixed": 1.0, "graph": layout.cores, "neural": layout.cores}
@@ -142,9 +145,10 @@ def parallelism(pricing: Pricing) -> dict[str, float]:
 
 
 def _shares(whole: dict[str, float], pricing: Pricing, corrections: Corrections) -> dict[str, float]:
-    """Seconds of the pass for each processor second of a group.
+    """Return the seconds of the pass for each processor second of a group.
 
-    Tasks and workers run side by side: what lasts longest counts, the tasks, the workers, or all work on all processors.
+    Tasks and workers run side by side. So the pass lasts as long as the longest of three: the tasks, the workers, and
+    all work spread over all processors.
     """
     corrected = {name: value * getattr(corrections, name) for name, value in whole.items()}
     both = corrected["graph"] + corrected["neural"]

@@ -1,8 +1,7 @@
-"""What `blocks` sends from partition to partition through Spark's shuffles.
+"""Counts the bytes that `blocks` sends from partition to partition through Spark's shuffles.
 
-Edges lie with their destinations. A row of the column that they begin at goes once to every other partition that has an edge
-from it, and what such a partition has summed for it comes back as one row: so both ways, what moves is counted in rows of
-sources.
+Edges lie with their destinations. Forward, a source's row goes once to every other partition that has an edge from it.
+Backward, such a partition returns one row: its sum for that source. So both ways are counted in rows of sources.
 """
 
 from __future__ import annotations
@@ -16,19 +15,16 @@ from planner.steps.step import AtSources, Step
 
 
 def shuffled_bytes(steps: Sequence[Step], plan: Plan, statistics: Statistics, layout: Layout) -> Iterator[float]:
-    """Of each step, in order.
+    """Yield the bytes that each step sends, in order.
 
-    Where all partitions lie in one JVM, tasks read rows of sources where these are; stages that collect neighbourhoods have
-    them brought by a shuffle even then.
+    If all partitions lie in one JVM, tasks read source rows where they are. Even then, a shuffle brings rows to the
+    stages that collect neighbourhoods.
 
     Args:
-        steps: of one pass, not necessarily all.
-        plan: see there.
-        statistics: of the graph.
-        layout: how its work is spread.
-
-    Yields:
-        bytes.
+        steps: Steps of one pass, not necessarily all.
+        plan: The plan.
+        statistics: The statistics of the graph.
+        layout: The spread of the job over the host.
     """
     partitions = layout.partitions
     others = statistics.degrees().replication(partitions) * (partitions - 1) / partitions  # with edges from a vertex

@@ -14,33 +14,32 @@ from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
 from planner.layout import Layout
 from planner.physical import Plan, Stage
-from planner.records import remembered
 from planner.spec import Call, operator_name
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
 from planner.traits import EngineTraits
 from planner.work import Work
 
-LOSS = 4  # operations on an output, of a loss and its gradient
-BACKWARD_ON_EDGES = 2  # times what forward takes, of autograd's backward
-SCATTERED = 0.25  # numbers of a row on its edges that is summed as it is brought there: it is never written
-SOFTMAX_ON_EDGES = 5  # operations of a softmax over in-edges, on each number, by autograd
+LOSS = 4  # operations on each number of an output, for a loss and its gradient
+BACKWARD_ON_EDGES = 2  # time of autograd's backward on edges, divided by that of forward
+SCATTERED = 0.25  # operations on each number of a row that is summed while it is brought to its edges
+SOFTMAX_ON_EDGES = 5  # operations on each number of a softmax over in-edges that autograd runs
 
 
 def pipe_work(
     step: PipeStep, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout, beyond: float
 ) -> Work:
-    """The work of one run of a stage; `beyond` as of `beyond_memory`."""
+    """Return the work of one run of a stage. `beyond` is the result of `beyond_memory`."""
     stage, vertices = plan.stage(step.stage), statistics.rows_within(step.within)
     forward, backward = step.mode != "backward", step.mode in ("turn", "backward")
     rows = _columns_bytes(step, plan, vertices)
     chunks = chunk_count(vertices, traits, layout)
-    turns = max(1.0, chunks / _sharing(chunks, traits, layout))  # chunks that one runs after the other
+    turns = max(1.0, chunks / _sharing(chunks, traits, layout))  # chunks that each thread or worker runs in turn
     handed_in = _handed_in(stage, vertices, traits, layout) if backward else 0.0
     if stage.edge_sets:
         found = reduce(add, (_on_edges(one, step.within, statistics) for one in stage.each))
         found *= forward + BACKWARD_ON_EDGES * backward
-        found.calls *= 1 if traits.chunking == "whole" else turns  # such a stage is then one chunk
+        found.calls *= 1 if traits.chunking == "whole" else turns  # on one process, such a stage is a single chunk
         found.piped_bytes, found.parameter_numbers = rows, handed_in
         return found
     runs = [_rerun(stage, statistics.density)] if forward else []
@@ -56,12 +55,15 @@ def pipe_work(
 
 
 def _sharing(chunks: int, traits: EngineTraits, layout: Layout) -> int:
-    """How many share the chunks of a stage."""
+    """Return the number of threads or workers that share the chunks of a stage."""
     return sharing_threads(chunks, layout.cores) if traits.in_process else layout.workers
 
 
 def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
-    """Of the rows that a run reads and makes. What workers have from an earlier epoch is not sent again."""
+    """Return the bytes of the rows that a run reads and makes.
+
+    Rows that workers have from an earlier epoch are not sent again, so they are left out.
+    """
     stage = plan.stage(step.stage)
     if step.mode == "backward":
         widths = {output.value: prod(output.shape) for output in stage.outputs}
@@ -73,12 +75,12 @@ def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
 
 
 def _rerun(stage: Stage, density: float) -> Work:
-    """Of a row, forward, of all models."""
+    """Return the work of a stage's forward for one row, for all models."""
     return reduce(add, (_forward(one, density) for one in stage.each))
 
 
 def _forward(stage: Stage, density: float) -> Work:
-    """Of a row."""
+    """Return the work of forward for one row."""
     found = Work()
     for call in computing(stage):
         if is_product(call):
@@ -90,7 +92,10 @@ def _forward(stage: Stage, density: float) -> Work:
 
 
 def _backward(stage: Stage, density: float) -> Work:
-    """Of a row: each value's gradient, where one is wanted, and for a product the parameter's as well."""
+    """Return the work of backward for one row.
+
+    It makes the gradient of each value that needs one. A product also makes the gradient of its parameter.
+    """
     wanted = _wanted(stage)
     trained = {parameter.name for parameter in stage.parameters if parameter.trainable}
     trained |= {call.output for call in stage.calls if call.type.rows == "none" and call.output in wanted}
@@ -108,31 +113,30 @@ def _backward(stage: Stage, density: float) -> Work:
 
 
 def _by_who_runs(stage: Stage, found: Work) -> Work:
-    """The numbers of a stage that autograd runs have a price of their own."""
+    """Count the numbers of a stage that autograd runs as units of their own, because they have another rate."""
     if run_by_autograd(stage):
         found.numbers, found.autograd_numbers = 0.0, found.numbers
     return found
 
 
-@remembered
 def _wanted(stage: Stage) -> Set[str]:
-    """The values whose gradients backward computes, and the parameters that are trained."""
+    """Return the names of the values whose gradients backward computes, and of the trained parameters."""
     inputs = {i.value for i in stage.inputs if i.needs_gradient}
     return stage.computed_from(inputs | {parameter.name for parameter in stage.parameters if parameter.trainable})
 
 
 def _product(stage: Stage, call: Call, density: float) -> Work:
-    """Of a row; of one that is held sparse, what is not zero counts, at its own price."""
+    """Return the work of a product for one row. Of a sparse row, only the non-zero numbers count, each as SPARSE_TIMES."""
     width, factors = call.type.width, float(contracted(stage, call))
     sparse = {i.value for i in stage.inputs if i.sparse}
     if not sparse.isdisjoint(call.reads):
         factors *= density * SPARSE_TIMES
-    maps = prod(call.type.shape[:-1])  # of a row [heads, channels], one for each head
+    maps = prod(call.type.shape[:-1])  # for a row [heads, channels], one map for each head
     return Work(multiply_adds=width * factors, product_numbers=width + maps * factors)
 
 
 def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
-    """A stage that reads edges, once: every operator runs over all rows, by autograd."""
+    """Return the work of one forward run of a stage that reads edges. Autograd runs every operator over all rows at once."""
     total = Work()
     for call in stage.calls:
         if call.type.rows == "none" or operator_name(call.op) in VIEWS:
@@ -147,7 +151,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
 
 
 def _operations(stage: Stage, call: Call) -> float:
-    """On each number that a call of such a stage makes."""
+    """Return the operations on each number that a call of such a stage makes."""
     if call.op == "lotan.edge_softmax":
         return SOFTMAX_ON_EDGES
     if call.op != "lotan.scatter":
@@ -157,7 +161,7 @@ def _operations(stage: Stage, call: Call) -> float:
 
 
 def _handed_in(stage: Stage, vertices: int, traits: EngineTraits, layout: Layout) -> float:
-    """Numbers of parameters' gradients, each as often as it is handed in."""
+    """Return the numbers of parameters' gradients that are handed in, counted once for each time."""
     parts = layout.partitions
     if traits.chunking == "whole":
         chunks, length = chunk_count(vertices, traits, layout), chunk_rows(vertices, traits, layout)
@@ -166,7 +170,7 @@ def _handed_in(stage: Stage, vertices: int, traits: EngineTraits, layout: Layout
 
 
 def beyond_memory(plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> float:
-    """Of what forward runs keep for their backward, the share that workers have no memory for."""
+    """Return the share of the saved values of forward runs for which workers have no memory."""
     if traits.memory == "process":
         return 0.0
     kept = sum(statistics.rows_within(within) * saved_row_bytes(stage) for stage, within in trained_stages(plan))
@@ -175,7 +179,7 @@ def beyond_memory(plan: Plan, statistics: Statistics, traits: EngineTraits, layo
 
 
 def _kept_elsewhere(step: PipeStep, stage: Stage, statistics: Statistics, beyond: float) -> Work:
-    """What a backward pays where workers had no room for what its forward run left."""
+    """Return the work of backward for saved values without room in memory: a file is read, or they are computed again."""
     if not beyond or step.mode != "backward":
         return Work()
     rows = statistics.rows_within(step.within)

@@ -1,4 +1,4 @@
-"""The arrows of a diagram as SVG: curves whose width says how many bytes they carry."""
+"""Draws the arrows of a diagram as SVG: curves whose width shows the bytes that they carry."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from planner.explain.diagram import Arrow, Diagram
 from planner.explain.layout import BOX_WIDTH, Layout
 from planner.explain.sizes import size
 
-THINNEST, WIDEST = 1.2, 12.0  # pixels; the width grows with the root of the bytes, so that small ones still show
-BOW = 0.45  # of the distance between two points of an arrow: how far it keeps its direction at each
-LEAST_BOW = 24.0  # pixels
+THINNEST, WIDEST = 1.2, 12.0  # pixels; the width grows with the root of the bytes, to keep small arrows visible
+BOW = 0.45  # part of the distance between two points for which an arrow keeps its direction at each
+LEAST_BOW = 24.0  # pixels, the least such length
 LABEL = 17.0  # pixels from the end of an arrow to its label
-LETTER, RISE, FALL = 6.4, 9.0, 3.0  # pixels of a label: a letter's width, and what is above and below its line
+LETTER, RISE, FALL = 6.4, 9.0, 3.0  # pixels of a label: a letter's width, the height above its line and the depth below
 
 Point = tuple[float, float]
 
 
 @dataclass(frozen=True)
 class Waypoint:
-    """A place on the way of an arrow, and the direction in which it passes there."""
+    """A point of an arrow, and its direction there."""
 
     x: float
     y: float
@@ -32,19 +32,19 @@ class Waypoint:
     down: float
 
     def on(self, distance: float) -> Point:
-        """The point so many pixels further on."""
+        """Return the point that lies so many pixels further in this direction."""
         return self.x + self.across * distance, self.y + self.down * distance
 
 
 def draw_arrows(diagram: Diagram, layout: Layout, most: int) -> list[str]:
-    """SVG elements, one for each arrow between boxes; `most` bytes and more have the widest."""
+    """Return SVG elements, one for each drawn arrow. Arrows of `most` bytes or more have the greatest width."""
     ways = _ways(diagram, layout)
     labels = _labels(ways, most)
     return [_draw(arrow, way, most, labels.get(arrow)) for arrow, way in ways.items()]
 
 
 def thickness(bytes: int, most: int) -> float:
-    """Pixels of an arrow; one of more than `most` is no wider.
+    """Return the width of an arrow in pixels. More than `most` bytes make it no wider.
 
     >>> thickness(0, 100), thickness(25, 100), thickness(100, 100), thickness(900, 100)
     (1.2, 6.0, 12.0, 12.0)
@@ -53,7 +53,7 @@ def thickness(bytes: int, most: int) -> float:
 
 
 def head(x: float, y: float, across: float, down: float, width: float) -> str:
-    """The triangle at the end of an arrow that arrives there."""
+    """Return the triangle at the end of an arrow."""
     half, long = head_length(width) * 0.6, head_length(width)
     base_x, base_y = x - across * long, y - down * long
     return (
@@ -63,7 +63,7 @@ def head(x: float, y: float, across: float, down: float, width: float) -> str:
 
 
 def head_length(width: float) -> float:
-    """Pixels that the triangle takes of an arrow of that width."""
+    """Return the length in pixels of the triangle at the end of an arrow of some width."""
     return max(7.0, width * 1.3)
 
 
@@ -71,11 +71,11 @@ def head_length(width: float) -> float:
 
 
 def _ways(diagram: Diagram, layout: Layout) -> dict[Arrow, list[Waypoint]]:
-    """Where each arrow leaves, bends and arrives: those that meet at one side of a box share it evenly."""
+    """Return the points at which each arrow leaves, bends and arrives. Arrows at one side of a box share it evenly."""
     back = {box.key for box in diagram.boxes if box.backward}
     meeting: dict[tuple[str, str], list[tuple[Point, Arrow, bool]]] = defaultdict(list)
     for arrow, bends in layout.drawn.items():
-        assert arrow.source is not None  # those without are not drawn
+        assert arrow.source is not None  # only arrows with a source are drawn
         source, target = layout.centres[arrow.source], layout.centres[arrow.target]
         leaves, arrives = _sides(arrow, source, target, crosses=arrow.target in back and arrow.source not in back)
         meeting[arrow.source, leaves].append((bends[0] if bends else target, arrow, True))
@@ -89,14 +89,14 @@ def _ways(diagram: Diagram, layout: Layout) -> dict[Arrow, list[Waypoint]]:
 
 
 def _sides(arrow: Arrow, source: Point, target: Point, crosses: bool) -> tuple[str, str]:
-    """Which side of its source an arrow leaves, and which of its target it reaches."""
+    """Return the side of its source at which an arrow leaves, and the side of its target at which it arrives."""
     if crosses:
         return "right", "bottom" if arrow.backward and target[1] < source[1] else "left"
     return ("bottom", "top") if target[1] > source[1] else ("top", "bottom")
 
 
 def _end(layout: Layout, key: str, side: str, part: float, outward: int) -> Waypoint:
-    """A point on a side of a box, passed outward (1) or inward (-1)."""
+    """Return a point on a side of a box, passed outward (1) or inward (-1)."""
     (x, y), height = layout.centres[key], layout.heights[key]
     sign = 1 if side in ("bottom", "right") else -1
     if side in ("top", "bottom"):
@@ -133,7 +133,7 @@ def _curve(way: list[Waypoint]) -> str:
 
 
 def _bow(at: Waypoint, one: Waypoint, other: Waypoint) -> float:
-    """Pixels for which an arrow keeps its direction: no more than it has to go that way, so as not to come back."""
+    """Return the pixels for which an arrow keeps its direction at a point. They are few enough for it not to turn back."""
     across, down = other.x - one.x, other.y - one.y
     return min(BOW * hypot(across, down), max(LEAST_BOW, abs(across * at.across + down * at.down)))
 
@@ -152,7 +152,7 @@ class Label:
 
     @property
     def area(self) -> tuple[float, float, float, float]:
-        """Left, right, top and bottom."""
+        """The left, right, top and bottom of the label."""
         width = LETTER * len(self.words)
         left = self.x - width if self.ends else self.x
         return left, left + width, self.y - RISE, self.y + FALL
@@ -163,7 +163,10 @@ class Label:
 
 
 def _labels(ways: Mapping[Arrow, list[Waypoint]], most: int) -> dict[Arrow, Label]:
-    """What arrows carry, beside them; none on another: those of less go further back, or stay away."""
+    """Return a label with its bytes for each arrow that has room.
+
+    No label covers another. If there is no room, the label of the arrow with fewer bytes moves back, or is left out.
+    """
     found: dict[Arrow, Label] = {}
     taken: dict[int, list[Label]] = defaultdict(list)  # by the bands of the picture that they touch
     for arrow in sorted(ways, key=lambda arrow: -arrow.bytes):
@@ -185,7 +188,7 @@ def _overlap(one: Label, other: Label) -> bool:
 
 
 def _label(words: str, way: list[Waypoint], width: float, back: float) -> Label:
-    """Beside the end, where arrows run straight, on the side that the curve leaves free; or some pixels back from there."""
+    """Return the label beside the end of an arrow, on the side that the curve leaves free, or `back` pixels before it."""
     end = way[-1]
     x, y = end.on(-LABEL - back)
     if end.across:

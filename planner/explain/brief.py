@@ -1,6 +1,6 @@
-"""A plan in at most 40 lines: what it is for, the rules that fired with what each gained, and the steps of an epoch.
+"""A plan in at most 40 lines: its graph and engine, the rules that fired and what each gained, and the steps of an epoch.
 
-Every rule and every step has one line, and a stage one line for its operators. The whole text is in `text`.
+Every rule and every step has one line, and a stage has one line for its operators. `text` writes the long form.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
 MORE = 'Everything else, such as operator graphs and other passes: --verbose, or stage="all".'
-STEP_ROOM = WIDTH - 43  # columns of a line that a step has beside its engine and its estimates
-GAIN_ROOM = 42  # columns of a line for what a rule gained
+STEP_ROOM = WIDTH - 43  # columns of a line for a step, beside its engine and its estimates
+GAIN_ROOM = 42  # columns of a line for the gain of a rule
 
 
 def brief_text(planned: Planned) -> str:
-    """The plan in short, in lines of at most 100 columns; the same every time."""
+    """Return the plan in short, in lines of at most 100 columns. The text is deterministic."""
     training = planned.plan.train
     sections = [
         head_text(planned),
@@ -36,12 +36,12 @@ def brief_text(planned: Planned) -> str:
 
 
 def rules_line(planned: Planned, room: int = WIDTH) -> str:
-    """The names of the rules that fired, as many as find room in a line, and how many there are besides."""
+    """Return the names of the rules that fired, as many as fit in a line, and the number of the others."""
     return _fitting([name for name in RULES if planned.fired(name)], room) or "none fired"
 
 
 def _rule_lines(planned: Planned) -> list[str]:
-    """A line for every rule that fired: how often, what it gained, where."""
+    """Return a line for every rule that fired: how often, what it gained, and where."""
     fired = [fact for fact in rule_facts(planned) if fact["fired"]]
     if not fired:
         return ["none"]
@@ -54,7 +54,7 @@ def _rule_lines(planned: Planned) -> list[str]:
 
 
 def _gained(gain: Mapping[str, Any]) -> str:
-    """What a rule does to the training pass, or to an epoch with its evaluation, in a few words.
+    """Return in a few words what a rule gained in the training pass, or in an epoch with its evaluation.
 
     >>> _gained({"evaluated": False, "seconds": 1.0, "seconds_without": 4.0, "bytes": 8, "bytes_without": 8,
     ...     "steps": 2, "steps_without": 3})
@@ -72,7 +72,7 @@ def _gained(gain: Mapping[str, Any]) -> str:
 
 
 def _moved(gain: Mapping[str, Any]) -> str:
-    """The difference of a rule that changes no seconds to speak of: in bytes handed on, or else in steps."""
+    """Return the gain of a rule that hardly changes the seconds: in bytes handed on, or else in steps."""
     if spared := gain["bytes_without"] - gain["bytes"]:
         return f"{size(abs(spared))} {'less' if spared > 0 else 'more'} handed on"
     steps = gain["steps_without"] - gain["steps"]
@@ -82,7 +82,7 @@ def _moved(gain: Mapping[str, Any]) -> str:
 
 
 def _fitting(places: Sequence[str], room: int) -> str:
-    """As many places as fit in a line, and how many there are besides.
+    """Return as many places as fit in a line, and the number of the others.
 
     >>> _fitting(["convs.0", "convs.1", "convs.2"], 23), _fitting(["convs.0", "convs.1"], 16), _fitting(["convs.0"], 6)
     ('convs.0 and 2 more', 'convs.0, convs.1', 'con...')
@@ -109,14 +109,14 @@ def _step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
 
 
 def _short_label(step: Step) -> str:
-    """A step in words, without what it yields where both do not fit."""
+    """Return the text of a step, without its output if both do not fit."""
     whole = step.label
     room = STEP_ROOM - 3
     return whole if len(whole) <= room else _cut(whole.partition(" -> ")[0], room)
 
 
 def _cut(text: str, room: int) -> str:
-    """Text that fits, with dots where the rest was.
+    """Return text that fits, with dots at its end if it was cut.
 
     >>> _cut("Propagate(mul_1)", 12)
     'Propagate...'
@@ -125,7 +125,7 @@ def _cut(text: str, room: int) -> str:
 
 
 def operators(ops: Iterable[str]) -> str:
-    """The operators of a stage, without their libraries and overloads, each with how often it stands there in a row.
+    """Return the operators of a stage, without libraries and overloads. Equal ones in a row are counted.
 
     >>> operators(["aten.mul.Tensor", "aten.mul.Scalar", "aten.relu.default", "lotan.dropout"])
     'mul x2, relu, dropout'

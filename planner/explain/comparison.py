@@ -1,4 +1,4 @@
-"""Two plans side by side: what an option changes."""
+"""Two plans side by side, to show what an option changes."""
 
 from __future__ import annotations
 
@@ -19,21 +19,24 @@ from planner.explain.sizes import duration, size
 from planner.explain.text import PASSES, PlanStage, as_data, graphs_data
 from planner.printer import WIDTH
 
-SIDE = (WIDTH - 3) // 2  # columns of text for each plan; three between them
+SIDE = (WIDTH - 3) // 2  # columns of text for each plan, with three between them
 
 Pair = tuple[Box | None, Box | None]
 
 
 @dataclass(frozen=True)
 class Named:
-    """A plan and what it is called beside another."""
+    """A plan with the name that it has beside another."""
 
     name: str
     planned: Planned
 
 
 def compare_text(a: Named, b: Named, stage: PlanStage) -> str:
-    """Both in lines of at most 100 columns: `|` between what differs, `<` and `>` beside what only one has."""
+    """Return both plans in lines of at most 100 columns.
+
+    `|` stands between parts that differ. `<` and `>` stand beside parts that only one plan has.
+    """
     lines = [*_heads(a, b), ""]
     for left, right in _matched(a, b, stage):
         lines += [f"== {left.title} ==", *_side_by_side(left, right), ""]
@@ -41,12 +44,12 @@ def compare_text(a: Named, b: Named, stage: PlanStage) -> str:
 
 
 def compare_json(a: Named, b: Named, stage: PlanStage) -> str:
-    """Both as data."""
+    """Return both plans as JSON."""
     return json.dumps([{"name": each.name} | as_data(each.planned, stage) for each in (a, b)], indent=2)
 
 
 def compare_mermaid(a: Named, b: Named, stage: PlanStage) -> str:
-    """A flowchart with the subgraphs of both."""
+    """Return a flowchart with the subgraphs of both plans."""
     drawn = [
         replace(diagram, key=f"{side}_{diagram.key}", title=f"{each.name}: {diagram.title}")
         for side, each in (("a", a), ("b", b))
@@ -56,7 +59,7 @@ def compare_mermaid(a: Named, b: Named, stage: PlanStage) -> str:
 
 
 def compare_html(a: Named, b: Named, stage: PlanStage) -> str:
-    """A page that draws both, with what differs marked."""
+    """Return a page that draws both plans and marks what differs."""
     views = [_view((left, right), (a.name, b.name)) for left, right in _matched(a, b, stage)]
     return document("Two plans", _table(a, b), views)
 
@@ -71,7 +74,7 @@ def _view(both: tuple[Diagram, Diagram], names: tuple[str, str]) -> View:
 
 
 def _matched(a: Named, b: Named, stage: PlanStage) -> Iterator[tuple[Diagram, Diagram]]:
-    """The diagrams of both, those of one key together; an empty one where a plan has none."""
+    """Yield the diagrams of both plans in pairs with the same key. If a plan has none, its diagram is empty."""
     left, right = ({found.key: found for found in diagrams(graphs_data(each.planned, stage))} for each in (a, b))
     for key in ("logical", "rewritten", *PASSES):
         found = left.get(key) or right.get(key)
@@ -84,7 +87,7 @@ def _matched(a: Named, b: Named, stage: PlanStage) -> Iterator[tuple[Diagram, Di
 
 
 def _pairs(left: Sequence[Box], right: Sequence[Box]) -> Iterator[Pair]:
-    """Boxes of both in order, alike ones beside each other; numbers in names count for nothing in that."""
+    """Yield the boxes of both plans in order, alike ones together. Numbers in their names are ignored."""
     matcher = SequenceMatcher(a=[_kind(box) for box in left], b=[_kind(box) for box in right], autojunk=False)
     for _, start, end, other_start, other_end in matcher.get_opcodes():
         ours, others = left[start:end], right[other_start:other_end]
@@ -103,7 +106,7 @@ def _alike(left: Box | None, right: Box | None) -> bool:
 
 
 def _summary(a: Named, b: Named) -> list[tuple[str, str, str]]:
-    """Name and both values of what sums the plans up, then of every rule whose part differs."""
+    """Return rows of a name and both plans' values: first figures of the whole plans, then the rules that differ."""
     measures: list[tuple[str, Callable[[Planned], str]]] = [
         ("steps of training", lambda planned: str(len(planned.plan.train))),
         ("bytes they hand on", lambda planned: size(moved_bytes(planned, planned.plan.train))),
@@ -142,15 +145,15 @@ def _side_by_side(left: Diagram, right: Diagram) -> list[str]:
 
 
 def _cell(box: Box | None) -> list[str]:
-    """The lines of a box, its bytes at the right of the first, and a step's seconds."""
+    """Return the lines of a box. The first has the bytes at its right, and for a step the seconds."""
     if box is None:
         return [""]
     words = f"{box.key:>2} {box.title}" + (f" -> {box.makes}" if box.makes else "")
-    seconds = dict(box.facts).get("seconds")  # of a step
+    seconds = dict(box.facts).get("seconds")  # only steps have seconds
     figures = f" {size(box.bytes):>8}" + (f" {seconds:>7}" if seconds else "")
     room = SIDE - len(figures)
     first = textwrap.wrap(words, room, break_long_words=False, break_on_hyphens=False)[0]
-    if first.strip() == box.key:  # what follows is too long for the line: up to its operands it is not
+    if first.strip() == box.key:  # the next word is too long for the line, but not the part before its operands
         first = words[: words.find("(") + 1][:room]
     indent = " " * 5
     rest = words[len(first) :].lstrip()

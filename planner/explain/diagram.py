@@ -1,7 +1,7 @@
-"""A plan as boxes and arrows: what every picture of it draws, made of the plain data alone.
+"""A plan as boxes and arrows, which every picture of it draws. They are made of the plain data alone.
 
-One diagram for the logical graph, one for the rewritten one, one for each pass of the physical plan. Columns of the
-graph, and what another pass has made, have no box: they are named where they are read.
+There is one diagram for the logical graph, one for the rewritten graph, and one for each pass of the physical plan.
+Columns of the graph, and results of another pass, have no box. Their names stand where they are read.
 """
 
 from __future__ import annotations
@@ -17,54 +17,57 @@ ROWS = {"vertex": "V", "edge": "E", "none": "-"}
 
 @dataclass(frozen=True)
 class Box:
-    """An operator or a step."""
+    """An operator, or a step of a pass."""
 
     key: str  # its number in the plain data
-    title: str  # the operator: `Propagate(mul_1, self_loops)`
-    makes: str  # what it hands on, in short: "propagate_1", "[V, 16]"
+    title: str  # the operator, such as `Propagate(mul_1, self_loops)`
+    makes: str  # its output in short, such as "propagate_1" or "[V, 16]"
     engine: str  # "graph" or "dl"
     backward: bool
-    bytes: int  # handed on, in all
-    facts: tuple[tuple[str, str], ...]  # all else there is to say, as name and value
+    bytes: int  # all bytes that it hands on
+    facts: tuple[tuple[str, str], ...]  # everything else that is known of it, as names and values
     measured: tuple[tuple[str, str], ...] = field(
         default=(), compare=False
-    )  # when it ran; the plan is the same without
+    )  # measured facts; a plan is equal with and without them
 
 
 @dataclass(frozen=True)
 class Arrow:
-    """What one box reads of another; or, without a source, of what is there when the pass begins."""
+    """The columns that a box reads: from another box, or without a source from before the pass."""
 
-    source: str | None  # a key
+    source: str | None  # key of a box, or None
     target: str
-    names: tuple[str, ...]  # of the columns
+    names: tuple[str, ...]  # names of the columns
     bytes: int
-    backward: bool = False  # gradients
+    backward: bool = False  # True if they are gradients
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """Boxes in an order in which each comes after all that it reads."""
+    """Boxes and arrows, where each box comes after all boxes that it reads."""
 
     key: str  # "logical", "rewritten", or the name of a pass
     title: str
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
-    own: str = field(default="", compare=False)  # what a pass takes beside its steps, in words
+    own: str = field(default="", compare=False)  # seconds of a pass without its steps, as text
 
     @property
     def is_graph(self) -> bool:
-        """Whether its boxes are operators, and no steps."""
+        """True if its boxes are operators, and not steps."""
         return self.key in ("logical", "rewritten")
 
     @property
     def most_bytes(self) -> int:
-        """Of its widest arrow; 0 without one."""
+        """The bytes of its widest arrow, or 0 without arrows."""
         return max((arrow.bytes for arrow in self.arrows), default=0)
 
 
 def diagrams(data: Mapping[str, Any]) -> tuple[Diagram, ...]:
-    """The diagrams of `planner.explain.as_data`, those of the passes last; an empty pass has none."""
+    """Return the diagrams of the data of `planner.explain.as_data`.
+
+    Those of passes come last, and an empty pass has none.
+    """
     graphs = [_of_graph(name, data[name]) for name in ("logical", "rewritten") if name in data]
     stages = {stage["name"]: stage for stage in data.get("stages", ())}
     titles = data.get("passes", {})
@@ -99,7 +102,7 @@ def _operator_box(node: Mapping[str, Any]) -> Box:
 
 
 def _read_name(node: Mapping[str, Any]) -> str:
-    """How a value is called where it is read: a column by its name, another by its number and operator."""
+    """Return the name of a value where it is read. For a column this is its name, and for others a number and operator."""
     operator: str = node["operator"]
     if node["static"]:
         return operator.removesuffix(")").removeprefix("Column(").replace("EdgeWeight(edges=", "weight of ", 1)
@@ -123,7 +126,7 @@ def _of_pass(name: str, title: str, steps: Sequence[Mapping[str, Any]], stages: 
 def _arrows_into(
     number: int, step: Mapping[str, Any], maker: Mapping[str, int], steps: Sequence[Mapping[str, Any]]
 ) -> list[Arrow]:
-    """One arrow from each step that this one reads of, and one from each column that was there."""
+    """Return an arrow from each step that this one reads, and one from each column from before the pass."""
     reads: Mapping[str, int] = step["reads"]
     sources = dict.fromkeys(maker[column] for column in reads if column in maker)
     arrows = [Arrow(None, str(number), (column,), bytes) for column, bytes in reads.items() if column not in maker]
@@ -153,7 +156,7 @@ def _step_box(number: int, step: Mapping[str, Any], stages: Mapping[str, Any]) -
 
 
 def _measured(found: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """What a step came to, by the names of the facts beside which it belongs."""
+    """Return the measured figures of a step, by the names of the estimates that they belong to."""
     words: dict[str, Callable[[Any], str]] = {
         "rows": "{:,}".format,
         "bytes": size,

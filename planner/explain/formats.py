@@ -1,4 +1,4 @@
-"""The forms in which a plan is shown."""
+"""The forms in which a plan can be shown."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ STAGES: tuple[PlanStage, ...] = get_args(PlanStage)
 def explain(
     planned: Planned, format: Format = "text", stage: PlanStage = "all", measured: Measured | None = None
 ) -> str:
-    """Say what will run and why.
+    """Show what will run and why.
 
     Args:
-        planned: what `compile_plan` returned.
-        format: "text"; "json", the same as data; "mermaid", a flowchart; "html", a page that needs nothing else.
+        planned: The result of `compile_plan`.
+        format: "text"; "json" for the same as data; "mermaid" for a flowchart; "html" for a page that needs no other
+            files.
         stage: "logical", "rewritten", "physical" or "all".
-        measured: what passes came to, to be set beside the estimates of "json" and "html".
+        measured: Measured figures of the passes, which "json" and "html" show beside the estimates.
 
     Raises:
-        PlanError: an unknown format or stage.
+        PlanError: If the format or the stage is unknown.
     """
     check_form(format, stage)
     return _EXPLAIN[format](planned, stage, measured)
@@ -41,27 +42,27 @@ def explain(
 def compare(
     a: Planned, b: Planned, names: tuple[str, str] = ("A", "B"), format: Format = "text", stage: PlanStage = "all"
 ) -> str:
-    """Say what two plans have in common and what not.
+    """Show what two plans have in common, and what not.
 
     Args:
-        a: a plan.
-        b: the one to set beside it.
-        names: what they are called.
-        format: as of `explain`.
-        stage: as of `explain`.
+        a: The first plan.
+        b: The second plan.
+        names: The names of the two plans.
+        format: The form of the result, as in `explain`.
+        stage: The part of the plans, as in `explain`.
 
     Raises:
-        PlanError: an unknown format or stage.
+        PlanError: If the format or the stage is unknown.
     """
     check_form(format, stage)
     return _COMPARE[format](Named(names[0], a), Named(names[1], b), stage)
 
 
 def check_form(format: str, stage: str) -> None:
-    """Refuse what no plan is shown in.
+    """Check that a plan can be shown in a format and a stage.
 
     Raises:
-        PlanError: an unknown format or stage.
+        PlanError: If the format or the stage is unknown.
     """
     if stage not in STAGES:
         raise PlanError(f"there is no stage {stage!r} of a plan; expected one of {', '.join(STAGES)}")

@@ -1,9 +1,11 @@
-"""Where the boxes of a diagram stand: in rows, each below all that it reads; gradients on the way back, in a lane beside.
+"""Places the boxes of a diagram in rows, each below the boxes that it reads. Backward leads up in a lane of its own.
 
-After Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures" (1981): rows by the
-longest path, an order in each row by the mean place of the neighbours, then places as near to the neighbours as the order
-allows. An arrow over several rows bends around what stands between; one over more than FAR rows is not drawn: its value is
-named where it is read, as on a circuit diagram.
+The method is that of Sugiyama, Tagawa and Toda, "Methods for visual understanding of hierarchical system structures"
+(1981). The longest path to a box gives its row. The mean place of its neighbours gives its order in the row. Boxes then
+move as near to their neighbours as the order allows.
+
+An arrow over several rows bends around the boxes between them. An arrow over more than FAR rows is not drawn. Instead,
+the name of its value stands where the value is read, as on a circuit diagram.
 """
 
 from __future__ import annotations
@@ -16,35 +18,35 @@ from statistics import fmean
 
 from planner.explain.diagram import Arrow, Diagram
 
-FAR = 3  # rows, the most that a drawn arrow spans
-FAR_ACROSS = 2  # the same from lane to lane
-SWEEPS = 12  # over the rows, down and up; plans are narrow, and settle in fewer
+FAR = 3  # most rows that a drawn arrow spans
+FAR_ACROSS = 2  # the same for an arrow from lane to lane
+SWEEPS = 12  # passes over the rows, down and up; plans are narrow, and few passes are enough
 
-BOX_WIDTH, BOX_HEIGHT = 216.0, 66.0  # pixels, as all that follows
-CHIP_WIDTH, CHIP_HEIGHT = 152.0, 20.0  # of a name that is read, with its arrow
+BOX_WIDTH, BOX_HEIGHT = 216.0, 66.0  # pixels, like all sizes below
+CHIP_WIDTH, CHIP_HEIGHT = 152.0, 20.0  # the name of an input with its arrow
 COLUMN_GAP, ROW_GAP, LANE_GAP, MARGIN, HEADING = 28.0, 46.0, 84.0, 14.0, 26.0
-THROUGH = 100  # how much more than other bytes those weigh that go through a box
-BEND_WIDTH = 14.0  # that an arrow takes of a row which it passes
+THROUGH = 100  # factor for the bytes that go through a box, compared with other bytes
+BEND_WIDTH = 14.0  # width of an arrow in a row that it passes through
 
 Point = tuple[float, float]
-Neighbours = dict[str, dict[str, int]]  # those by way of an arrow, and its weight
+Neighbours = dict[str, dict[str, int]]  # for each box, the boxes that arrows link to it, with a weight
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Places in pixels, from the upper left corner."""
+    """The places of a diagram's parts, in pixels from the upper left corner."""
 
     width: float
     height: float
-    centres: Mapping[str, Point]  # of each box
-    heights: Mapping[str, float]  # of each box: more where it has many chips
-    drawn: Mapping[Arrow, tuple[Point, ...]]  # and the bends on its way
-    chips: Mapping[str, tuple[Arrow, ...]]  # for each box: what is named beside it
-    lanes: tuple[Point, ...]  # the upper left corner of the first row of each: forward, and backward where there is one
+    centres: Mapping[str, Point]  # centre of each box
+    heights: Mapping[str, float]  # height of each box, which is larger if it has many chips
+    drawn: Mapping[Arrow, tuple[Point, ...]]  # drawn arrows, each with its bends
+    chips: Mapping[str, tuple[Arrow, ...]]  # for each box, the arrows that are shown as a name beside it
+    lanes: tuple[Point, ...]  # upper left corner of each lane's first row: forward, then backward if there is one
 
 
 def lay_out(diagram: Diagram) -> Layout:
-    """Find every box a place, and every arrow a way."""
+    """Return a place for every box, and a way for every arrow."""
     rows = ranks(diagram)
     back = {box.key for box in diagram.boxes if box.backward}
     ways = ({key: row for key, row in rows.items() if (key in back) is backward} for backward in (False, True))
@@ -72,7 +74,7 @@ def lay_out(diagram: Diagram) -> Layout:
 
 
 def _corner(lane: _Lane, rows: Mapping[str, int], places: Mapping[str, Point], heights: Mapping[str, float]) -> Point:
-    """Of the boxes in a lane's first row."""
+    """Return the upper left corner of the boxes in a lane's first row."""
     first = lane.row(min(rows[key] for key in lane.boxes))
     lefts, tops = zip(
         *((places[key][0] - BOX_WIDTH / 2, places[key][1] - heights[key] / 2) for key in first), strict=True
@@ -81,7 +83,7 @@ def _corner(lane: _Lane, rows: Mapping[str, int], places: Mapping[str, Point], h
 
 
 def _side_by_side(lanes: Sequence[_Lane], chipped: Collection[str]) -> tuple[dict[str, float], float]:
-    """Where everything stands across, and the width of all."""
+    """Return the horizontal places of all boxes and bends, and the width of the picture."""
     across: dict[str, float] = {}
     right = MARGIN
     for lane in lanes:
@@ -95,7 +97,7 @@ def _side_by_side(lanes: Sequence[_Lane], chipped: Collection[str]) -> tuple[dic
 
 
 def ranks(diagram: Diagram) -> dict[str, int]:
-    """The row of every box, from 0: forward below all that it reads, backward the same way up again."""
+    """Return the row of every box, from 0. A forward box is below the boxes that it reads, a backward box above them."""
     inputs: dict[str, list[str]] = defaultdict(list)
     for arrow in diagram.arrows:
         if arrow.source is not None:
@@ -110,12 +112,12 @@ def ranks(diagram: Diagram) -> dict[str, int]:
     for box in diagram.boxes:
         if box.backward:
             rows[box.key] = min((rows[source] for source in inputs[box.key] if source in back), default=turn) - 1
-    least = min(0, *rows.values()) if rows else 0  # a way back that is longer begins below the turn
+    least = min(0, *rows.values()) if rows else 0  # a longer way back begins below the turn
     return {key: row - least if key in back else row for key, row in rows.items()}
 
 
 def _lower_first(keys: Sequence[str], inputs: Mapping[str, Sequence[str]], rows: dict[str, int]) -> None:
-    """What reads no box moves down to right above its first reader."""
+    """Move boxes that read no other box down to the row above their first reader."""
     first: dict[str, int] = {}
     for key in keys:
         for source in inputs.get(key, ()):
@@ -128,7 +130,7 @@ def _span(arrow: Arrow, rows: Mapping[str, int]) -> float:
 
 
 def _is_open(arrow: Arrow, rows: Mapping[str, int], lanes: Sequence[_Lane]) -> bool:
-    """Whether an arrow from lane to lane has nothing in its way: no box beside its source, none before its target."""
+    """Return True if no box is in the way of an arrow between lanes, beside its source or before its target."""
     source = arrow.source or ""
     if abs(rows[source] - rows[arrow.target]) > (1 if arrow.backward else FAR_ACROSS):  # gradients arrive from below
         return False
@@ -137,7 +139,7 @@ def _is_open(arrow: Arrow, rows: Mapping[str, int], lanes: Sequence[_Lane]) -> b
 
 
 def _middles(rows: Mapping[str, int], heights: Mapping[str, float]) -> tuple[dict[int, float], float]:
-    """The middle of each row from above, and the height of all."""
+    """Return the vertical middle of each row, and the height of the picture."""
     tallest = dict.fromkeys(range(max(rows.values(), default=-1) + 1), BOX_HEIGHT)
     for key, row in rows.items():
         tallest[row] = max(tallest[row], heights[key])
@@ -152,11 +154,11 @@ def _middles(rows: Mapping[str, int], heights: Mapping[str, float]) -> tuple[dic
 
 
 class _Lane:
-    """Boxes of one direction: their order in the rows and their places across."""
+    """The boxes of one direction: their order in the rows, and their horizontal places."""
 
     def __init__(self, boxes: Mapping[str, int], arrows: Iterable[Arrow], backward: bool) -> None:
         self.boxes, self.backward = boxes, backward
-        self.rows = dict(boxes)  # and the bends
+        self.rows = dict(boxes)  # and rows of the bends
         self.bends: dict[Arrow, list[str]] = {}
         self.above: Neighbours = defaultdict(dict)
         self.below: Neighbours = defaultdict(dict)
@@ -166,7 +168,7 @@ class _Lane:
         self.table = self._ordered()
 
     def _link(self, source: str, arrow: Arrow) -> None:
-        """Lead the arrow from row to row, by way of a bend in each row between."""
+        """Lead an arrow from row to row, with a bend in each row between."""
         start, end = self.rows[source], self.rows[arrow.target]
         step = 1 if end > start else -1
         bends = {f"{source}>{arrow.target}@{row}": row for row in range(start + step, end, step)}
@@ -177,11 +179,11 @@ class _Lane:
             self.below[upper][lower] = self.above[lower][upper] = arrow.bytes + 1
 
     def row(self, at: int) -> list[str]:
-        """The boxes of a row in their order."""
+        """Return the boxes of a row in their order."""
         return [key for row in self.table for key in row if self.boxes.get(key) == at]
 
     def _ordered(self) -> list[list[str]]:
-        """The rows, each in the order that crosses few arrows."""
+        """Return the rows, each in an order in which few arrows cross."""
         table = [[key for key, row in self.rows.items() if row == at] for at in sorted(set(self.rows.values()))]
         for sweep in range(SWEEPS):
             place = {key: float(at) for row in table for at, key in enumerate(row)}
@@ -193,12 +195,15 @@ class _Lane:
         return table
 
     def places(self, chipped: Collection[str]) -> tuple[dict[str, float], float]:
-        """Centres from the lane's left edge, and its width; each box straight below what it reads, where there is room."""
+        """Return the centres, measured from the lane's left edge, and the lane's width.
+
+        If there is room, each box is straight below the boxes that it reads.
+        """
         extent = {key: self._extent(key, chipped) for key in self.rows}
         weight = {key: self._weight(key) for key in self.rows}
         x = dict.fromkeys(self.rows, 0.0)
         for sweep in range(SWEEPS):
-            down = (sweep % 2 == 1) is not self.backward  # so that the last goes the way of the arrows
+            down = (sweep % 2 == 1) is not self.backward  # the last pass goes in the direction of the arrows
             for row in self.table if down else reversed(self.table):
                 wanted = [self._mean_place(key, x, down) for key in row]
                 x |= zip(row, _apart(wanted, [extent[key] for key in row], [weight[key] for key in row]), strict=True)
@@ -206,17 +211,20 @@ class _Lane:
         return {key: at - left for key, at in x.items()}, max(x[key] + extent[key][1] for key in self.rows) - left
 
     def _weight(self, key: str) -> int:
-        """How little a box gives way to those beside it: where nothing comes from or goes on, it does not bend a chain."""
+        """Return how firmly a box keeps its place. Boxes that pass on many bytes are firmest, so chains stay straight."""
         above, below = sum(self.above[key].values()), sum(self.below[key].values())
         return 1 + above + below + THROUGH * min(above, below)
 
     def _mean_place(self, key: str, places: Mapping[str, float], down: bool) -> float:
-        """The mean place of the neighbours above, on the way down, by the bytes shared: what carries most runs straight."""
+        """Return the mean place of a box's neighbours, weighted by bytes, so that wide arrows are straight.
+
+        On the way down these are the neighbours above, and on the way up those below.
+        """
         around = (self.above[key] or self.below[key]) if down else (self.below[key] or self.above[key])
         return fmean([places[other] for other in around], list(around.values())) if around else places[key]
 
     def _extent(self, key: str, chipped: Collection[str]) -> tuple[float, float]:
-        """Pixels that a box or a bend takes to the left and to the right of its centre."""
+        """Return the pixels that a box or a bend takes to the left and to the right of its centre."""
         if key not in self.boxes:
             return BEND_WIDTH / 2, BEND_WIDTH / 2
         outer = BOX_WIDTH / 2 + (CHIP_WIDTH if key in chipped else 0)
@@ -224,7 +232,7 @@ class _Lane:
 
 
 def _apart(wanted: Sequence[float], extents: Sequence[tuple[float, float]], weights: Sequence[int]) -> list[float]:
-    """The places nearest to those wanted at which nothing overlaps: isotonic regression of what gaps leave of them."""
+    """Return the places nearest to the wanted ones at which nothing overlaps, by isotonic regression."""
     offsets = [0.0]
     for (_, right), (left, _) in pairwise(extents):
         offsets.append(offsets[-1] + right + COLUMN_GAP + left)
@@ -233,12 +241,12 @@ def _apart(wanted: Sequence[float], extents: Sequence[tuple[float, float]], weig
 
 
 def isotonic(values: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The nearest sequence that never falls, by weighted squares.
+    """Return the nearest sequence that never falls, by weighted squares.
 
     >>> isotonic([1.0, 3.0, 2.0, 5.0], [1, 1, 3, 1])
     [1.0, 2.25, 2.25, 5.0]
     """
-    blocks: list[tuple[float, float, int]] = []  # mean, weight and length; neighbours that fall are pooled
+    blocks: list[tuple[float, float, int]] = []  # mean, weight and length; falling neighbours are pooled
     for value, weight in zip(values, weights, strict=True):
         mean, mass, count = value, weight, 1
         while blocks and blocks[-1][0] > mean:

@@ -1,6 +1,6 @@
-"""Diagrams as a Mermaid flowchart: what GitHub, GitLab and most wikis draw of a fenced block of text.
+"""Diagrams as a Mermaid flowchart, which GitHub, GitLab and most wikis draw from a fenced block of text.
 
-Boxes have the colour of their engine; arrows say the bytes that they carry, and are dotted where those are gradients.
+Boxes have the colour of their engine. Arrows show the bytes that they carry, and are dotted if these are gradients.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ classDef graphBack fill:#dbeafe,stroke:#1d4ed8,color:#111827,stroke-dasharray:5 
 classDef dlBack fill:#ffedd5,stroke:#c2410c,color:#111827,stroke-dasharray:5 3
 classDef column fill:#f3f4f6,stroke:#6b7280,color:#111827"""
 ESCAPED = '#&<>"`;\\'
-"""What ends a label, begins an entity, or is taken for HTML or Markdown in one."""
+"""Characters that would end a label, begin an entity, or be taken for HTML or Markdown in it."""
 
 
 MOST_ARROWS = 500
-"""Mermaid's own limit, `maxEdges`: above, it draws nothing. Only the configuration of a site can raise it."""
+"""Mermaid's own limit on arrows, `maxEdges`, above which it draws nothing. Only the configuration of a site can raise it."""
 
 
 def mermaid(drawn: Sequence[Diagram]) -> str:
-    """A flowchart with a subgraph for each diagram."""
+    """Return a flowchart with a subgraph for each diagram."""
     body = [line for diagram in drawn for line in _subgraph(diagram)]
     return "\n".join(["flowchart TB", *(f"  {line}" for line in [*_warning(drawn), *CLASSES.splitlines(), *body])])
 
 
 def _warning(drawn: Sequence[Diagram]) -> list[str]:
-    """Comments, each a line of its own: that there are more arrows than Mermaid draws, and what to do."""
+    """Return comment lines that say so if there are more arrows than Mermaid draws, and what to do."""
     count = sum(len(diagram.arrows) for diagram in drawn)
     if count <= MOST_ARROWS:
         return []
@@ -57,7 +57,7 @@ def _subgraph(diagram: Diagram) -> list[str]:
 
 
 def _columns(diagram: Diagram) -> list[str]:
-    """Names of what is there before the first step, each once."""
+    """Return the names of the columns from before the first step, each once."""
     return list(dict.fromkeys(name for arrow in diagram.arrows if arrow.source is None for name in arrow.names))
 
 
@@ -74,7 +74,7 @@ def _arrow(prefix: str, arrow: Arrow, columns: dict[str, str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text inside the quotes of a label, every special character as Mermaid's numbered entity.
+    """Return text for the inside of a label's quotes, with special characters as Mermaid's numbered entities.
 
     >>> escaped('a "b" <c>')
     'a #34;b#34; #60;c#62;'

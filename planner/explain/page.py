@@ -1,7 +1,7 @@
-"""A plan as one self-contained HTML page: pictures to zoom into, the rules beside them, nothing fetched from anywhere.
+"""A plan as one HTML page: pictures to zoom into, and the rules beside them. The page loads no other files.
 
-Everything is in the page without its script too, one picture below the other; that is also how it prints. `page.js` makes
-tabs and tooltips of it.
+Without its script, the page shows all pictures one below the other, and this is also how it prints. `page.js` makes
+tabs and tooltips of them.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ from planner.traits import EngineTraits
 
 @dataclass(frozen=True)
 class Picture:
-    """A diagram with what is said above it."""
+    """A diagram with a caption above it."""
 
     diagram: Diagram
     caption: str = ""
-    less: str = ""  # the rule that this plan does without, for a picture that a switch brings up
-    marked: Collection[str] = field(default=())  # boxes to draw the eye to
+    less: str = ""  # the rule that the drawn plan does without, if a switch shows the picture
+    marked: Collection[str] = field(default=())  # keys of boxes that the reader should notice
 
 
 @dataclass(frozen=True)
 class View:
-    """What one tab shows: pictures side by side, or by turns."""
+    """The content of one tab: pictures side by side, or one at a time."""
 
     key: str
     title: str
     pictures: tuple[Picture, ...]
     elsewhere: Mapping[str, Sequence[View]] = field(default_factory=dict)
-    """For each rule without which it is the same: the views that differ."""
+    """For each rule that does not change this view, the views that it changes."""
 
 
 def page(
     data: Mapping[str, Any], traits: EngineTraits, shown: Sequence[Diagram], without: Mapping[str, Sequence[Diagram]]
 ) -> str:
-    """The page of a plan.
+    """Return the page of a plan.
 
     Args:
-        data: of `planner.explain.as_data`.
-        traits: of the plan's engine.
-        shown: its diagrams.
-        without: for each rule that fired, the diagrams of the plan that does without it.
+        data: The result of `planner.explain.as_data`.
+        traits: The traits of the plan's engine.
+        shown: The plan's diagrams.
+        without: For each rule that fired, the diagrams of the plan without it.
     """
     views = [_view(diagram, without) for diagram in shown]
     differing = {rule: found for rule in without if (found := [view for view in views if _differs(view, rule)])}
@@ -66,7 +66,7 @@ def page(
 
 
 def _view(diagram: Diagram, without: Mapping[str, Sequence[Diagram]]) -> View:
-    """A diagram and, for every rule without which it would differ, what it would be; perhaps nothing."""
+    """Return a view of a diagram, and of the diagrams of plans without a rule, as far as they differ. These may be empty."""
     nothing = Diagram(diagram.key, diagram.title, (), ())
     others = {rule: next((d for d in found if d.key == diagram.key), nothing) for rule, found in without.items()}
     less = [Picture(other, f"without {rule}", rule) for rule, other in others.items() if other != diagram]
@@ -78,7 +78,7 @@ def _differs(view: View, rule: str) -> bool:
 
 
 def document(title: str, head: str, views: Sequence[View], aside: str = "") -> str:
-    """A page of views under a head, with something beside them."""
+    """Return a page of views below a head. `aside` stands beside them."""
     pictures = [picture for view in views for picture in view.pictures]
     most = _most_bytes(picture for picture in pictures if not picture.less)
     return "\n".join([
@@ -128,7 +128,7 @@ def _panel(view: View, most: int) -> str:
 
 
 def _note(rule: str, differing: Sequence[View]) -> str:
-    """What a switch brings up where it changes nothing, lest it look broken."""
+    """Return the note that a rule's switch shows in a view that it does not change. It has buttons to other views."""
     ways = ", ".join(
         f'<button type="button" data-opens="tab-{escape(view.key)}">{escape(_short(view))}</button>'
         for view in differing
@@ -213,13 +213,13 @@ def _rule(fact: Mapping[str, Any], has_switch: bool) -> str:
 
 
 def _gain(gain: Mapping[str, Any]) -> str:
-    """What a rule gained, or lost."""
+    """Return the text of what a rule gained or lost."""
     lost = f"{LOSS} " if gain_mark(gain) == LOSS else ""
     return f'<p class="gain">{lost}{escape(gain_words(gain))}</p>'
 
 
 def _rewrites(rewrites: Sequence[Mapping[str, Any]]) -> str:
-    """Before and after of every firing, folded away."""
+    """Return the operators before and after every firing of a rule, folded away at first."""
     if not rewrites:
         return ""
     sides = [

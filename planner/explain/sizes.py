@@ -1,10 +1,10 @@
-"""Bytes, seconds and counts in words."""
+"""Bytes, seconds and counts as text for people."""
 
 from __future__ import annotations
 
 
 def size(count: int) -> str:
-    """Bytes for people.
+    """Return a number of bytes as text for people.
 
     >>> size(512), size(2_500_000)
     ('512 B', '2.5 MB')
@@ -16,7 +16,7 @@ def size(count: int) -> str:
 
 
 def counted(count: int, what: str) -> str:
-    """A count for people.
+    """Return a count with its noun, which has an "s" unless the count is 1.
 
     >>> counted(1, "worker"), counted(2048, "row")
     ('1 worker', '2,048 rows')
@@ -25,7 +25,7 @@ def counted(count: int, what: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people.
+    """Return a number of seconds as text for people.
 
     >>> duration(0), duration(0.00042), duration(0.0123), duration(4.26), duration(1234.5)
     ('0 us', '420 us', '12.3 ms', '4.3 s', '1,234 s')

@@ -1,4 +1,4 @@
-"""A diagram as SVG. Colours, fonts and what happens under the mouse are the page's: here are classes and places."""
+"""Draws a diagram as SVG, with classes and places only. Colours, fonts and reactions to the mouse belong to the page."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from planner.explain.diagram import Arrow, Box, Diagram
 from planner.explain.layout import BOX_HEIGHT, BOX_WIDTH, CHIP_HEIGHT, CHIP_WIDTH, Layout, lay_out
 from planner.explain.sizes import size
 
-LETTERS = 27  # of the box's font that fit in a box
+LETTERS = 27  # letters of the box's font that fit in a box
 CHIP_LETTERS = 20
-ABOVE = 16.0  # pixels from the first box of a lane up to its heading
-TALL = 5_000  # pixels, from which a picture does not print on one page
-CHIP_ARROW = 16.0  # pixels from a chip to its box
+ABOVE = 16.0  # pixels from the top of a lane's first box to the heading above it
+TALL = 5_000  # pixels of height from which a picture does not print on one page
+CHIP_ARROW = 16.0  # length in pixels of the arrow from a chip to its box
 WIDEST_CHIP_ARROW = 7.0
 
 
 def svg(diagram: Diagram, most: int, marked: Collection[str] = ()) -> str:
-    """The picture of a diagram.
+    """Return the picture of a diagram.
 
     Args:
-        diagram: to draw.
-        most: bytes of the widest arrow on the page as it is at first.
-        marked: keys of boxes to draw the eye to.
+        diagram: The diagram.
+        most: The bytes of the widest arrow on the page, without pictures that a switch shows.
+        marked: The keys of boxes that the reader should notice.
     """
     layout = lay_out(diagram)
     width, height = round(layout.width), round(layout.height)
@@ -79,7 +79,7 @@ def _text(kind: str, x: float, y: float, words: str, letters: int) -> str:
 
 
 def _told(box: Box) -> str:
-    """What the mouse is told: the operator in full and everything known of it, one a line."""
+    """Return the text of a box's tooltip: the operator in full, and everything known of it, one fact a line."""
     makes, measured = f" → {box.makes}" if box.makes else "", dict(box.measured)
     lines = [f"{box.key} {box.title}{makes}"]
     for name, value in box.facts:
@@ -89,7 +89,7 @@ def _told(box: Box) -> str:
 
 
 def _chips(box: Box, layout: Layout, most: int) -> list[str]:
-    """The names of what is read from afar, one below the other on the outer side, each with a short arrow."""
+    """Return chips with the names of inputs that have no drawn arrow. They stand on the outer side of the box."""
     arrows = layout.chips[box.key]
     x, y = layout.centres[box.key]
     side = 1 if box.backward else -1
@@ -101,7 +101,7 @@ def _chips(box: Box, layout: Layout, most: int) -> list[str]:
 
 
 def _chip(arrow: Arrow, edge: float, y: float, side: int, thick: float) -> str:
-    """One of them, on the side of the box whose edge is at `edge`: 1 its right, -1 its left."""
+    """Return one chip and its arrow. The box's edge is at `edge`, and the chip is at its right (`side` 1) or left (-1)."""
     name, thick = ", ".join(arrow.names), min(thick, WIDEST_CHIP_ARROW)
     outer, room = edge + side * CHIP_ARROW, CHIP_WIDTH - CHIP_ARROW - 6
     left = min(outer, outer + side * room)

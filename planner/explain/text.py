@@ -1,6 +1,6 @@
-"""A plan in words: a tree of operators for the logical and the rewritten graph, a list of steps for the physical plan.
+"""A plan in words: trees of operators for the logical and the rewritten graph, and lists of steps for the physical plan.
 
-Text fits 100 columns and is deterministic: golden files hold it. The same facts as plain data are the JSON form.
+Text fits 100 columns and is deterministic, as golden files check. The JSON form has the same facts as plain data.
 """
 
 from __future__ import annotations
@@ -30,32 +30,33 @@ from planner.traits import EngineTraits
 
 PlanStage = Literal["all", "logical", "rewritten", "physical"]
 OWN = "beside its steps: the pass itself"
-BESIDE = 42  # columns of a line that the estimates of a step take
+BESIDE = 42  # columns of a line for the estimates of a step
 PASSES = {
     "once": "once, before the first epoch",
     "epoch": "one epoch",
     "epoch_and_evaluation": "one epoch, with the evaluation after the one before",
     "evaluation": "evaluation",
 }
-"""The walks over steps that a plan has, by the name of their data, and what they are called."""
+"""The passes of a plan, each by the name of its data, with its title."""
 ESTIMATED = ("epoch", "evaluation", "epoch_and_evaluation")
-"""Those whose seconds are told before all else."""
+"""The passes whose seconds stand in the head of the text."""
 MOVED = ("piped", "shuffled", "spilled")
-"""Bytes of a pass that leave a process, on Spark."""
+"""The kinds of bytes of a pass that leave a process on Spark."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a plan's passes came to when they ran, as plain data."""
+    """The measured figures of a plan's passes, as plain data."""
 
-    totals: Sequence[Mapping[str, Any]]  # each "what", "unit", "estimated" (None: by nothing), "measured", "off"
+    totals: Sequence[Mapping[str, Any]]  # each with "what", "unit", "estimated" or None, "measured" and "off"
     steps: Mapping[str, Sequence[Mapping[str, Any]]]
-    """By the name of a pass, of each step: "rows", "bytes", "piped_bytes", "seconds", as far as known; and those "off"."""
-    own: Mapping[str, float]  # seconds by the name of a pass, beside its steps'; those that are known
+    """For each step of a pass, by the pass's name: "rows", "bytes", "piped_bytes", "seconds" as far as known, and the
+    names of those that are "off"."""
+    own: Mapping[str, float]  # known seconds of a pass without its steps, by the pass's name
 
 
 def as_text(planned: Planned, stage: PlanStage = "all") -> str:
-    """The plan, or one stage of it, in lines of at most 100 columns."""
+    """Return the plan, or one stage of it, in lines of at most 100 columns."""
     sections = [_head(planned)]
     if stage in ("all", "logical"):
         sections.append(_section("logical", tree(planned.logical)))
@@ -70,18 +71,18 @@ def as_text(planned: Planned, stage: PlanStage = "all") -> str:
 
 
 def head_text(planned: Planned) -> str:
-    """What a plan is for, and what it is estimated to take; without the plan."""
+    """Return the lines above a plan: its graph, its engine and its estimates."""
     return _head(planned)
 
 
 def passes(plan: Plan) -> dict[str, tuple[Step, ...]]:
-    """The walks over steps that explain shows, in order; see PASSES."""
+    """Return the passes that explain shows, in order, by their names in PASSES."""
     walks = plan.prepare, plan.train, plan.train_and_evaluate, plan.evaluate
     return dict(zip(PASSES, walks, strict=True))
 
 
 def titles(plan: Plan) -> dict[str, str]:
-    """What the passes of a plan are called."""
+    """Return the titles of a plan's passes, by name."""
     return PASSES | ({"evaluation": "evaluation, after the last epoch"} if plan.reuses_evaluation else {})
 
 
@@ -92,18 +93,18 @@ def _section(title: str, lines: Sequence[str]) -> str:
 def _head(planned: Planned) -> str:
     words = head_words(_head_data(planned), planned.options.traits)
     wrap = partial(textwrap.wrap, width=WIDTH, subsequent_indent=" " * 8)
-    lines = [  # a path is for copying
+    lines = [  # a path stays in one piece, so that it can be copied
         wrap(f"{name:<8}{said}", break_long_words=False, break_on_hyphens=False) for name, said in words.items()
     ]
     return "\n".join([*(piece for line in lines for piece in line), ""])
 
 
 def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
-    """The lines above a plan, by their names: its graph, its engine and what it is estimated to take.
+    """Return the lines above a plan, by their names: its graph, its engine and its estimates.
 
     Args:
-        data: the plan's plain data.
-        traits: of its engine.
+        data: The plan's plain data.
+        traits: The traits of its engine.
     """
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
@@ -128,7 +129,7 @@ def _time(data: Mapping[str, Any]) -> str:
 
 
 def _rates(rates: Mapping[str, Any]) -> str:
-    """Where seconds come from, and how to have them from elsewhere."""
+    """Return where the rates come from, and how to measure them again."""
     source = "measured on this machine" if rates["measured"] else "as shipped, of another machine"
     anew = f"`lotan doctor --calibrate` measures {'anew' if rates['measured'] else 'this one'}"
     if not rates["runs"]:
@@ -143,7 +144,7 @@ def _bytes(moved: Mapping[str, int]) -> str:
 
 
 def _measured(totals: Sequence[Mapping[str, Any]]) -> str:
-    """What passes came to; where that is off, beside the estimate."""
+    """Return the measured totals of passes. An estimate stands beside a total that is far from it."""
     beside = (f" (! {_quantity(one, 'estimated')} estimated)" if one["off"] else "" for one in totals)
     return "; ".join(
         f"{one['what']} {_quantity(one, 'measured')}{estimate}" for one, estimate in zip(totals, beside, strict=True)
@@ -155,7 +156,7 @@ def _quantity(one: Mapping[str, Any], which: str) -> str:
 
 
 def _spread(traits: EngineTraits, layout: Mapping[str, int]) -> str:
-    """Over what an engine spreads its work, as far as this host knows: what the estimates go by."""
+    """Return the processes or threads over which an engine spreads its work, as far as this host knows them."""
     chunks = f"chunks of {counted(layout['chunk_rows'], 'row')} at most"
     if traits.in_process:
         return f"{counted(layout['cores'], 'thread')}; {chunks}"
@@ -167,7 +168,10 @@ def _spread(traits: EngineTraits, layout: Mapping[str, int]) -> str:
 
 
 def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
-    """The steps in order, each with its engine, rows, bytes and seconds; below a pipe, the calls of its stage."""
+    """Return the steps in order, each with its engine, rows, bytes and seconds.
+
+    The calls of a stage stand below its pipe.
+    """
     cost = planned.cost(steps)
     lines, costs = [], cost.steps
     for number, step in enumerate(steps):
@@ -186,12 +190,12 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
 
 
 def own_line(seconds: str) -> list[str]:
-    """What a pass takes beside its steps."""
+    """Return the line with the seconds that a pass takes without its steps."""
     return aligned(f"   {OWN}", "", f"{'':>16}", f"{'':>8}", f"{seconds:>8}", beside=BESIDE)
 
 
 def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[str]:
-    """What a forward run keeps for its backward, if it has one."""
+    """Return the line on values that a forward run saves, if the stage has a backward in this pass."""
     runs_backward = any(isinstance(s, PipeStep) and s.stage == stage.name and s.mode == "backward" for s in steps)
     kept = saved_row_bytes(stage) if runs_backward else 0
     if not kept:
@@ -204,7 +208,7 @@ def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[st
 
 
 def call_label(call: Call) -> str:
-    """`name = operator(inputs)` of one call of a stage."""
+    """Return `name = operator(inputs)` for one call of a stage."""
     operator = call.op.removeprefix("aten.").removeprefix("lotan.").removesuffix(".default")
     numbers = constants(call.arguments, call.keywords)
     if call.op == "lotan.dropout":
@@ -222,12 +226,12 @@ def as_data(
     less: Mapping[str, Planned] | None = None,
     measured: Measured | None = None,
 ) -> dict[str, Any]:
-    """The plan as plain data for JSON; `less` as of `rule_facts`."""
+    """Return the plan as plain data for JSON. `less` is handed on to `rule_facts`."""
     data = {**_head_data(planned), "rules": rule_facts(planned, less), **graphs_data(planned, stage)}
     if measured is None:
         return data
     for name, steps in measured.steps.items():
-        for step, found in zip(data.get(name, ()), steps, strict=False):  # where physical plans are not shown, none
+        for step, found in zip(data.get(name, ()), steps, strict=False):  # none, if no physical plans are shown
             step["measured"] = dict(found)
     for name, seconds in measured.own.items():
         data.get("own_seconds", {}).get(name, {})["measured"] = seconds
@@ -258,14 +262,14 @@ def _rates_data(pricing: Pricing) -> dict[str, Any]:
 
 
 def _layout_data(planned: Planned) -> dict[str, int]:
-    """Partitions, tasks at a time, workers, cores, and vertices in a chunk."""
+    """Return the partitions, the tasks at one time, the workers, the cores, and the most vertices in a chunk."""
     layout, traits = planned.options.pricing.layout, planned.options.traits
     return {"partitions": layout.partitions, "tasks": layout.crew.tasks, "workers": layout.crew.workers,
             "cores": layout.cores, "chunk_rows": chunk_rows(planned.statistics.vertices, traits, layout)}  # fmt: skip
 
 
 def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
-    """What of it can be drawn: the operator graphs, and the steps of each pass."""
+    """Return the data that can be drawn: the operator graphs, and the steps of each pass."""
     statistics, plan = planned.statistics, planned.plan
     data: dict[str, Any] = {}
     if stage in ("all", "logical"):
@@ -287,7 +291,7 @@ def graphs_data(planned: Planned, stage: PlanStage = "all") -> dict[str, Any]:
 
 
 def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
-    """Columns first, so that the numbers of operators, which alone are drawn, follow one another."""
+    """Return the nodes of an operator graph. Columns come first, so that the drawn operators have consecutive numbers."""
     order = sorted(filter(has_line, topological(root)), key=lambda node: not isinstance(node, _STATIC))
     number = {node: index for index, node in enumerate(order)}
     return [
@@ -321,5 +325,5 @@ def _step_data(planned: Planned, step: Step, cost: StepCost, sizes: Mapping[str,
 
 
 def _rounded(seconds: float) -> float:
-    """As far as an estimate can be trusted at all."""
+    """Return seconds with three digits, which is more than an estimate is worth."""
     return float(f"{seconds:.3g}")

@@ -1,4 +1,4 @@
-"""Plans that show themselves: a page in a notebook, text elsewhere."""
+"""Plans that display themselves: as a page in a notebook, and as text elsewhere."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from planner.explain.formats import Format, compare, explain
 from planner.explain.text import PlanStage
 from planner.plan_names import plan_name
 
-HEIGHT = 760  # pixels of a page in a notebook
+HEIGHT = 760  # height of a page in a notebook, in pixels
 
 
 class PlanView:
-    """A plan, to be looked at."""
+    """A plan that displays itself in a notebook and in a terminal."""
 
     def __init__(self, planned: Planned) -> None:
         self.planned = planned
@@ -26,23 +26,26 @@ class PlanView:
         return framed(explain(self.planned, "html"))
 
     def explain(self, format: Format = "text", stage: PlanStage | None = None) -> str:
-        """As `planner.explain.explain`; without a stage, text is the brief form, and all of the plan in other formats."""
+        """Return the plan as `planner.explain.explain` does.
+
+        Without a stage, the text is the brief form, and other formats show the whole plan.
+        """
         if format == "text" and stage is None:
             return brief_text(self.planned)
         return explain(self.planned, format, stage or "all")
 
     def diff(self, other: PlanView, names: tuple[str, str] | None = None) -> DiffView:
-        """This plan and another side by side.
+        """Return this plan and another side by side.
 
         Args:
-            other: that plan.
-            names: what both are called; None: by their own names, which say the engine and the rules left out.
+            other: The other plan.
+            names: The names of both plans; None: an engine and the rules left out, for each.
         """
         return DiffView(self.planned, other.planned, names or _names(self.planned, other.planned))
 
 
 class DiffView:
-    """Two plans side by side, to be looked at."""
+    """Two plans side by side that display themselves in a notebook and in a terminal."""
 
     def __init__(self, a: Planned, b: Planned, names: tuple[str, str]) -> None:
         self.plans, self.names = (a, b), names
@@ -54,7 +57,7 @@ class DiffView:
         return framed(self.explain("html"))
 
     def explain(self, format: Format = "text", stage: PlanStage = "all") -> str:
-        """As `planner.explain.compare`."""
+        """Return both plans as `planner.explain.compare` does."""
         return compare(*self.plans, self.names, format, stage)
 
 
@@ -64,6 +67,6 @@ def _names(a: Planned, b: Planned) -> tuple[str, str]:
 
 
 def framed(page: str, title: str = "plan") -> str:
-    """A page in a frame of its own, whose style and script touch nothing around it, and nothing around it them."""
+    """Return a page in a frame of its own, so that its style and script and those around it do not affect one another."""
     style = f"width: 100%; height: {HEIGHT}px; border: 0"
     return f'<iframe title="{escape(title)}" sandbox="allow-scripts" style="{style}" srcdoc="{escape(page)}"></iframe>'

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from planner.physical import Stage, gradient_name
-from planner.records import changed
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -52,7 +52,7 @@ def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
     if step.mode == "backward" and not gradients:
         return None
     contributions = tuple(name for name in step.contributions if name in names)
-    return changed(step, gradients=gradients, outputs=outputs, contributions=contributions)
+    return replace(step, gradients=gradients, outputs=outputs, contributions=contributions)
 
 
 def _gradients_read(step: Step) -> set[str]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from planner.keeping import kept_bytes, seconds_again, spill_seconds
 from planner.kernels import run_by_autograd
 from planner.physical import Overflow, Stage
-from planner.records import changed
 from planner.statistics import Statistics
 
 
@@ -21,7 +22,7 @@ def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
         return stage
     file = None if run_by_autograd(stage) else spill_seconds(kept)
     overflow, seconds = choose_overflow(seconds_again(stage, statistics), file)
-    return changed(stage, overflow=overflow, worth=seconds / kept)
+    return replace(stage, overflow=overflow, worth=seconds / kept)
 
 
 def choose_overflow(again: float, file: float | None) -> tuple[Overflow, float]:

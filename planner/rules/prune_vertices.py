@@ -22,6 +22,8 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
     it is estimated to hold few enough of all vertices. Prediction and what is computed once have rows for all vertices.
 
     >>> from planner.physical import Column
+    >>> from planner.steps.pipe import PipeStep
+    >>> from planner.steps.propagate import PropagateStep
     >>> layer = PropagateStep("h", Column("sums", (4,)), "graph")
     >>> turn = PipeStep("train.1", "turn", ("sums", "label", "split"), (), (), ())
     >>> few = Statistics(vertices=1000, edges=4000, width=8, training=100)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from planner.errors import PlanError
 from planner.physical import Column, Part, Plan, Stage, StageInput, StageOutput, of_model
-from planner.records import changed
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import Gradients, PipeStep
@@ -66,7 +65,7 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
         case EdgeStep():
             return step, tuple(columns[name].shape for name in step.columns)
         case PipeStep():
-            return changed(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
+            return replace(step, outputs=tuple(map(_shapeless, step.outputs)), gradients=_places(step))
         case CollectStep():
             return step
     assert isinstance(step, ColumnStep)  # all others are above
@@ -79,12 +78,12 @@ def _places(step: PipeStep) -> tuple[Gradients, ...]:
 
 
 def _shapeless(column: Column) -> Column:
-    return changed(column, shape=())
+    return replace(column, shape=())
 
 
 def _interface(stage: Stage) -> Hashable:
-    inputs = tuple(changed(i, value="", shape=()) for i in stage.inputs)
-    outputs = tuple(changed(o, value="", shape=()) for o in stage.outputs)
+    inputs = tuple(replace(i, value="", shape=()) for i in stage.inputs)
+    outputs = tuple(replace(o, value="", shape=()) for o in stage.outputs)
     return stage.name, inputs, outputs, stage.loss, stage.edge_sets, stage.counts
 
 
@@ -135,7 +134,7 @@ class _Stacking:
                 return first
             case PipeStep():
                 outputs = zip(*(step.columns_made for step in steps), strict=True)
-                return changed(first, outputs=tuple(map(self._column, outputs)))
+                return replace(first, outputs=tuple(map(self._column, outputs)))
         (output,) = map(self._column, zip(*(step.columns_made for step in steps), strict=True))
         assert isinstance(first, ColumnStep)  # all others are above
         return first.side_by_side(output, next(iter(self._plans)))
@@ -145,7 +144,7 @@ class _Stacking:
         first = columns[0]
         if first.name in self._alike or len(columns) == 1:
             return first
-        return changed(first, shape=(sum(column.width for column in columns),))
+        return replace(first, shape=(sum(column.width for column in columns),))
 
     # -- stages ------------------------------------------------------------------------------------------------------
 
@@ -156,10 +155,10 @@ class _Stacking:
             return first
         parts = tuple(Part(model, stage) for model, stage in zip(self._plans, stages, strict=True))
         owned = ((part.model, parameter) for part in parts for parameter in part.stage.parameters)
-        return changed(
+        return replace(
             first,
             inputs=tuple(self._input(name, inputs) for inputs in zip(*(stage.inputs for stage in stages), strict=True)),
-            parameters=tuple(changed(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
+            parameters=tuple(replace(parameter, name=of_model(model, parameter.name)) for model, parameter in owned),
             calls=(),
             outputs=tuple(map(_output, zip(*(stage.outputs for stage in stages), strict=True))),
             overflow="file" if all(stage.overflow == "file" for stage in stages) else "recompute",
@@ -172,12 +171,12 @@ class _Stacking:
         first = inputs[0]
         if first.column in self._read_once[stage] or len(inputs) == 1:
             return first
-        return changed(first, shape=(sum(i.width for i in inputs),))
+        return replace(first, shape=(sum(i.width for i in inputs),))
 
 
 def _output(outputs: Sequence[StageOutput]) -> StageOutput:
     first = outputs[0]
-    return first if len(outputs) == 1 else changed(first, shape=(sum(o.width for o in outputs),))
+    return first if len(outputs) == 1 else replace(first, shape=(sum(o.width for o in outputs),))
 
 
 def _are_one(stages: Sequence[Stage]) -> bool:
@@ -189,7 +188,7 @@ def _are_one(stages: Sequence[Stage]) -> bool:
 
 def _inside(stage: Stage) -> Stage:
     """Without what does not matter to what it computes."""
-    return changed(stage, calls=tuple(changed(call, layer="", where="") for call in stage.calls))
+    return replace(stage, calls=tuple(replace(call, layer="", where="") for call in stage.calls))
 
 
 def _run(plan: Plan) -> list[str]:

@@ -1,1 +1,1 @@
-"""The steps of a plan, one kind a file: what a step reads and makes, its adjoint, its work, and how explain prints it."""
+"""The steps of a plan, one kind per file: its inputs and outputs, its adjoint, its work, and its text in explain."""

@@ -1,4 +1,4 @@
-"""What the adjoints of steps are added to."""
+"""The backward pass while it is built, to which steps add their adjoints."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ from planner.spec import STATIC_COLUMNS, EdgeSet
 from planner.steps.step import Step
 
 CONSTANTS = frozenset(STATIC_COLUMNS) - {"features"}
-"""Static columns that no gradient is defined for."""
+"""The static columns for which no gradient is defined."""
 
 
 @dataclass
 class Backward(ABC):
-    """The backward pass in the making: its steps so far, and which columns make up the gradient of each column."""
+    """The backward pass while it is built: its steps so far, and the columns that make up the gradient of each column."""
 
-    stages: Mapping[str, Stage]  # of forward, by name
-    rgb: bool  # whether gradients are summed per vertex before they cross a partition boundary
-    levels: Mapping[str, int | None]  # of the columns that forward makes
+    stages: Mapping[str, Stage]  # stages of forward, by name
+    rgb: bool  # True if gradients are summed per vertex before they cross a partition boundary
+    levels: Mapping[str, int | None]  # level of each column that forward makes
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
     contributions: dict[tuple[str, str], Column] = field(default_factory=dict)  # (collection, column) -> contributions
-    passed: int = 0  # columns made by adjoints of graph operators so far, to number them
+    passed: int = 0  # number of columns made by adjoints of graph operators so far, for their names
 
     @abstractmethod
     def gradient(self, column: Column) -> str | None:
-        """The column that holds the gradient of what a graph operator made; None where it has none.
+        """Return the name of the column that holds the gradient of a graph operator's output, or None if there is none.
 
         Several contributions are added first.
         """
 
     def fresh(self, column: str) -> str:
-        """A name for a gradient that has to do with a column."""
+        """Return a new name for a gradient, which is derived from a column's name."""
         self.passed += 1
         return f"d_{column}.{self.passed}"
 
     def column(self, of: str, shape: tuple[int, ...], edges: EdgeSet | None = None, name: str | None = None) -> Column:
-        """A column for (a part of) the gradient of a column, with as many rows.
+        """Return a column for the gradient of a column, or for a part of it. It has as many rows.
 
         Args:
-            of: the column that it is a gradient of.
-            shape: of a row.
-            edges: of an edge column.
-            name: its name; None: a fresh one.
+            of: The name of the column that it is a gradient of.
+            shape: The shape of a row.
+            edges: The edge set, for an edge column.
+            name: The name of the new column; None: a fresh name.
         """
         return Column(name or self.fresh(of), shape, edges=edges, within=self.levels.get(of))
 
     def add(self, step: Step, of: str | None = None) -> None:
-        """Add a step; the one column that it makes is a part of the gradient of the column `of`, if that is given."""
+        """Add a step. If `of` is given, the one column that the step makes is a part of the gradient of that column."""
         self.steps.append(step)
         if of is not None:
             self.contribute(of, step.makes[0])

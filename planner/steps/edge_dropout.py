@@ -16,7 +16,7 @@ from planner.work import Work
 
 @operator
 class EdgeDropout(EdgeOperator):
-    """Dropout of an edge column whose random numbers belong to `key` and the edge."""
+    """Dropout of an edge column, whose random numbers depend on `key` and the edge."""
 
     x: Node
     p: float
@@ -27,7 +27,7 @@ class EdgeDropout(EdgeOperator):
         return self.x.output
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The same dropout of a column."""
+        """Return the step with the same dropout of a column."""
         assert output.edges is not None  # it yields an edge column
         return EdgeDropoutStep(output, output.edges, names[self.x], self.p, self.key)
 
@@ -39,12 +39,12 @@ class EdgeDropout(EdgeOperator):
 
 @dataclass(frozen=True)
 class EdgeDropoutStep(EdgeStep):
-    """Dropout of an edge column, as `lotan.dropout` of a stage; its own adjoint."""
+    """Dropout of an edge column, as `lotan.dropout` in a stage. It is its own adjoint."""
 
     input: str
     p: float
     key: int
-    model: int = 0  # in the batch, whose random numbers are drawn
+    model: int = 0  # number of the model in the batch, whose random numbers are drawn
 
     DRAWS = True
 
@@ -54,14 +54,14 @@ class EdgeDropoutStep(EdgeStep):
         return [self.input, f"p={self.p:g}"]
 
     def side_by_side(self, output: Column, model: int) -> Self:
-        """With the random numbers of one model, the only one: each has numbers of its own."""
+        """Return the step with the random numbers of one model. Each model has numbers of its own, so it is the only one."""
         return replace(self, output=output, model=model)
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
-        """Add the same dropout: the same numbers are kept and scaled."""
+        """Add the same dropout, which keeps and scales the same numbers."""
         given = backward.column(self.input, self.output.shape, self.output.edges)
         backward.add(replace(self, output=given, input=gradient), of=self.input)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """A random number and an operation, for each number."""
+        """Return a random number and an operation, for each number."""
         return Work(edge_values=edges * self.output.width, draws=edges * self.output.width)

@@ -1,4 +1,4 @@
-"""Arithmetic on edges, from what each edge sees to an edge column."""
+"""Arithmetic on edges, from the values at each edge to an edge column."""
 
 from __future__ import annotations
 
@@ -19,56 +19,56 @@ from planner.work import Work
 
 @operator
 class EdgeExpression(EdgeOperator):
-    """Arithmetic on both ends of each edge, its weight, and other edge columns; see `planner.expressions`."""
+    """Arithmetic on both ends of each edge, its weight, and other edge columns: see `planner.expressions`."""
 
     expression: Expression
     type: ValueType
     layer: str = ""
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The expression over columns' names."""
+        """Return the step with the expression over names of columns."""
         assert output.edges is not None  # it yields an edge column
         return EdgeExpressionStep(output, output.edges, renamed(self.expression, lambda operand: names[operand]))
 
     @property
     def shown(self) -> list[str]:
-        """The expression, its columns without names."""
+        """The expression, with the kinds of its columns in place of their names."""
         return [text(renamed(self.expression, lambda _: ""))]
 
 
 @dataclass(frozen=True)
 class EdgeExpressionStep(EdgeStep):
-    """output[e] = an expression over the rows at both ends of e, its weight and other edge columns: planner.expressions."""
+    """output[e] = an expression over the rows at both ends of e, its weight and other edge columns."""
 
     expression: Expression
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that it reads."""
+        """The names of the columns that it reads."""
         return columns(self.expression)
 
     @property
     def at_sources(self) -> tuple[str, ...]:
-        """Of these, those that it reads where its edges begin."""
+        """The names of the columns that it reads where its edges begin."""
         return tuple(leaf[1] for leaf in leaves(self.expression) if leaf[0] == "source")
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """All that it reads."""
+        """The names of all columns that it reads."""
         return self.columns
 
     @property
     def words(self) -> list[str]:
-        """The expression."""
+        """The text of the expression."""
         return [text(self.expression)]
 
     def renamed(self, to: Naming, stage: Naming = str) -> Self:
-        """The same step under other names."""
+        """Return the same step under other names."""
         output = replace(self.output, name=to(self.output.name))
         return replace(self, expression=renamed(self.expression, to), output=output)
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
-        """Add the derivative for each operand, an expression again; at a vertex, its sum over edges."""
+        """Add an expression for the gradient of each operand. For an operand on vertices, add its sum over edges too."""
         shape, edges = self.output.shape, self.output.edges
         held: dict[tuple[Expression, int | None], str] = {(("edge", gradient), self.within): gradient}
         for (kind, name), derivative in adjoint(self.expression, ("edge", gradient)).items():
@@ -84,5 +84,5 @@ class EdgeExpressionStep(EdgeStep):
                 backward.add(EdgeSumStep(given, self.edges, summed, kind, within=self.within), of=name)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """Its operations, on each number."""
+        """Return its operations, on each number of its output."""
         return Work(edge_values=edges * self.output.width * max(1, operations(self.expression)))

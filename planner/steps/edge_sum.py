@@ -24,7 +24,7 @@ class EdgeSum(EdgeOperator):
     layer: str = ""
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The sum by destination."""
+        """Return the step that sums by destination."""
         edges = self.x.output.edges
         assert edges is not None  # x is an edge column
         return EdgeSumStep(output, edges, names[self.x])
@@ -39,7 +39,7 @@ class EdgeSumStep(EdgeStep):
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """By source, its input: a vertex has out-edges in all partitions."""
+        """The name of its input if it sums by source, because a vertex has out-edges in all partitions."""
         return (self.input,) if self.end == "source" else ()
 
     @property
@@ -48,18 +48,18 @@ class EdgeSumStep(EdgeStep):
         return [self.input, f"by {self.end}"]
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
-        """Add the destination's row on each edge."""
-        from planner.steps.edge_expression import EdgeExpressionStep  # whose own adjoint sums over edges
+        """Add a step that puts the gradient of each edge's vertex on the edge."""
+        from planner.steps.edge_expression import EdgeExpressionStep  # its own adjoint sums over edges
 
         given = backward.column(self.input, self.output.shape, self.edges)
         row = ("destination", gradient)
         backward.add(EdgeExpressionStep(given, self.edges, row, within=self.within), of=self.input)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """A sum for each edge and number."""
+        """Return one sum for each edge and number."""
         reads = OUT_OF_ORDER if self.end == "source" else 1
         return Work(edges=edges, edge_values=edges * self.output.width * reads)
 
     def bytes_returned(self, others: float) -> float:
-        """By source, a partition's sum."""
+        """Return the bytes of a partition's sum, if it sums by source."""
         return row_bytes(self.output) * others if self.end == "source" else 0.0

@@ -1,4 +1,4 @@
-"""The greatest or least of rows over in-edges."""
+"""The maximum or minimum of rows over in-edges."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from planner.steps.backward import Backward
 from planner.steps.edge_step import EdgeOperator, EdgeStep
 from planner.work import Work
 
-EXTREME_GRADIENT = 3  # comparisons of the gradient of a max or min, where that itself takes one
+EXTREME_GRADIENT = 3  # comparisons for the gradient of a max or min, for each comparison of the max or min itself
 
 
 @operator
 class Extreme(EdgeOperator):
-    """The greatest ("max") or least ("min") of the sources' rows over in-edges, number by number; 0 without in-edges."""
+    """The maximum ("max") or minimum ("min") of the sources' rows over in-edges, number by number; 0 without in-edges."""
 
     x: Node
     kind: str
@@ -29,18 +29,18 @@ class Extreme(EdgeOperator):
         return self.x.output
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The extreme of a column."""
+        """Return the step that takes the extreme of a column."""
         return ExtremeStep(output, self.edges, names[self.x], self.kind)
 
     @property
     def shown(self) -> list[str]:
-        """Which extreme, and of which edges."""
+        """The kind of the extreme, and its edges."""
         return [self.kind, f"edges={self.edges}"]
 
 
 @dataclass(frozen=True)
 class ExtremeStep(EdgeStep):
-    """output[v] = greatest ("max") or least ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
+    """output[v] = maximum ("max") or minimum ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
 
     input: str
     kind: str
@@ -50,28 +50,28 @@ class ExtremeStep(EdgeStep):
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """All that it reads."""
+        """The names of all columns that it reads."""
         return self.columns
 
     @property
     def words(self) -> list[str]:
-        """Which extreme, and of what."""
+        """The kind of the extreme, and its input."""
         return [self.kind, *self.columns]
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
-        """Add the shares of the sources that have the extreme."""
+        """Add a step that divides the gradient among the sources that have the extreme."""
         given = backward.column(self.input, self.output.shape)
         parts = (self.input, self.kind, self.output.name, gradient)
         backward.add(ExtremeGradientStep(given, self.edges, *parts, within=self.within), of=self.input)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """A comparison for each edge and number."""
+        """Return one comparison for each edge and number."""
         return Work(edges=edges, extreme_numbers=edges * self.output.width)
 
 
 @dataclass(frozen=True)
 class ExtremeGradientStep(EdgeStep):
-    """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / how many in-edges of v have that."""
+    """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / (in-edges of v with that value)."""
 
     input: str
     kind: str
@@ -84,18 +84,18 @@ class ExtremeGradientStep(EdgeStep):
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """All that it reads."""
+        """The names of all columns that it reads."""
         return self.columns
 
     @property
     def words(self) -> list[str]:
-        """Which extreme, and of what."""
+        """The kind of the extreme, and the columns that it reads."""
         return [self.kind, *self.columns]
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """Comparisons for each edge and number."""
+        """Return the comparisons for each edge and number."""
         return Work(edges=edges, extreme_numbers=EXTREME_GRADIENT * edges * self.output.width)
 
     def bytes_returned(self, others: float) -> float:
-        """A partition's sum; one sends its own vertices' sums the same way."""
+        """Return the bytes of the partitions' sums. A partition sends itself the sums of its own vertices too."""
         return row_bytes(self.output) * (others + 1)

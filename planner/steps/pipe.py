@@ -1,4 +1,4 @@
-"""Pipe: run a stage over all vertices."""
+"""Pipe, which runs a stage over all vertices."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.steps.backward import CONSTANTS, Backward
 from planner.steps.step import AtSources, Naming, Step
 
 ASIDE = {"turn": ["loss"], "evaluate": ["metrics"]}
-"""What a run commits beside columns, for its label."""
+"""The results of a run that its label shows in place of columns, by mode."""
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,27 @@ class Gradients:
 
 @dataclass(frozen=True)
 class PipeStep(Step):
-    """Run a stage over all vertices: Graph Engine -> DL Engine -> Graph Engine, joined by vertex.
+    """Runs a stage over all vertices: Graph Engine -> DL Engine -> Graph Engine, joined by vertex.
 
-    outputs: forward and predict: the stage's outputs. turn and backward: for each input with needs_gradient, its gradient;
-    of a "vertex" input a column, of a "source" input *contributions* for a GatherStep (`contributions` names those).
-    turn and backward also commit the gradients of the stage's parameters; turn and evaluate commit loss and metrics.
+    Its `outputs` depend on the mode. In forward and predict they are the outputs of the stage. In turn and backward
+    there is one for each input with needs_gradient: a column for a "vertex" input, and *contributions* to a GatherStep
+    for a "source" input. `contributions` names the latter.
+
+    Turn and backward also commit the gradients of the stage's parameters. Turn and evaluate commit loss and metrics.
     """
 
     stage: str
     mode: Mode
-    inputs: tuple[str, ...]  # columns for the inputs with role "vertex" (plus "label", "split" for turn and evaluate)
-    collections: tuple[str, ...]  # made by CollectSteps, for the inputs with role "source"
-    gradients: tuple[Gradients, ...]  # backward only
+    inputs: tuple[str, ...]  # columns for the inputs with role "vertex"; "label" and "split" for turn and evaluate
+    collections: tuple[str, ...]  # results of CollectSteps, for the inputs with role "source"
+    gradients: tuple[Gradients, ...]  # for backward only
     outputs: tuple[Column, ...]
-    contributions: tuple[str, ...] = ()  # those of `outputs` that are contributions, not columns
-    within: int | None = None  # the level up to which it runs
+    contributions: tuple[str, ...] = ()  # names of the `outputs` that are contributions, not columns
+    within: int | None = None  # level up to which it runs; None: on all vertices
 
     @cached_property
     def reads(self) -> tuple[str, ...]:
-        """Its inputs and collections, and the gradients of its outputs."""
+        """The names of its inputs and collections, and of the gradients of its outputs."""
         gradients = [name for gradient in self.gradients for name in gradient.columns]
         return tuple(dict.fromkeys([*self.inputs, *self.collections, *gradients]))
 
@@ -56,29 +58,29 @@ class PipeStep(Step):
 
     @property
     def columns_made(self) -> tuple[Column, ...]:
-        """Its outputs."""
+        """The columns of its outputs."""
         return self.outputs
 
     @property
     def emits(self) -> bool:
-        """Whether it yields the stage's outputs, not gradients of its inputs."""
+        """True if it yields the stage's outputs, and not gradients of its inputs."""
         return self.mode in ("forward", "predict")
 
     @property
     def label(self) -> str:
-        """The stage and its mode, and what the run yields."""
+        """The stage and its mode, and the results of the run."""
         within = [] if self.within is None else [f"within={self.within}"]
         nothing = ["parameters only"] * (self.mode == "backward" and not self.outputs)
         yielded = [*ASIDE.get(self.mode, nothing), *self.makes]
         return f"Pipe({', '.join([self.stage, self.mode, *within])}) -> {', '.join(yielded)}"
 
     def up_to(self, level: int) -> Self:
-        """The same run on the vertices up to a level."""
+        """Return the same run on the vertices up to a level."""
         outputs = tuple(replace(column, within=level) for column in self.outputs)
         return replace(self, within=level, outputs=outputs)
 
     def renamed(self, to: Naming, stage: Naming = str) -> Self:
-        """The same run under other names."""
+        """Return the same run under other names."""
         return replace(
             self,
             stage=stage(self.stage),
@@ -90,7 +92,7 @@ class PipeStep(Step):
         )
 
     def differentiate(self, backward: Backward) -> None:
-        """Add the stage's backward, or its turn: gradients of the stage's outputs to gradients of its inputs."""
+        """Add the stage's backward, or its turn: from gradients of the stage's outputs to gradients of its inputs."""
         stage = backward.stages[self.stage]
         gradients = tuple(
             Gradients(output.value, tuple(backward.gradients[output.column]))
@@ -117,15 +119,15 @@ class PipeStep(Step):
         )
 
     def rows(self, statistics: Statistics) -> int:
-        """The vertices that the stage runs on."""
+        """Return the number of vertices that the stage runs on."""
         return statistics.rows_within(self.within)
 
     def bytes(self, statistics: Statistics, plan: Plan) -> int:
-        """Bytes of its outputs."""
+        """Return the bytes of its outputs."""
         return sum(column_bytes(column, statistics) for column in self.outputs)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """The columns that its stage reads at sources: each run has them brought anew, inside one JVM too."""
+        """Return the bytes of the columns that its stage reads at sources. Each run has them sent anew, in one JVM too."""
         if not self.collections:
             return 0.0
         inputs = (one for one in plan.stage(self.stage).inputs if one.role == "source")

@@ -1,4 +1,4 @@
-"""Propagate: sum rows along edges."""
+"""Propagate, which sums rows along edges."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from planner.traits import EngineTraits
 from planner.work import Work
 
 CACHE_BYTES = 24 << 20
-"""What processors keep at hand of the rows that edges begin at: a column of half as much costs less a number, one of ten
-times as much is read from memory."""
+"""The bytes of source rows that the processors' caches hold. A smaller column takes less time for each number. A column
+of ten times the size is mostly read from memory."""
 
 
 @dataclass(frozen=True)
 class PropagateStep(ColumnStep):
     """output[v] = sum over in-edges (u, v) of [weight *] input[u]; with reverse, over out-edges (v, u) instead.
 
-    combine: whether messages for one destination are summed on their own side before they cross a partition boundary
-    (always in forward; in backward this is Reverse Graph Backpropagation, and False is the naive way).
+    With `combine`, messages for one destination are summed on their own side before they cross a partition boundary. In
+    forward this is always so. In backward it is Reverse Graph Backpropagation, and False is the naive way.
     """
 
     input: str
@@ -34,32 +34,32 @@ class PropagateStep(ColumnStep):
     weighted: bool = False
     reverse: bool = False
     combine: bool = True
-    within: int | None = None  # the level up to which edges end that it sums over
+    within: int | None = None  # level up to which the edges end that it sums over; None: all
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Its input."""
+        """The name of its input."""
         return (self.input,)
 
     @property
     def hop_away(self) -> tuple[str, ...]:
-        """Its input."""
+        """The name of its input."""
         return (self.input,)
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """Its input."""
+        """The name of its input."""
         return (self.input,)
 
     @property
     def label(self) -> str:
-        """What it sums, and how."""
+        """Its input, its edges and its flags, and its output."""
         flags = ["reverse"] * self.reverse + ["weighted"] * self.weighted + ["naive"] * (not self.combine)
         within = [] if self.within is None else [f"within={self.within}"]
         return f"Propagate({', '.join([self.input, self.edges, *flags, *within])}) -> {self.output.name}"
 
     def renamed(self, to: Naming, stage: Naming = str) -> Self:
-        """The same step under other names."""
+        """Return the same step under other names."""
         return replace(self, input=to(self.input), output=replace(self.output, name=to(self.output.name)))
 
     def differentiate(self, backward: Backward) -> None:
@@ -72,19 +72,19 @@ class PropagateStep(ColumnStep):
         backward.add(step, of=self.input)
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
-        """A sum for each edge and number; those of rows that are in no cache count once more."""
+        """Return one sum for each edge and number. Numbers that come from memory, and not from a cache, are also "far"."""
         edges = statistics.edge_count(self.edges, self.within)
         numbers = edges * self.output.width
         far = numbers * _far(statistics.sources_within(self.within) * row_bytes(self.output))
         return Work(edges=edges, summed_numbers=numbers, far_numbers=far)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """A row to each partition with an edge from the source, or from each of them its sum."""
+        """Return the bytes of a row for each other partition with an edge from the source: its row, or a sum."""
         return row_bytes(self.output) * others if layout.shuffled else 0.0
 
 
 def _far(size: int) -> float:
-    """The share of a column of so many bytes that is in no cache.
+    """Return the share of a column of so many bytes that is in no cache.
 
     >>> _far(1000), _far(96 << 20)
     (0.0, 0.75)

@@ -17,7 +17,7 @@ from planner.work import Work
 
 @operator
 class ScaledPropagate(EdgeOperator):
-    """The sum over in-edges of the source's row, each head of it times its number in an edge column."""
+    """The sum over in-edges of the source's row. Each head of the row is multiplied by its number in an edge column."""
 
     x: Node
     scales: Node
@@ -26,7 +26,7 @@ class ScaledPropagate(EdgeOperator):
     layer: str = ""
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The sum of scaled rows."""
+        """Return the step that sums the scaled rows."""
         return ScaledPropagateStep(output, self.edges, names[self.x], names[self.scales], self.scales.output.width)
 
     @property
@@ -39,7 +39,8 @@ class ScaledPropagate(EdgeOperator):
 class ScaledPropagateStep(EdgeStep):
     """output[v] = sum over in-edges e = (u, v) of scales[e] * input[u]; with reverse, over out-edges (v, u) instead.
 
-    A row of `input` is `heads` runs of equally many numbers, each run scaled by its own one of the `heads` in scales[e].
+    A row of `input` has `heads` runs of equally many numbers. Each run is scaled by its own number of scales[e],
+    [heads].
     """
 
     input: str
@@ -51,43 +52,46 @@ class ScaledPropagateStep(EdgeStep):
 
     @property
     def at_sources(self) -> tuple[str, ...]:
-        """Forward, its input."""
+        """The name of its input, or in reverse nothing."""
         return () if self.reverse else (self.input,)
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """Its input; in reverse its scales too, for a vertex has out-edges in all partitions."""
+        """The name of its input. In reverse its scales are added, because a vertex has out-edges in all partitions."""
         return self.columns if self.reverse else (self.input,)
 
     @property
     def words(self) -> list[str]:
-        """Its columns, and the direction."""
+        """Its columns, and "reverse" if it is so."""
         return [*self.columns, *["reverse"] * self.reverse]
 
     def side_by_side(self, output: Column, model: int) -> Self:
-        """With the heads of all models."""
+        """Return the step with the heads of all models."""
         return replace(self, output=output, heads=self.heads * output.width // self.output.width)
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
-        """Add the reverse propagate, scaled alike, and for the scales a dot product of both ends' rows by edge and head."""
+        """Add the reverse propagate with the same scales. The scales get a dot product of both ends' rows, by head."""
         given = backward.column(self.input, self.output.shape, self.output.edges)
         backward.add(replace(self, output=given, input=gradient, reverse=True), of=self.input)
         scales = backward.column(self.scales, (self.heads,), self.edges)
         backward.add(EdgeDotStep(scales, self.edges, self.input, gradient, within=self.within), of=self.scales)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """A multiplication and a sum for each edge and number, and the scales that are read."""
+        """Return a multiplication and a sum for each edge and number, and the scales that are read."""
         scales = edges * self.heads * (OUT_OF_ORDER if self.reverse else 1)
         return Work(edges=edges, scaled_numbers=edges * self.output.width, edge_values=scales)
 
     def bytes_returned(self, others: float) -> float:
-        """In reverse, a partition's sum."""
+        """Return the bytes of a partition's sum, in reverse."""
         return row_bytes(self.output) * others if self.reverse else 0.0
 
 
 @dataclass(frozen=True)
 class EdgeDotStep(EdgeStep):
-    """output[e, h] = dot product of run h of source[u] and of destination[v], for e = (u, v); a run for each of output."""
+    """output[e, h] = dot product of run h of source[u] and run h of destination[v], for e = (u, v).
+
+    Both rows have as many runs as `output` has numbers for an edge.
+    """
 
     source: str
     destination: str
@@ -97,9 +101,9 @@ class EdgeDotStep(EdgeStep):
 
     @property
     def read_whole(self) -> tuple[str, ...]:
-        """All that it reads."""
+        """The names of both columns."""
         return self.columns
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """The numbers of both rows, on each edge."""
+        """Return the numbers of both rows, for each edge."""
         return Work(edges=edges, scaled_numbers=BOTH_ENDS * edges * plan.columns[self.source].width)

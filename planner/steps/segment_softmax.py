@@ -12,8 +12,8 @@ from planner.steps.backward import Backward
 from planner.steps.edge_step import EdgeOperator, EdgeStep
 from planner.work import Work
 
-SOFTMAX = 5  # operations of a softmax over in-edges, on each number
-SOFTMAX_GRADIENT = 4  # operations of its gradient
+SOFTMAX = 5  # operations on each number of a softmax over in-edges
+SOFTMAX_GRADIENT = 4  # operations on each number of the gradient of such a softmax
 
 
 @operator
@@ -27,14 +27,14 @@ class SegmentSoftmax(EdgeOperator):
         return self.scores.output
 
     def step(self, output: Column, names: Mapping[Node, str]) -> EdgeStep:
-        """The softmax of its scores."""
+        """Return the step that normalises its scores."""
         assert output.edges is not None  # it yields an edge column
         return SegmentSoftmaxStep(output, output.edges, names[self.scores])
 
 
 @dataclass(frozen=True)
 class SegmentSoftmaxStep(EdgeStep):
-    """output[e] = exp(input[e] - max) / (sum + SOFTMAX_EPSILON), max and sum being over the in-edges of e's destination."""
+    """output[e] = exp(input[e] - max) / (sum + SOFTMAX_EPSILON). Max and sum are over the in-edges of e's destination."""
 
     input: str
 
@@ -45,7 +45,7 @@ class SegmentSoftmaxStep(EdgeStep):
         backward.add(step, of=self.input)
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """Its operations, on each number."""
+        """Return its operations on each number."""
         return Work(edge_values=edges * self.output.width * SOFTMAX)
 
 
@@ -59,5 +59,5 @@ class SegmentSoftmaxGradientStep(EdgeStep):
     READS = ("softmax", "gradient")
 
     def work_on(self, edges: int, plan: Plan) -> Work:
-        """Its operations, on each number."""
+        """Return its operations on each number."""
         return Work(edge_values=edges * self.output.width * SOFTMAX_GRADIENT)

@@ -58,14 +58,14 @@ PYTHON = {
         "level[node] = max(map(level.__getitem__, node.children), default=0) + 1",
         ("planner/test_plan.py",),
     ),
-    "the vertices that a sum reads are not counted in": Fault(PLANNER, "far = {step.input}", "far = set()", PRUNING),
+    "the vertices that a sum reads are not counted in": Fault(PLANNER, "int(name in step.hop_away)", "0", PRUNING),
     "backward goes along the edges": Fault(
         PLANNER, "reverse=True, combine=backward.rgb", "reverse=False, combine=backward.rgb", LOCAL
     ),
     "only the last contribution to a gradient counts": Fault(
         PLANNER,
-        "backward.gradients.setdefault(step.input, []).append(column.name)",
-        "backward.gradients[step.input] = [column.name]",
+        "self.gradients.setdefault(of, []).append(part)",
+        "self.gradients[of] = [part]",
         LOCAL,
     ),
     "a pass has no cost of its own": Fault(
@@ -212,7 +212,7 @@ PYTHON = {
         ("messenger/test_shared_memory.py",),
     ),
     "a Router listens to the world without keys": Fault(
-        MESSENGER, "if keys is None and scheme ==", "if False and scheme ==", ("messenger/test_sockets.py",)
+        MESSENGER, "if keys is None and scheme ==", "if False and scheme ==", ("messenger/test_pieces.py",)
     ),
     "a worker counts no chunks": Fault(MESSENGER, "self._count += 1", "pass", ("messenger/test_pipe.py",)),
     "sums are of float32": Fault(
@@ -223,9 +223,9 @@ PYTHON = {
     ),
     "a Dealer sends more than it has credit for": Fault(
         MESSENGER,
-        "while max(len(self._stream.in_flight), len(self._stream.ready)) < self._welcome.credits:",
-        "while len(self._stream.ready) < self._welcome.credits:",
-        ("messenger/test_dealer.py",),
+        "while max(len(self._stream.in_flight), len(self._stream.ready)) < self._connection.welcome.credits:",
+        "while len(self._stream.ready) < self._connection.welcome.credits:",
+        ("messenger/test_pipe.py",),
     ),
 }
 

@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import ROOT
 from tests.mutations.faults import JVM, PYTHON, Fault
 
-pytestmark = [pytest.mark.nightly, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.nightly, pytest.mark.timeout(1800)]
 
 COPIED = ("lotan", "planner", "messenger", "tests", "tools", "pyproject.toml")
 FAILED = 1  # pytest's status where tests failed; another one says that they could not run
@@ -36,10 +36,11 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def jvm_copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The Scala side and what runs its tests, with its compiled classes if there are some."""
+    """The Scala side and what runs its tests, compiled, so that each fault compiles little anew."""
     folder = tmp_path_factory.mktemp("copy")
     for name in ("jvm", "tools", "tests/wire"):
         shutil.copytree(ROOT / name, folder / name)
+    subprocess.run(["tools/maven.sh", "test-compile"], cwd=folder, check=True)
     return folder
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from planner import Options, Planned, compile_plan
-from planner.cost import DEFAULT_RATES
-from planner.cost.rates import Rates
+from planner.rates import DEFAULT_RATES, Rates
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, Spec, ValueType
 from planner.statistics import Statistics
 
@@ -135,7 +134,8 @@ def planned(
     """A plan of a spec, at `RATES` unless the options have rates of their own."""
     loss, options = LossSpec("classification", outputs, 10.0), options or Options()
     if options.pricing.rates is DEFAULT_RATES["local"]:
-        options = replace(options, pricing=replace(options.pricing, rates=RATES))
+        fixed = replace(options.pricing.traits, rates=RATES)
+        options = replace(options, pricing=replace(options.pricing, traits=fixed))
     return compile_plan(spec, evaluate or spec, loss, statistics, options)
 
 

@@ -37,6 +37,7 @@ def build(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_site_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     pytest.importorskip("zensical", reason="make setup installs what builds the documentation")
     for name in ("docs", "notebooks", "benchmarks"):
@@ -53,6 +54,7 @@ def test_the_site_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
     assert not any("unpkg.com/iframe-worker" in script for script in scripts)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("fault", "complaint"),
     [

@@ -61,3 +61,13 @@ def test_the_steps_of_the_concept_page_are_those_of_a_plan() -> None:
     page = (ROOT / "docs" / "concepts" / "epoch-as-a-plan.md").read_text()
     shown = re.findall(r"^  (\w+\(.*\) -> .*)$", page, re.MULTILINE)
     assert shown == [step.label for step in (*plan.prepare, *plan.train)]
+
+
+def test_modules_that_pages_name_exist() -> None:
+    """As files, for importing all of them would take long."""
+    text = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    named = set(re.findall(r"`((?:lotan|planner|messenger)(?:\.[a-z_]+)+)`", text))
+    public = {f"lotan.{name}" for name in ("datasets", "load", "ml", "nn", "persisted", "tune")} | {"lotan.tracking"}
+    paths = {name: ROOT / name.replace(".", "/") for name in named - public if not name.startswith("lotan.nn.")}
+    assert "lotan.engines.base" in paths
+    assert [name for name, path in paths.items() if not (path.is_dir() or path.with_suffix(".py").is_file())] == []

@@ -10,6 +10,7 @@ import sys
 import tomllib
 
 import pytest
+import yaml
 
 from lotan.cli.checks import MEASURED
 from tests.conftest import ROOT
@@ -151,3 +152,14 @@ def test_scalas_tests_run_beside_pytest_and_count(scala, ours, status, tmp_path)
 def test_doctor_knows_the_pinned_versions():
     pins = dict(re.findall(r"^([\w.-]+)==(.+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
     assert {name: pins[name] for name in MEASURED} == MEASURED
+
+
+def test_hooks_before_a_commit_are_a_part_of_make_check():
+    """All but that of the commit's subject, which `tools/check_prose.py` reads once the commit is there."""
+    hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())["repos"]
+    assert {repository["repo"] for repository in hooks} == {"local"}  # nothing is downloaded
+    entries = {hook["id"]: hook["entry"] for repository in hooks for hook in repository["hooks"]}
+    assert (ROOT / entries.pop("commit-subject")).is_file()
+    checked = (ROOT / "Makefile").read_text().partition("\ncheck:")[2].partition("\n\n")[0]
+    assert len(entries) >= 4
+    assert [name for name, entry in entries.items() if entry.removesuffix(" --force-exclude") not in checked] == []

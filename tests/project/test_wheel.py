@@ -61,6 +61,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_wheel_holds_what_the_licence_and_the_types_need(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as packed:
         names = set(packed.namelist())
@@ -75,6 +76,7 @@ def test_the_wheel_holds_what_the_licence_and_the_types_need(wheel: Path) -> Non
 
 
 @pytest.mark.slow
+@pytest.mark.processes
 def test_the_wheel_trains_and_predicts_in_a_fresh_environment(wheel: Path, tmp_path: Path) -> None:
     """The libraries are those of this environment, named in a .pth file: torch alone would take minutes and gigabytes.
 
