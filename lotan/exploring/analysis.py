@@ -11,7 +11,8 @@ from math import inf
 
 import torch
 
-from lotan.engines.base import Engine, Extent, Handle, Pass, run
+from lotan.engines.base import Engine, Handle, Pass, run
+from lotan.engines.observed import Extent
 from lotan.engines.opening import open_engine
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.watch import MemoryWatch

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 
 from torch import Tensor
 
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
@@ -22,6 +22,7 @@ from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
 from lotan.engines.local.traits import TRAITS
+from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
@@ -190,7 +191,7 @@ class LocalEngine(Engine):
 
     def gather(self, step: GatherStep, contributions: Contributions) -> Tensor:
         """Sum contributions at their source vertices, if the stage has not done so."""
-        if not contributions.per_edge:
+        if contributions.source_gradients == "summed":
             return contributions.rows
         block = self._loaded.sets.within(contributions.edges, step.within).block
         return reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)
