@@ -63,11 +63,11 @@ def plans_of(job: Job, config: TrainerConfig) -> dict[str, Job]:
     """The chosen plan first, and the others by what was left out of them."""
     engine, found, seen = job.engine.name, {}, set()
     limit, free = MemoryLimit.of(config), free_memory()
-    for planned, words in variants(job, config, engine):
+    for planned, asked in variants(job, config, engine):
         same, needs = run_by(planned), limit.needs(job.traits, planned.plan, job.statistics, config.partitions)
         if same not in seen and needs.peak <= free:
             seen.add(same)
-            found[words.removeprefix(f"--engine {engine}").strip()] = replace(job, planned=planned)
+            found[asked.options.removeprefix(f"--engine {engine}").strip()] = replace(job, planned=planned)
     return found
 
 

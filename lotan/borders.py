@@ -106,6 +106,6 @@ def _status_of_java() -> int | None:
     if process is None:
         return None
     try:
-        return process.wait(JAVA_SECONDS)  # its connections may break a moment before it ends
+        return int(process.wait(JAVA_SECONDS))  # its connections may break a moment before it ends
     except TimeoutExpired:
         return None

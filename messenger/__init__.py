@@ -7,8 +7,8 @@ The driver starts one Router (`messenger.router_process`) and the workers, and h
     link = CoordinatorLink(endpoint, settings)               # messenger.coordinator
     link.wait_for_workers(2)
     link.publish(run, stage_name, program)                   # plain data; workers fetch it when they first need it
-    link.begin(run, epoch, parameters, {"seed": 0})          # float arrays; epoch = number of this set of parameters
-    totals = link.wait([PipeJob(run, epoch, stage, mode, p) for p in range(P)])
+    link.begin(run, number, parameters, {"seed": 0})         # float arrays; number = number of this pass
+    totals = link.wait([PipeJob(run, number, stage, mode, p) for p in range(P)])
     totals.tensors["gradient/layer.weight"], totals.tensors["statistics"]        # float64, summed in partition order
     link.lost(worker_name, reason); link.forget(run); link.stop_router(); link.close()
 

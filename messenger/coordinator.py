@@ -23,7 +23,7 @@ from messenger.transport import ROUTER, Connect
 
 T = TypeVar("T")
 Begun = tuple[dict[str, np.ndarray], dict[str, Any]]
-"""An epoch's parameters and settings."""
+"""A pass's parameters and settings."""
 
 TICK_SECONDS = 0.25  # the thread checks this often whether the link was closed
 
@@ -85,35 +85,35 @@ class CoordinatorLink:
     def begin(
         self,
         run: str,
-        epoch: int,
+        pass_number: int,
         parameters: Mapping[str, np.ndarray],
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """Open an epoch: from now on, work for this epoch of the run is accepted, and for no other.
+        """Open a pass: from now on, work for this pass of the run is accepted, and for no other.
 
-        Beginning the same epoch a second time drops its commits, so that it can be run again.
+        Beginning the same pass a second time drops its commits, so that it can be run again.
 
         Args:
             run: the run's name, any text that is unique among the runs of this Router.
-            epoch: a number greater than the last epoch's; or the same, if parameters and settings are the same.
+            pass_number: a number greater than the last pass's; or the same, if parameters and settings are the same.
             parameters: float arrays by name, which are copied.
             settings: plain data for the handler, such as the seed (default: none).
 
         Raises:
-            MessengerError: the epoch was begun with other parameters, or is over.
+            MessengerError: the pass was begun with other parameters, or is over.
         """
         copied = {name: np.array(tensor) for name, tensor in parameters.items()}
-        encode(_values(run, epoch, (copied, dict(settings or {}))), self._settings.limits)
+        encode(_values(run, pass_number, (copied, dict(settings or {}))), self._settings.limits)
         with self._changed:
-            current = self._ledger.epoch(run)
+            current = self._ledger.pass_number(run)
             new = (copied, dict(settings or {}))
-            if epoch < current or (epoch == current and not _equal(new, self._parameters[run])):
+            if pass_number < current or (pass_number == current and not _equal(new, self._parameters[run])):
                 raise MessengerError(
-                    f"cannot begin epoch {epoch} of run {run!r}: epoch {current} was begun with other parameters, and"
+                    f"cannot begin epoch {pass_number} of run {run!r}: epoch {current} was begun with other parameters, and"
                     " workers may hold them; number every set of parameters anew"
                 )
             self._parameters[run] = new
-            self._ledger.begin(run, epoch)
+            self._ledger.begin(run, pass_number)
 
     def wait(self, jobs: Iterable[PipeJob], seconds: float | None = None) -> Totals:
         """Wait until all these partitions have committed, and return the sum of their commits.
@@ -238,12 +238,12 @@ class CoordinatorLink:
         return _program(run, name, program)
 
     def _epoch(self, header: dict[str, Any]) -> Message:
-        run, epoch = header["run"], header.get("epoch", -1)
+        run, number = header["run"], header.get("epoch", -1)
         with self._changed:
-            current = self._ledger.epoch(run)
-            if epoch != current:
-                raise StaleEpochError(f"epoch {epoch} of run {run!r} is not open, epoch {current} is (-1: none)")
-            return _values(run, epoch, self._parameters[run])
+            current = self._ledger.pass_number(run)
+            if number != current:
+                raise StaleEpochError(f"epoch {number} of run {run!r} is not open, epoch {current} is (-1: none)")
+            return _values(run, number, self._parameters[run])
 
     def _commit(self, dealer: bytes, message: Message) -> None:
         header = message.header
@@ -295,8 +295,8 @@ def _program(run: str, name: str, program: dict[str, Any]) -> Message:
     return Message(Kind.DATA, {"what": "stage", "run": run, "name": name, "program": program})
 
 
-def _values(run: str, epoch: int, begun: Begun) -> Message:
-    return Message(Kind.DATA, {"what": "parameters", "run": run, "epoch": epoch, "settings": begun[1]}, begun[0])
+def _values(run: str, pass_number: int, begun: Begun) -> Message:
+    return Message(Kind.DATA, {"what": "parameters", "run": run, "epoch": pass_number, "settings": begun[1]}, begun[0])
 
 
 def _equal(one: Begun, other: Begun) -> bool:

@@ -30,13 +30,14 @@ def is_summed(name: str) -> bool:
 class PipeJob:
     """One pass of one stage over one partition. It is the key of a commit.
 
-    `epoch` is the number that `CoordinatorLink.begin` was given, so it identifies the parameters. An evaluation after
-    the optimizer step reads other parameters and therefore has another number. Random numbers may use another count of
-    epochs, which the `settings` of `begin` carry.
+    `pass_number` is the number that `CoordinatorLink.begin` was given, so it identifies the parameters. An evaluation after
+    the optimizer step reads other parameters, so it is another pass, though it belongs to the same epoch of the training.
+    On the wire and in the texts of errors, this number is called "epoch". Random numbers depend on the training's own
+    count of epochs, which the `settings` of `begin` carry.
     """
 
     run: str
-    epoch: int
+    pass_number: int
     stage: str
     mode: str
     partition: int
@@ -45,7 +46,7 @@ class PipeJob:
     )  # False if nothing is summed: a returned chunk is never replayed
 
     def __str__(self) -> str:
-        return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.epoch} of run {self.run!r}"
+        return f"stage {self.stage!r} ({self.mode}), partition {self.partition}, epoch {self.pass_number} of run {self.run!r}"
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class ChunkKey:
     """The name of one micro-batch, which is a contiguous run of rows of one partition."""
 
     run: str
-    epoch: int
+    pass_number: int
     stage: str
     mode: str
     partition: int
@@ -69,7 +70,7 @@ class OutgoingChunk:
     `static` and `epoch_kept` name tensors that the worker may have kept from an earlier chunk with the same run,
     partition and index. Such a tensor is offered by its checksum first, and sent if the worker asks for it. The worker
     replaces a kept tensor when one with the same name and shape but other content is offered, so any tensor may be
-    named. The worker drops an `epoch_kept` tensor when the next epoch begins, and a static one with the run.
+    named. The worker drops an `epoch_kept` tensor when the next pass begins, and a static one with the run.
     """
 
     index: int
@@ -106,11 +107,11 @@ class Handler(Protocol):
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Take a stage's program, before the first chunk of that stage."""
 
-    def parameters(self, run: str, epoch: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
-        """Take an epoch's parameters, before its first chunk. They replace those of the run's earlier epochs."""
+    def parameters(self, run: str, pass_number: int, tensors: dict[str, np.ndarray], settings: dict[str, Any]) -> None:
+        """Take a pass's parameters, before its first chunk. They replace those of the run's earlier passes."""
 
     def chunk(self, key: ChunkKey, tensors: dict[str, np.ndarray], room: Room) -> dict[str, np.ndarray]:
-        """Run a chunk. The result depends on the arguments, the stage and the epoch's parameters alone.
+        """Run a chunk. The result depends on the arguments, the stage and the pass's parameters alone.
 
         Args:
             key: the chunk's name.

@@ -32,7 +32,7 @@ class Offer:
 class _Kept:
     offer: Offer
     array: np.ndarray
-    epoch: int
+    pass_number: int
 
 
 class KeptTensors:
@@ -51,20 +51,20 @@ class KeptTensors:
         self._kept.move_to_end(slot)
         return kept.array
 
-    def put(self, slot: Slot, offer: Offer, array: np.ndarray, epoch: int) -> None:
-        """Keep a tensor that came in an epoch, unless it alone exceeds the budget."""
+    def put(self, slot: Slot, offer: Offer, array: np.ndarray, pass_number: int) -> None:
+        """Keep a tensor that came in a pass, unless it alone exceeds the budget."""
         self._drop(slot)
         if array.nbytes > self._budget:
             return
-        self._kept[slot] = _Kept(offer, array, epoch)
+        self._kept[slot] = _Kept(offer, array, pass_number)
         self.bytes += array.nbytes
         while self.bytes > self._budget:
             self._drop(next(iter(self._kept)))
 
-    def begin_epoch(self, run: str, epoch: int) -> None:
-        """Drop a run's tensors that were kept for an earlier epoch only."""
+    def begin_pass(self, run: str, pass_number: int) -> None:
+        """Drop a run's tensors that were kept for an earlier pass only."""
         for slot, kept in list(self._kept.items()):
-            if slot[0] == run and kept.offer.epoch_only and kept.epoch < epoch:
+            if slot[0] == run and kept.offer.epoch_only and kept.pass_number < pass_number:
                 self._drop(slot)
 
     def forget(self, run: str) -> None:

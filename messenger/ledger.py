@@ -46,30 +46,30 @@ class Ledger:
     """
 
     def __init__(self) -> None:
-        self._epochs: dict[str, int] = {}
+        self._passes: dict[str, int] = {}
         self._commits: dict[PipeJob, Commit] = {}
-        self._conflicts: dict[str, ConflictError] = {}  # by run; a conflict in its open epoch
+        self._conflicts: dict[str, ConflictError] = {}  # by run; a conflict in its open pass
 
-    def begin(self, run: str, epoch: int) -> None:
-        """Open an epoch of a run, and drop all earlier commits of the run."""
+    def begin(self, run: str, pass_number: int) -> None:
+        """Open a pass of a run, and drop all earlier commits of the run."""
         self._drop(run)
-        self._epochs[run] = epoch
+        self._passes[run] = pass_number
 
-    def epoch(self, run: str) -> int:
-        """Return the open epoch of a run, or -1 if none is open."""
-        return self._epochs.get(run, -1)
+    def pass_number(self, run: str) -> int:
+        """Return the number of a run's open pass, or -1 if none is open."""
+        return self._passes.get(run, -1)
 
     def commit(self, commit: Commit) -> bool:
         """Enter a commit. Return True if it is the job's first.
 
         Raises:
-            StaleEpochError: the commit's epoch is not open.
+            StaleEpochError: the commit's pass is not open.
             ConflictError: another attempt had other results. From then on, `totals` raises this error as well.
         """
         job = commit.job
-        if job.epoch != self.epoch(job.run):
+        if job.pass_number != self.pass_number(job.run):
             raise StaleEpochError(
-                f"refused the commit of {job}: open is epoch {self.epoch(job.run)} (-1: none)",
+                f"refused the commit of {job}: open is epoch {self.pass_number(job.run)} (-1: none)",
                 stage=job.stage,
                 partition=job.partition,
             )
@@ -90,7 +90,7 @@ class Ledger:
         return [job for job in jobs if job not in self._commits]
 
     def check(self, run: str) -> None:
-        """Raise the ConflictError of a run's open epoch, if there was a conflict."""
+        """Raise the ConflictError of a run's open pass, if there was a conflict."""
         if run in self._conflicts:
             raise self._conflicts[run]
 
@@ -122,9 +122,9 @@ class Ledger:
         )
 
     def forget(self, run: str) -> None:
-        """Drop all commits of a run and its open epoch."""
+        """Drop all commits of a run and its open pass."""
         self._drop(run)
-        self._epochs.pop(run, None)
+        self._passes.pop(run, None)
 
     def _drop(self, run: str) -> None:
         self._commits = {job: commit for job, commit in self._commits.items() if job.run != run}

@@ -62,7 +62,13 @@ def commit_message(stream: Stream, ticket: int, moved: Moved) -> Message:
 
 
 def _job_fields(job: PipeJob) -> dict[str, Any]:
-    return {"run": job.run, "epoch": job.epoch, "stage": job.stage, "mode": job.mode, "partition": job.partition}
+    return {
+        "run": job.run,
+        "epoch": job.pass_number,
+        "stage": job.stage,
+        "mode": job.mode,
+        "partition": job.partition,
+    }
 
 
 def _offer(chunk: OutgoingChunk, name: str, limits: Limits) -> list[Any]:

@@ -13,7 +13,7 @@ from messenger.settings import Settings
 from messenger.transport import COORDINATOR
 
 Want = tuple[str, str, str | int]
-"""The name of one supply: ("stage", run, name) or ("parameters", run, epoch)."""
+"""The name of one supply: ("stage", run, name) or ("parameters", run, number of the pass)."""
 
 
 class Supplies:
@@ -24,20 +24,20 @@ class Supplies:
         self._pump = pump
         self._settings = settings
         self._stages: set[tuple[str, str]] = set()
-        self._epochs: dict[str, int] = {}  # run -> the epoch whose parameters the handler has
+        self._passes: dict[str, int] = {}  # run -> the number of the pass whose parameters the handler has
         self._asked: dict[Want, float] = {}  # supply that was asked for -> deadline, monotonic seconds
 
-    def epoch(self, run: str) -> int:
-        """Return the newest epoch of a run that this worker knows, or -1 if it knows none."""
-        return self._epochs.get(run, -1)
+    def pass_number(self, run: str) -> int:
+        """Return the number of a run's newest pass that this worker knows, or -1 if it knows none."""
+        return self._passes.get(run, -1)
 
     def is_stale(self, key: ChunkKey) -> bool:
-        """Return True if a chunk belongs to an epoch that is over."""
-        return key.epoch < self.epoch(key.run)
+        """Return True if a chunk belongs to a pass that is over."""
+        return key.pass_number < self.pass_number(key.run)
 
     def has(self, key: ChunkKey) -> bool:
         """Return True if the handler has the program and the parameters that a chunk needs."""
-        return (key.run, key.stage) in self._stages and self.epoch(key.run) == key.epoch
+        return (key.run, key.stage) in self._stages and self.pass_number(key.run) == key.pass_number
 
     def waits_for(self, key: ChunkKey, header: dict[str, Any]) -> bool:
         """Return True if a chunk lacks the supply that a DATA or an ERROR names."""
@@ -47,7 +47,7 @@ class Supplies:
         """Ask for the supplies that a chunk lacks, unless they were asked for already."""
         for want in _wants(key):
             what, run, which = want
-            here = (run, which) in self._stages if what == "stage" else self.epoch(run) == which
+            here = (run, which) in self._stages if what == "stage" else self.pass_number(run) == which
             if here or want in self._asked:
                 continue
             self._asked[want] = time.monotonic() + self._settings.fetch_seconds
@@ -57,7 +57,7 @@ class Supplies:
         """Give a supply that has arrived to the handler.
 
         Returns:
-            The run and the epoch if a new epoch began, else None.
+            The run and the number of the pass if a new pass began, else None.
 
         Raises:
             Exception: any error of the handler.
@@ -69,10 +69,10 @@ class Supplies:
             self._handler.stage(run, header["name"], header["program"])
             self._stages.add((run, header["name"]))
             return None
-        if header["epoch"] <= self.epoch(run):
+        if header["epoch"] <= self.pass_number(run):
             return None
         self._handler.parameters(run, header["epoch"], message.tensors, header["settings"])
-        self._epochs[run] = header["epoch"]
+        self._passes[run] = header["epoch"]
         return run, header["epoch"]
 
     def drop(self, header: dict[str, Any]) -> None:
@@ -91,12 +91,12 @@ class Supplies:
     def forget(self, run: str) -> None:
         """Drop all that is known of a run."""
         self._stages = {stage for stage in self._stages if stage[0] != run}
-        self._epochs.pop(run, None)
+        self._passes.pop(run, None)
         self._asked = {want: deadline for want, deadline in self._asked.items() if want[1] != run}
 
 
 def _wants(key: ChunkKey) -> tuple[Want, Want]:
-    return ("stage", key.run, key.stage), ("parameters", key.run, key.epoch)
+    return ("stage", key.run, key.stage), ("parameters", key.run, key.pass_number)
 
 
 def _want(header: dict[str, Any]) -> Want:

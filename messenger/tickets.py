@@ -33,7 +33,7 @@ class WaitingChunk:
         """Return the chunk of a CHUNK message, completed with tensors that the worker has kept."""
         header = message.header
         names = ("run", "epoch", "stage", "mode", "partition", "chunk", "first_row", "rows")
-        chunk = cls(ChunkKey(**{name: header[name] for name in names}), header["digest"], dict(message.tensors), {})
+        chunk = cls(ChunkKey(*(header[name] for name in names)), header["digest"], dict(message.tensors), {})
         chunk.spares = frozenset(header.get("spares", ()))
         if "reply" in header:
             region, offset, size = header["reply"]
@@ -82,7 +82,7 @@ class WaitingChunk:
                 array = copy
             if Offer(name, array.dtype.name, array.shape, tensor_checksum(raw_bytes(array)), offer.epoch_only) != offer:
                 raise FrameError(f"tensor {name!r} of chunk {self.key.chunk} is not the one that was offered")
-            kept.put(self._slot(offer), offer, array, self.key.epoch)
+            kept.put(self._slot(offer), offer, array, self.key.pass_number)
             self.tensors[name] = array
             del self.missing[name]
 

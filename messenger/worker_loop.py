@@ -190,7 +190,7 @@ class WorkerLoop:
             self._fail_waiting(message.header, "handler", _text(error))
             return
         if begun is not None:
-            self._kept.begin_epoch(*begun)
+            self._kept.begin_pass(*begun)
         for ticket in list(self._tickets.values()):
             self._advance(ticket)
 
@@ -225,7 +225,7 @@ class WorkerLoop:
             if isinstance(head, WaitingEnd):
                 self._send_sums(ticket, head)
             elif self._supplies.is_stale(head.key):
-                text = f"epoch {head.key.epoch} is over, epoch {self._supplies.epoch(head.key.run)} runs"
+                text = f"epoch {head.key.pass_number} is over, epoch {self._supplies.pass_number(head.key.run)} runs"
                 self._fail(ticket, head, "stale", text)
             elif not head.complete or not self._supplies.has(head.key) or self._has_lost(ticket, head):
                 return

@@ -35,6 +35,9 @@ Mode = Literal["forward", "turn", "backward", "evaluate", "predict"]
 - predict: the last stage to its output rows.
 """
 
+SourceGradients = Literal["summed", "per_edge"]
+"""The gradients that a stage returns for a row that it read at the sources of edges: their sum, or one for each edge."""
+
 Overflow = Literal["file", "recompute"]
 """The fate of saved values of forward runs that exceed a worker's memory for them: a file, or computing them again."""
 
@@ -183,6 +186,16 @@ def of_model(model: int, parameter: str) -> str:
     return f"{model}/{parameter}"
 
 
+def model_and_parameter(name: str) -> tuple[int, str]:
+    """Return the model that a batch's parameter belongs to, and its name there: the inverse of `of_model`.
+
+    >>> model_and_parameter("3/convs.0.bias")
+    (3, 'convs.0.bias')
+    """
+    model, _, parameter = name.partition("/")
+    return int(model), parameter
+
+
 def collection_name(edges: EdgeSet, stage: str) -> str:
     """Return the name of the neighbourhoods along an edge set that are collected for a stage."""
     return f"neighbours@{edges}.{stage}"
@@ -209,7 +222,7 @@ class Plan:
         Step, ...
     ] = ()  # trains, and evaluates the weights from before the step; () if that saves nothing
     fired: tuple[str, ...] = ()  # names of the rules that fired, in order
-    source_gradients: Literal["summed", "per_edge"] = "summed"  # form of the gradients of a collected row
+    source_gradients: SourceGradients = "summed"  # form of the gradients of a collected row
     levels: int | None = None  # level up to which vertices are ordered by level; None: all are ordered by id
     targets: Targets = "train"  # the vertices from which levels are counted
     models: int = 1  # number of models trained together

@@ -136,7 +136,7 @@ class ModelBatch:
         return list(range(first, len(self._members)))
 
     def _config_of(self, number: int, member: Member) -> TrainerConfig:
-        folders = {
+        folders: dict[str, Any] = {
             name: folder_of(folder, number)
             for name in ("checkpoint_dir", "log_dir")
             if (folder := getattr(self.config, name)) is not None
@@ -290,8 +290,9 @@ class ModelBatch:
         config, others = self._config_of(number, self._members[number]), list(self._jobs.values())
         if others:
             engine = others[0].engine.name
-            settings = {"engine": engine, "partitions": others[0].partitions or config.partitions}
-            config = replace(config, **settings, **({"router": None, "keys": None} if engine == "local" else {}))
+            settings: dict[str, Any] = {"engine": engine, "partitions": others[0].partitions or config.partitions}
+            settings |= {"router": None, "keys": None} if engine == "local" else {}
+            config = replace(config, **settings)
         graph = others[0].graph if others else self.graph
         count = min(len(self._members), self._most or len(self._members))
         try:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from lotan.cli.collecting import rare_collections
 from lotan.cli.options import (
     add_graph_options,
     add_model_options,
@@ -49,10 +51,30 @@ def run(options: argparse.Namespace) -> int:
 
 def train(options: argparse.Namespace) -> Run:
     """Do the work of `run`, and return the finished run."""
+    with ExitStack() as opened:
+        with rare_collections():
+            trainer = _ready(options, opened)
+        finished = trainer.fit()
+    # results are written in the order of what a full disk would cost most
+    if not options.quiet:
+        print_metrics(finished.best_epoch, finished.metrics)
+    if options.save:
+        finished.save(options.save)
+    if options.report:
+        from lotan.results.report import write_report
+
+        write_report(options.report, finished.report)
+    written = [str(place) for place in (options.save, options.report, options.log_dir) if place]
+    if written and not options.quiet:
+        print(f"written: {', '.join(written)}")
+    return finished
+
+
+def _ready(options: argparse.Namespace, opened: ExitStack) -> Trainer:
+    """Return the Trainer with its plan made and described. Its graph stays in place while `opened` is open."""
     from lotan.cli.commands import write_command
     from lotan.cli.models import needs_of
     from lotan.engines.opening import check_engine, placed
-    from lotan.results.report import write_report
     from lotan.settings.config import make_config
     from lotan.tracking import open_tracker
 
@@ -62,24 +84,13 @@ def train(options: argparse.Namespace) -> Run:
     config = make_config(plan_settings(options))
     check_engine(config)
     given = read_graph(options)
-    with placed(given, config, needs_of(options, given, config)) as graph:
-        trainer = make_trainer(options, graph)
-        if not options.quiet:
-            print_start(options, trainer)
-        if options.log_dir:
-            write_command(options, options.log_dir)
-        finished = trainer.fit()
-    # results are written in the order of what a full disk would cost most
+    graph = opened.enter_context(placed(given, config, needs_of(options, given, config)))
+    trainer = make_trainer(options, graph)
     if not options.quiet:
-        print_metrics(finished.best_epoch, finished.metrics)
-    if options.save:
-        finished.save(options.save)
-    if options.report:
-        write_report(options.report, finished.report)
-    written = [str(place) for place in (options.save, options.report, options.log_dir) if place]
-    if written and not options.quiet:
-        print(f"written: {', '.join(written)}")
-    return finished
+        print_start(options, trainer)
+    if options.log_dir:
+        write_command(options, options.log_dir)
+    return trainer
 
 
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -91,8 +92,15 @@ def write_npz(graph: PlantedGraph, file: Path) -> None:
     """
     with _whole(file) as partial, partial.open("wb") as archive:
         vertices, edges = _in_memory(graph)
-        splits = {f"{name}_idx": np.flatnonzero(vertices.split == code) for code, name in enumerate(SPLITS)}
-        arrays = {"x": vertices.features, "y": vertices.label, "edge_src": edges.src, "edge_dst": edges.dst}
+        splits: dict[str, Any] = {
+            f"{name}_idx": np.flatnonzero(vertices.split == code) for code, name in enumerate(SPLITS)
+        }
+        arrays: dict[str, Any] = {
+            "x": vertices.features,
+            "y": vertices.label,
+            "edge_src": edges.src,
+            "edge_dst": edges.dst,
+        }
         np.savez(archive, num_nodes=graph.vertices, **arrays, **splits)
 
 

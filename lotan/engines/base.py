@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 import torch
 
+from lotan.engines.observed import Observed
 from lotan.errors import EngineError, PassLostError
 from lotan.stages.randomness import Randomness
-from planner.physical import Plan
+from planner.physical import Plan, model_and_parameter, of_model
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
@@ -45,6 +46,18 @@ class Pass:
     seed: int = 0
     seeds: tuple[int, ...] = ()  # the seed of each model of a batch
 
+    @classmethod
+    def of_batch(cls, epoch: int, weights: Sequence[Mapping[str, torch.Tensor]], seeds: Sequence[int]) -> Pass:
+        """Return a pass of a batch.
+
+        Args:
+            epoch: The epoch, which is the same for all models.
+            weights: Each model's parameters and buffers, by the model's own names.
+            seeds: The seed of each model.
+        """
+        named = {of_model(model, name): tensor for model, own in enumerate(weights) for name, tensor in own.items()}
+        return cls(epoch, named, seeds=tuple(seeds))
+
     @property
     def randomness(self) -> Randomness:
         """The source of the pass's random numbers."""
@@ -63,16 +76,19 @@ class Outcome:
     evaluation: np.ndarray | None = None  # the statistics of an evaluation over all splits, shaped as above
     columns: Mapping[str, Handle] = field(default_factory=dict)  # the columns that `keep` names
 
+    def by_model(self, models: int) -> list[Outcome]:
+        """Return the outcome of each model of a batch: its gradients, by the model's own names, and its statistics."""
+        gradients: list[dict[str, torch.Tensor]] = [{} for _ in range(models)]
+        for name, gradient in self.gradients.items():
+            model, parameter = model_and_parameter(name)
+            gradients[model][parameter] = gradient
+        nothing = [None] * models
+        statistics = nothing if self.statistics is None else self.statistics
+        evaluation = nothing if self.evaluation is None else self.evaluation
+        return [Outcome(*own) for own in zip(gradients, statistics, evaluation, strict=True)]
 
-@dataclass(frozen=True)
-class Extent:
-    """The size of a step's results."""
 
-    rows: int
-    bytes: int
-
-
-class Engine(ABC):
+class Engine(Observed, ABC):
     """Runs plans over one loaded graph. Engines differ in the place of columns, but in no number that a user sees."""
 
     traits: ClassVar[EngineTraits]
@@ -194,25 +210,6 @@ class Engine(ABC):
         shared memory) and "shuffle_written".
         """
         return {"messenger_sent": 0, "messenger_received": 0, "messenger_shared": 0, "shuffle_written": 0}
-
-    def do_one_by_one(self) -> bool:
-        """Switch to running each step completely before its method returns, so that it can be timed.
-
-        Returns:
-            False if the engine runs passes only as a whole.
-        """
-        return False
-
-    def extent(self, step: Step, made: Mapping[str, Handle]) -> Extent | None:
-        """Return the rows and bytes of a finished step's results, or None if unknown. A pipe's rows are those that it ran on."""
-        return None
-
-    def piped(self) -> Sequence[Extent]:
-        """Return for each pipe of the last pass the rows that it ran on and the bytes sent and received.
-
-        Empty if none are sent.
-        """
-        return ()
 
 
 def run(

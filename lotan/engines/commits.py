@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from lotan.borders import translated
-from lotan.engines.base import Extent, Outcome, Pass
+from lotan.engines.base import Outcome, Pass
+from lotan.engines.observed import Extent
 from lotan.errors import EngineError
 from lotan.stages.codec import encode_program
 from messenger.coordinator import CoordinatorLink
@@ -42,7 +43,7 @@ class Commits:
     @translated()
     def _publish(self, plan: Plan) -> None:
         self.run = uuid4().hex
-        self.number = 0  # number of the running pass: the messenger's epoch
+        self.number = 0  # number of the running pass; an evaluation is another pass of the same epoch
         self._jobs: list[tuple[str, str, Sequence[int]]] = []
         self._said = ""
         for stage in plan.stages:

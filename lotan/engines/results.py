@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lotan.errors import EngineError
+from lotan.stages import tensor_names
 from planner.physical import Stage, StageInput
 from planner.spec import EdgeSet
 from planner.steps.pipe import PipeStep
@@ -26,9 +27,11 @@ def result_tensors(step: PipeStep, stage: Stage) -> list[ResultTensor]:
         EngineError: If the plan's step and its stage do not agree on the outputs.
     """
     if step.emits:
-        tensors = [ResultTensor(f"output/{output.value}") for output in stage.outputs]
+        tensors = [ResultTensor(tensor_names.output(output.value)) for output in stage.outputs]
     else:
-        tensors = [ResultTensor(f"input_gradient/{i.value}", _edges(i)) for i in stage.inputs if i.needs_gradient]
+        tensors = [
+            ResultTensor(tensor_names.input_gradient(i.value), _edges(i)) for i in stage.inputs if i.needs_gradient
+        ]
     if len(tensors) != len(step.outputs):
         asked = ", ".join(column.name for column in step.outputs)
         made = ", ".join(tensor.name for tensor in tensors)

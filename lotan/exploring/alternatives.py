@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -31,17 +31,49 @@ LEGEND = (
     "steps hand on, and levels, the vertices that training depends on. Seconds are estimated with the rates above. `lotan "
     "doctor --calibrate` measures the rates of this machine, and --analyze a plan. docs/concepts/choices.md says what is weighed."
 )
-SPREADING = ("--partitions", "--workers")  # options that only divide the work otherwise
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The settings that ask for a plan, beside those given: its engine, and at most one more."""
+
+    engine: str
+    without: str | None = None  # a rule that is disabled
+    general: bool = False  # True for the general plan
+    partitions: int | None = None
+    workers: int | None = None
+
+    @property
+    def alone(self) -> bool:
+        """True if nothing is asked for but the engine."""
+        return self == Asked(self.engine)
+
+    @property
+    def spread(self) -> str:
+        """The options of the command line that divide a plan's work otherwise, or "" if none do."""
+        spread = {"partitions": self.partitions, "workers": self.workers}
+        return " ".join(f"--{name} {count}" for name, count in spread.items() if count is not None)
+
+    @property
+    def options(self) -> str:
+        """The options of the command line that ask for the plan.
+
+        >>> Asked("blocks", without="push_down").options, Asked("rows", partitions=8).options
+        ('--engine blocks --disable push_down', '--engine rows --partitions 8')
+        """
+        rule = f"--disable {self.without}" if self.without else ""
+        general = "--plan general" if self.general else ""
+        return " ".join(filter(None, [f"--engine {self.engine}", rule, general, self.spread]))
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A plan, with its name and the options that ask for it."""
+    """A plan, with its name and the settings that ask for it."""
 
     # the value of `plan` that asks for it, see lotan.settings.plan_names; plans that only divide their work otherwise
     # share it
     name: str
-    options: str  # further options of the command line that ask for it
+    asked: Asked
     chosen: bool  # True if it is the plan that would run
     seconds: float  # estimated seconds of an epoch, with its evaluation if every epoch has one
     steps: int  # steps of an epoch, with its evaluation if every epoch has one
@@ -65,15 +97,15 @@ def alternatives(job: Job, config: TrainerConfig) -> list[Alternative]:
             continue
         listed = list(variants(job, config, engine, known))
         first = listed[0][0]
-        for planned, words in listed:
+        for planned, asked in listed:
             beside = job.plan if planned is first else first.plan
-            found.append(_alternative(job, config, known, planned, words, beside))
-        for spread, words in _spreads(config, traits):
-            found.append(_alternative(job, spread, known, first, f"--engine {engine} {words}", first.plan))
+            found.append(_alternative(job, config, known, planned, asked, beside))
+        for spread, asked in _spreads(config, traits):
+            found.append(_alternative(job, spread, known, first, asked, first.plan))
     return sorted(found, key=lambda one: one.seconds)
 
 
-def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[TrainerConfig, str]]:
+def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[TrainerConfig, Asked]]:
     """Yield other numbers of partitions (more) and of workers (half as many), unless the settings give them."""
     if traits.in_process:
         return
@@ -81,16 +113,16 @@ def _spreads(config: TrainerConfig, traits: EngineTraits) -> Iterator[tuple[Trai
     if config.partitions is None:
         for times in MORE_PARTITIONS[:2]:
             count = times * layout.crew.tasks
-            yield replace(config, partitions=count), f"--partitions {count}"
+            yield replace(config, partitions=count), Asked(traits.name, partitions=count)
     if config.workers is None and layout.crew.workers > 1:
         count = layout.crew.workers // 2
-        yield replace(config, workers=count), f"--workers {count}"
+        yield replace(config, workers=count), Asked(traits.name, workers=count)
 
 
 def variants(
     job: Job, config: TrainerConfig, engine: str, known: cost_cache.Known | None = None
-) -> Iterator[tuple[Planned, str]]:
-    """Yield plans for an engine with the options that ask for them, first the plan with all rules that are not disabled.
+) -> Iterator[tuple[Planned, Asked]]:
+    """Yield plans for an engine with the settings that ask for them, first the plan with all rules that are not disabled.
 
     Args:
         job: The job with the chosen plan.
@@ -101,26 +133,26 @@ def variants(
     pricing = priced(ENGINES[engine], config, known or cost_cache.load(), session_master(job.graph, config))
     options = replace(job.planned.options, pricing=pricing)
     first = job.planned.with_options(options)
-    yield first, f"--engine {engine}"
+    yield first, Asked(engine)
     if first.options.plan == "general":
         return
     for rule in first.plan.fired:
-        yield without(first, rule), f"--engine {engine} --disable {rule}"
+        yield without(first, rule), Asked(engine, without=rule)
     general: Literal["general"] = "general"
-    yield first.with_options(replace(first.options, plan=general)), f"--engine {engine} --plan general"
+    yield first.with_options(replace(first.options, plan=general)), Asked(engine, general=True)
 
 
 def _alternative(
-    job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, words: str, beside: Plan
+    job: Job, config: TrainerConfig, known: cost_cache.Known, planned: Planned, asked: Asked, beside: Plan
 ) -> Alternative:
     plan, traits, limit = planned.plan, planned.options.traits, MemoryLimit.of(config)
     needs = limit.needs(traits, plan, job.statistics, config.partitions)
     pricing = spread_over(priced(traits, config, known, session_master(job.graph, config)), needs)
     passes = plan.epoch(config.eval_every == 1)
-    chosen = traits.name == job.engine.name and words == f"--engine {traits.name}"
+    chosen = traits.name == job.engine.name and asked.alone
     return Alternative(
         name=plan_name(traits.name, planned.options.disabled, planned.options.plan),
-        options=words,
+        asked=asked,
         chosen=chosen,
         seconds=planned.seconds_at(pricing),
         steps=sum(map(len, passes)),
@@ -197,7 +229,7 @@ def alternative_lines(found: Sequence[Alternative]) -> list[str]:
         line = f"{'>' if one.chosen else ' '} {_called(one):<{wide}}{_figures(one)}  {said}".rstrip()
         lines += textwrap.wrap(line, WIDTH, subsequent_indent=" " * head.index("against"), drop_whitespace=True)
     for engine, others in alike.items():
-        rules = ", ".join(one.options.split()[-1] for one in others)
+        rules = ", ".join(str(one.asked.without) for one in others)
         lines += _below(f"as {engine}: without {rules}")
     return [
         *lines,
@@ -216,11 +248,10 @@ def _figures(one: Alternative) -> str:
 
 def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
     """Return, by the name of each engine's plan, the plans with one rule less that have the same figures."""
-    firsts = {one.options: one for one in found if one.options == f"--engine {one.options.split()[1]}"}
+    firsts = {one.asked.engine: one for one in found if one.asked.alone}
     alike: dict[str, list[Alternative]] = {first.name: [] for first in firsts.values()}
     for one in found:
-        engine, _, less = one.options.partition(" --disable ")
-        first = firsts[engine] if less else None
+        first = firsts[one.asked.engine] if one.asked.without else None
         if first is not None and (_figures(one), one.fits) == (_figures(first), first.fits):
             alike[first.name].append(one)
     return {name: others for name, others in alike.items() if others}
@@ -229,7 +260,7 @@ def _alike(found: Sequence[Alternative]) -> dict[str, list[Alternative]]:
 def _why_not_the_first(found: Sequence[Alternative]) -> str:
     """Return why an engine's fastest plan is not the one that runs; an empty text if it runs."""
     chosen = next(one for one in found if one.chosen)
-    first = next(one for one in found if one.options.split()[1] == chosen.options.split()[1])
+    first = next(one for one in found if one.asked.engine == chosen.asked.engine)
     if duration(first.seconds) == duration(chosen.seconds):
         return ""
     if not first.fits:
@@ -243,10 +274,13 @@ def _why_not_the_first(found: Sequence[Alternative]) -> str:
 
 def _called(one: Alternative) -> str:
     """Return the plan's name, followed by the options that divide its work."""
-    spread = [option for option in SPREADING if option in one.options.split()]
-    return " ".join([one.name, *(one.options[one.options.index(option) :] for option in spread)])
+    return f"{one.name} {one.asked.spread}".rstrip()
 
 
 def alternative_data(found: Sequence[Alternative]) -> list[dict[str, Any]]:
-    """Return the alternatives as plain data."""
-    return [asdict(one) for one in found]
+    """Return the alternatives as plain data, with the settings that ask for each as options of the command line."""
+    figures = [item.name for item in fields(Alternative) if item.name not in ("name", "asked")]
+    return [
+        {"name": one.name, "options": one.asked.options, **{name: getattr(one, name) for name in figures}}
+        for one in found
+    ]

@@ -11,7 +11,8 @@ from math import inf
 
 import torch
 
-from lotan.engines.base import Engine, Extent, Handle, Pass, run
+from lotan.engines.base import Engine, Handle, Pass, run
+from lotan.engines.observed import Extent
 from lotan.engines.opening import open_engine
 from lotan.memory.limit import MemoryLimit
 from lotan.memory.watch import MemoryWatch
@@ -152,8 +153,8 @@ class _Bench:
             watches[-1].end()
         extents = list(watches[-1].extents)
         pipes = [number for number, step in enumerate(steps) if isinstance(step, PipeStep)]
-        for number, extent in zip(pipes, self._engine.piped(), strict=False):
-            extents[number] = extent
+        for number, piped in zip(pipes, self._engine.piped(), strict=False):
+            extents[number] = piped
         bytes = "bytes" if one_by_one else "piped_bytes"
         cost = self._job.planned.cost(steps)
         plan, known = self._job.plan, self._job.planned.statistics

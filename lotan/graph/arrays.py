@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.graph.row_keys import vertex_keys
@@ -18,7 +17,7 @@ from planner.statistics import Profile, Statistics
 
 AnyType = TypeVar("AnyType", bound=np.generic)
 
-Ids = npt.NDArray[np.generic]
+Ids = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
 
@@ -29,7 +28,7 @@ class VertexColumns:
 
     ids: Ids  # [vertices], an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
-    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    label: npt.NDArray[Any]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
 
 
@@ -48,7 +47,7 @@ class GraphArrays:
 
     ids: Ids  # [vertices], as given: an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
-    label: npt.NDArray[np.generic]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    label: npt.NDArray[Any]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
     src: Positions  # [edges], rows of the vertex arrays
     dst: Positions  # [edges]
@@ -151,13 +150,21 @@ def _own(array: npt.NDArray[AnyType]) -> npt.NDArray[AnyType]:
 
 
 def _find_ends(ids: Ids, edges: EdgeColumns) -> tuple[Positions, Positions]:
-    index = pd.Index(ids)
-    src = index.get_indexer(edges.src).astype(np.int64, copy=False)
-    dst = index.get_indexer(edges.dst).astype(np.int64, copy=False)
+    src, dst = (_positions(ids, ends) for ends in (edges.src, edges.dst))
     dangling = np.flatnonzero((src < 0) | (dst < 0))
     if len(dangling):
         raise dangling_edges(len(dangling), [(edges.src[row], edges.dst[row]) for row in dangling[:EXAMPLES]])
     return src, dst
+
+
+def _positions(ids: Ids, ends: Ids) -> Positions:
+    """Return the position of each end among the ids, or -1 for an end that is not among them."""
+    if ids.dtype == ends.dtype == np.int64 and ids[0] == 0 and np.array_equal(ids, np.arange(len(ids))):
+        return np.where((ends < 0) | (ends >= len(ids)), -1, ends)
+    import pandas as pd  # not at the top: a graph with numbered vertices starts a third of a second earlier without it
+
+    result: Positions = pd.Index(ids).get_indexer(ends).astype(np.int64, copy=False)
+    return result
 
 
 def _add_reverses(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,6 +31,9 @@ from lotan.graph.faults import (
     wrong_type,
 )
 from planner.spec import SPLITS
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Floats = npt.NDArray[np.float32]
 
@@ -73,6 +76,12 @@ def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
             raise doubled_column(table, name)
 
 
+def is_pandas(table: object) -> TypeGuard[pd.DataFrame]:
+    """True for a pandas DataFrame; asked without importing pandas, which whoever has one has done."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(table, pandas.DataFrame)
+
+
 def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str | None = None) -> pa.Table:
     """Return columns of a pandas DataFrame as an Arrow table.
 
@@ -90,7 +99,7 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
     columns = {}
     for name in wanted:
         series = frame[name]
-        if name == label and pd.api.types.is_float_dtype(series.dtype) and series.isna().any():
+        if name == label and _holds_floats(series) and series.isna().any():
             series = _whole_numbers(series)
         try:
             columns[name] = _arrow_array(series)
@@ -103,10 +112,16 @@ def arrow_table(frame: pd.DataFrame, table: str, wanted: list[str], label: str |
 
 def _arrow_array(series: pd.Series[Any]) -> pa.Array:
     if series.dtype != object:
-        return pa.array(series, from_pandas=not pd.api.types.is_float_dtype(series.dtype))
+        return pa.array(series, from_pandas=not _holds_floats(series))
     # Only missing cells are null. NaN inside an array must stay NaN, and from_pandas=True would make it null.
     cells = zip(series, series.isna(), strict=True)
     return pa.array([None if missing else cell for cell, missing in cells], from_pandas=False)
+
+
+def _holds_floats(series: pd.Series[Any]) -> bool:
+    import pandas as pd  # here, for whoever has no DataFrame starts without it, a third of a second earlier
+
+    return bool(pd.api.types.is_float_dtype(series.dtype))
 
 
 def _whole_numbers(series: pd.Series[Any]) -> pd.Series[Any]:
@@ -174,7 +189,8 @@ def _ids(table: pa.Table, name: str, column: str) -> Ids:
         ids = values.to_numpy()
         return _signed(ids, name, column, "Give the ids as strings.") if ids.dtype.kind == "u" else ids
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        return values.to_numpy(zero_copy_only=False).astype(object)
+        result: Ids = values.to_numpy(zero_copy_only=False).astype(object)
+        return result
     raise wrong_id_type(name, column, str(values.type), "an integer or string type")
 
 
@@ -192,7 +208,8 @@ def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...]) -> Floats:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    result: bool = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return result
 
 
 def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
@@ -232,7 +249,8 @@ def _numbers(table: pa.Table, name: str, column: str, ids: Ids) -> Floats:
     if missing.any():
         raise null_rows(column, int(missing.sum()), _row(ids, missing, None), name)
     with np.errstate(over="ignore"):  # an overflow makes an infinite number, which is reported later with its row
-        return values.to_numpy(zero_copy_only=False).astype(np.float32)
+        result: Floats = values.to_numpy(zero_copy_only=False).astype(np.float32)
+        return result
 
 
 def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.generic]:
@@ -244,9 +262,11 @@ def _label(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.gene
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         if pa.types.is_unsigned_integer(values.type):
             _signed(pc.fill_null(values, 0).to_numpy(), "vertices", column, "Number the classes from 0.")
-        return pc.fill_null(values.cast(pa.int64()), -1).to_numpy()
+        classes: npt.NDArray[np.int64] = pc.fill_null(values.cast(pa.int64()), -1).to_numpy()
+        return classes
     if pa.types.is_floating(values.type):
-        return pc.fill_null(values.cast(pa.float32(), safe=False), float("nan")).to_numpy()[:, np.newaxis]
+        targets: Floats = pc.fill_null(values.cast(pa.float32(), safe=False), float("nan")).to_numpy()
+        return targets[:, np.newaxis]
     if _is_list(values.type):
         return _matrix(values, ids, column, nullable=True)
     raise wrong_label_type(column, str(values.type))
@@ -262,4 +282,5 @@ def _split(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int8
     unknown = values.is_valid().to_numpy(zero_copy_only=False) & codes.is_null().to_numpy(zero_copy_only=False)
     if unknown.any():
         raise unknown_splits(column, int(unknown.sum()), _row(ids, unknown, values[np.flatnonzero(unknown)[0]]))
-    return pc.fill_null(codes, -1).to_numpy().astype(np.int8)
+    result: npt.NDArray[np.int8] = pc.fill_null(codes, -1).to_numpy().astype(np.int8)
+    return result

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.dataset
-import pyarrow.parquet
 
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
@@ -19,6 +18,9 @@ from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
 from lotan.graph.faults import fault, reason
 from planner.spec import SPLITS
 from planner.statistics import Statistics
+
+if TYPE_CHECKING:
+    from pyarrow.dataset import Dataset
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
@@ -196,7 +198,7 @@ def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistic
     )
 
 
-def _width(vertices: pyarrow.dataset.Dataset, features: str) -> int:
+def _width(vertices: Dataset, features: str) -> int:
     """Return the number of features in the first row group, or 0 without rows.
 
     It is read from the footer, because reading a single row takes the memory of thousands of rows.
@@ -214,17 +216,21 @@ def _width(vertices: pyarrow.dataset.Dataset, features: str) -> int:
 
 def write_directory(directory: Path, graph: GraphArrays) -> None:
     """Write a graph in memory as two Parquet files."""
+    from pyarrow import parquet  # here, as in `_open`
+
     directory.mkdir(parents=True, exist_ok=True)
     rows = max(1, GROUP_NUMBERS // max(1, graph.features.shape[1]))
-    pyarrow.parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
+    parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
     edges = edge_table(graph, keep_id_type=True)
     kept = edges if graph.weight is not None else edges.drop_columns(["weight"])
-    pyarrow.parquet.write_table(kept, directory / EDGES)
+    parquet.write_table(kept, directory / EDGES)
 
 
-def _open(path: Path) -> pyarrow.dataset.Dataset:
+def _open(path: Path) -> Dataset:
+    from pyarrow import dataset  # here, for it loads pandas, which a graph in arrays has no need of
+
     try:
-        return pyarrow.dataset.dataset(path, format="parquet")
+        return dataset.dataset(path, format="parquet")
     except (OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from error
 

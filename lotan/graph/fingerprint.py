@@ -36,5 +36,5 @@ def _of_arrays(graph: GraphArrays) -> str:
     for array in (graph.keys, graph.features, graph.label, graph.split, graph.src, graph.dst, graph.weight):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b"")
+            digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
     return digest.hexdigest()

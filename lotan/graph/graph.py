@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from lotan.errors import GraphError
 from lotan.graph import files
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
 from lotan.graph.built_in import BUILT_IN
-from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, vertex_columns
+from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, is_pandas, vertex_columns
 from lotan.graph.given_arrays import columns_of
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import (
@@ -31,6 +30,7 @@ from planner.spec import LossSpec, Task
 from planner.statistics import Profile, Statistics
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 Origin = Literal["memory", "files", "spark"]
@@ -90,10 +90,10 @@ class Graph:
         self._tables: tuple[DataFrame, DataFrame] | None = None
         self._directory: Path | None = None
         self._load: Callable[[], tuple[VertexColumns, EdgeColumns]] = self._collect
-        if isinstance(vertices, pd.DataFrame) and isinstance(edges, pd.DataFrame):
-            self._load = lambda: _from_pandas(vertices, edges, self.names)
-        elif _is_spark(vertices) and _is_spark(edges):
+        if _is_spark(vertices) and _is_spark(edges):
             self._tables = vertices, edges
+        elif is_pandas(vertices) and is_pandas(edges):
+            self._load = lambda: _from_pandas(vertices, edges, self.names)
         else:
             raise GraphError(
                 f"Vertices are a {type(vertices).__name__} and edges a {type(edges).__name__}; "

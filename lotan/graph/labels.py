@@ -33,7 +33,9 @@ def label_statistics(graph: GraphArrays) -> LabelStatistics:
 
 def has_label(graph: GraphArrays) -> np.ndarray:
     """Return a mask of the vertices that have a label, bool [vertices]."""
-    return graph.label != -1 if graph.label.ndim == 1 else ~np.isnan(graph.label).any(axis=1)
+    if graph.label.ndim == 1:
+        return np.asarray(graph.label != -1)
+    return ~np.asarray(np.isnan(graph.label).any(axis=1))
 
 
 def training_weight(graph: GraphArrays, weights: Sequence[float]) -> float:

@@ -67,7 +67,8 @@ def occurrences(sources: npt.NDArray[np.generic], destinations: npt.NDArray[np.g
     differs = (sources[1:] != sources[:-1]) | (destinations[1:] != destinations[:-1])
     starts = np.concatenate([[0], np.flatnonzero(differs) + 1])
     lengths = np.diff(np.append(starts, count))
-    return np.arange(count, dtype=np.int64) - np.repeat(starts, lengths)
+    result: npt.NDArray[np.int64] = np.arange(count, dtype=np.int64) - np.repeat(starts, lengths)
+    return result
 
 
 def _hash_longs(values: npt.NDArray[np.int64], seed: npt.NDArray[np.uint64] | np.uint64) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -63,7 +63,7 @@ class JavaOutput:
         relay = threading.Thread(target=_pass_on, args=(reader,), name="lotan-java-output", daemon=True)
         relay.start()
         try:
-            gateway = launch_gateway(conf, {"stderr": writer})
+            gateway = cast(Any, launch_gateway)(conf, {"stderr": writer})  # which has no types
         finally:
             os.close(writer)  # the JVM has its own; when that is closed, the thread ends
         cls.relay = relay

@@ -138,9 +138,9 @@ def driver_heap(spark: SparkSession) -> int:
 def heap_of(spark: SparkSession) -> int:
     """Return the bytes of the heap that Spark's tasks share: that of this process's JVM, or of all executors on a cluster."""
     context = spark.sparkContext
-    if re.match(r"local(\[|$)", context.master):
+    if re.match(r"local(\[|$)", context.master or ""):
         return driver_heap(spark)
-    executors = context._jsc.sc().getExecutorMemoryStatus().size() - 1  # the driver is one of them
+    executors = int(context._jsc.sc().getExecutorMemoryStatus().size()) - 1  # the driver is one of them
     return max(1, executors) * byte_count("spark.executor.memory", spark.conf.get("spark.executor.memory", "1g"))
 
 

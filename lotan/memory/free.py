@@ -32,7 +32,7 @@ def free_memory(cgroups: Path = CGROUPS, own: Path = OWN) -> int:
         cgroups: The directory in which the kernel shows control groups.
         own: The file that names the groups of this process.
     """
-    return min([psutil.virtual_memory().available, *_left(cgroups, own)])
+    return min([int(psutil.virtual_memory().available), *_left(cgroups, own)])
 
 
 def _left(cgroups: Path, own: Path) -> Iterator[int]:

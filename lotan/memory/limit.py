@@ -66,8 +66,7 @@ class MemoryLimit:
         """
         layout = self.layout(traits, partitions)
         usual = footprint(traits, plan, statistics, layout)
-        fits = self.bytes is None or usual.least <= self.bytes
-        if fits or partitions is not None or not traits.more_partitions_fit:
+        if self.bytes is None or partitions is not None or not traits.more_partitions_fit or usual.least <= self.bytes:
             return usual
         candidates = [Candidate(usual, cost=1.0, fits=False)]
         for times in MORE_PARTITIONS:  # more partitions run in as many more waves of tasks

@@ -109,7 +109,7 @@ def _trees(roots: Iterable[psutil.Process]) -> set[psutil.Process]:
 
 def _is_java(process: psutil.Process) -> bool:
     try:
-        return process.name().startswith("java")
+        return str(process.name()).startswith("java")
     except psutil.Error:
         return False
 

@@ -31,7 +31,7 @@ def predicted(model: TrainedModel, graph: Graph, config: TrainerConfig, spark: S
             return spark.createDataFrame(_arrow(_scored(frame, task)))
         schema = f"__id {id_type}, __raw array<double>, __probability array<double>, __prediction double"
         ids = frame["id"].cast(id_type).alias("id")
-        scored = frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
+        scored: DataFrame = frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
         return scored.localCheckpoint()  # computes it now; Spark drops it when no plan refers to it
 
     return model.with_outputs(graph, config, held)

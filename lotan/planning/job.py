@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 
@@ -131,7 +131,8 @@ def plan_for(
     prices = {name: priced(traits, config, known, master) for name, traits in ENGINES.items()}
     statistics = statistics or _statistics(graph, prices["blocks"])
     limit = MemoryLimit.of(config)
-    options = Options(config.plan, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
+    form = cast(Literal["auto", "general"], config.plan)  # TrainerConfig knows no other once it is made
+    options = Options(form, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
     phases = Phases(train, evaluate, loss)
 
     def plan(engine: str) -> Planned:
@@ -147,7 +148,7 @@ def plan_for(
     memory, pricing = limit.described(needed), spread_over(found.options.pricing, needed)
     partitions = [f"{needed.partitions} partitions, for the memory limit"] * (needed.partitions is not None)
     choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
-    said = {
+    said: dict[str, Any] = {
         "engine_reason": engine.reason,
         "free_bytes": engine.free_bytes,
         "memory": memory,

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from lotan.files import write_atomically
+from lotan.graph.columns import is_pandas
 from planner.spec import Task
 
 if TYPE_CHECKING:
+    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 Rows = npt.NDArray[np.float32]
@@ -30,7 +31,7 @@ def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd
         task: The task that the model was trained for.
         id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
     """
-    if isinstance(frame, pd.DataFrame):
+    if is_pandas(frame):
         return from_logits(frame["id"], np.stack(frame["values"]), task)
     schema = f"id {id_type}, prediction {PREDICTION[task]}"
     schema += "" if task == "regression" else ", probability array<float>"
@@ -43,7 +44,7 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 
     With Spark, they stay in Spark's storage until they are unpersisted. Without Spark, they become a pandas DataFrame.
     """
-    if isinstance(frame, pd.DataFrame):
+    if is_pandas(frame):
         return frame if spark is None else spark.createDataFrame(frame)
     if spark is None:
         return frame.toPandas().sort_values("id", ignore_index=True)
@@ -54,7 +55,7 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
     """Write the rows as Parquet: one complete file from pandas, or a directory of files from Spark."""
-    if isinstance(frame, pd.DataFrame):
+    if is_pandas(frame):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
     else:
@@ -87,12 +88,15 @@ def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
             columns = {"prediction": list((logits > 0).astype(np.int32)), "probability": list(_sigmoid(logits))}
         case "regression":
             columns = {"prediction": list(logits)}
+    import pandas as pd  # here, for training needs none
+
     return pd.DataFrame({"id": ids, **columns})
 
 
 def _softmax(logits: Rows) -> Rows:
     shares = np.exp((logits - logits.max(1, keepdims=True)).astype(np.float64))
-    return (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    result: Rows = (shares / shares.sum(1, keepdims=True)).astype(np.float32)
+    return result
 
 
 def _sigmoid(logits: Rows) -> Rows:

@@ -28,6 +28,7 @@ from lotan.validation import check_graph
 from planner.rules.hoist_invariant import hoist_invariant
 from planner.rules.prune_vertices import prune_vertices
 from planner.spec import LossSpec, Spec
+from planner.steps.pipe import PipeStep
 
 FORMAT = 1
 SPEC, WEIGHTS = "model.json", "weights.pt"
@@ -101,7 +102,9 @@ class TrainedModel:
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
             a_pass = Pass(epoch=0, parameters=self.weights, seed=config.seed)
-            output = planned.plan.predict[-1].outputs[0].name
+            last = planned.plan.predict[-1]
+            assert isinstance(last, PipeStep), "a model's output is the last stage's"
+            output = last.outputs[0].name
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(engine.read(handle), graph.id_type)

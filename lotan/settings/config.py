@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -11,7 +11,7 @@ from lotan.arguments import described
 from lotan.errors import ConfigurationError
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.optimizers import Adam, Optimizer
-from lotan.settings.plan_names import ForcedPlan, named_plan
+from lotan.settings.plan_names import named_plan
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -45,7 +45,7 @@ class TrainerConfig:
 
     engine: EngineName = "auto"  # "local": one process; "blocks", "rows": Spark and workers; "auto": see engines.choice
     # "auto": the planner's own plan. "general": neighbourhoods are shipped, as without a planner. The name of a plan
-    # also sets `engine` and `disable`, see lotan.settings.plan_names.
+    # stands for values of `engine` and `disable`, see lotan.settings.plan_names.
     plan: str = "auto"
     disable: Sequence[str] = ()  # names of the planner's rules that are not to be applied
     rgb: bool = True  # Reverse Graph Backpropagation; False ships a gradient per edge, for comparison (not on blocks)
@@ -75,22 +75,52 @@ class TrainerConfig:
     progress: bool = True  # print a line per epoch on standard error
 
     def __post_init__(self) -> None:
-        """Refuse unusable settings, and replace the name of a plan by the settings that it stands for.
+        """Refuse unusable settings.
 
         Raises:
             ConfigurationError: If a setting is unusable; the message has the setting, its value and what is expected.
         """
-        if isinstance(self.plan, str) and self.plan not in PLANS:
-            _force(self, named_plan(self.plan))
+        if self.settled() is not self:
+            return  # the settled configuration was checked when it was made
         _check_choices(self)
         _check_numbers(self)
         _check_kinds(self)
         _check_rules(self.disable)
         _check_together(self)
 
+    def settled(self) -> TrainerConfig:
+        """Return this configuration with a plan's name replaced by the `engine`, `disable` and `plan` that it stands for.
+
+        >>> settled = TrainerConfig(plan="blocks-push_down").settled()
+        >>> settled.engine, settled.disable, settled.plan
+        ('blocks', ('push_down',), 'auto')
+
+        Raises:
+            ConfigurationError: If no plan has this name, or if the plan is for another engine than `engine`.
+        """
+        if not isinstance(self.plan, str) or self.plan in PLANS:
+            return self
+        forced = named_plan(self.plan)
+        if self.engine not in ("auto", forced.engine):
+            raise ConfigurationError(
+                f"plan {self.plan!r} is for engine {forced.engine!r}, but engine is {self.engine!r}: leave engine out"
+            )
+        _check_rules(self.disable)
+        disable = tuple(dict.fromkeys([*self.disable, *forced.disable]))
+        return replace(self, engine=forced.engine, disable=disable, plan=forced.plan)  # type: ignore[arg-type]
+
 
 def make_config(options: dict[str, Any]) -> TrainerConfig:
-    """Return the configuration that keyword arguments describe.
+    """Return the settled configuration that keyword arguments describe, see `TrainerConfig.settled`.
+
+    Raises:
+        ConfigurationError: If an argument is unknown or unusable.
+    """
+    return given_config(options).settled()
+
+
+def given_config(options: dict[str, Any]) -> TrainerConfig:
+    """Return the configuration that keyword arguments describe, as they were given.
 
     Raises:
         ConfigurationError: If an argument is unknown or unusable.
@@ -102,21 +132,9 @@ def make_config(options: dict[str, Any]) -> TrainerConfig:
     return TrainerConfig(**options)
 
 
-def _force(config: TrainerConfig, forced: ForcedPlan) -> None:
-    """Set the fields that the name of a plan stands for, while the configuration is being made."""
-    if config.engine not in ("auto", forced.engine):
-        raise ConfigurationError(
-            f"plan {config.plan!r} is for engine {forced.engine!r}, but engine is {config.engine!r}: leave engine out"
-        )
-    _check_rules(config.disable)
-    disable = tuple(dict.fromkeys([*config.disable, *forced.disable]))
-    for name, value in {"engine": forced.engine, "disable": disable, "plan": forced.plan}.items():
-        object.__setattr__(config, name, value)
-
-
 def _check_choices(config: TrainerConfig) -> None:
     _one_of("engine", config.engine, ENGINES)
-    _one_of("plan", config.plan, PLANS)  # a plan's name has been replaced by settings before
+    _one_of("plan", config.plan, PLANS)  # the name of a plan has been settled before; other types are refused here
     _one_of("propagate", config.propagate, PROPAGATES)
     if config.task is not None:
         _one_of("task", config.task, TASKS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from lotan.errors import StageError
 from lotan.stages.chunk import Chunk, Places, Saved
 from lotan.stages.operators import Frame, compile_call, names_read
 from lotan.stages.stage_run import StageResult, StageRun
-from planner.physical import Stage, StageInput
+from planner.physical import SourceGradients, Stage, StageInput
 
 
 @dataclass(eq=False)
@@ -37,7 +36,7 @@ class AutogradStage:
 
     rereads: frozenset[str] = frozenset()
 
-    def __init__(self, stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed") -> None:
+    def __init__(self, stage: Stage, source_gradients: SourceGradients = "summed") -> None:
         self.stage = stage
         self._sources = tuple(i for i in stage.inputs if i.role == "source") if source_gradients == "per_edge" else ()
         per_edge = {i.value: i.edges for i in self._sources if i.edges is not None}

@@ -13,7 +13,7 @@ from lotan.errors import StageError
 from lotan.stages.fields import Reader, one_of, size_of
 from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
-from planner.physical import Counts, Overflow, Part, Stage, StageInput, StageOutput
+from planner.physical import Counts, Overflow, Part, SourceGradients, Stage, StageInput, StageOutput
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
 
 Plain = dict[str, Any]
@@ -46,7 +46,7 @@ def encode_stage(stage: Stage) -> Plain:
     }
 
 
-def encode_program(stage: Stage, source_gradients: str, rows: int | None = None) -> Plain:
+def encode_program(stage: Stage, source_gradients: SourceGradients, rows: int | None = None) -> Plain:
     """Encode a stage with the way it is to be run, as it is published to workers.
 
     Args:

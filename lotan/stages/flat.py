@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from threading import local
 
 import torch
 from torch import Tensor
@@ -27,30 +26,13 @@ Rows = dict[str, Tensor]
 _NOTHING = torch.empty(0)
 
 
-class _Scratch(local):
-    """The buffers of one thread, by width. They have as many rows as the largest chunk so far."""
-
-    def __init__(self) -> None:
-        self._buffers: dict[tuple[int, int], Tensor] = {}
-
-    def get(self, number: int, rows: int, width: int) -> Tensor:
-        """Return memory [rows, width], which the next caller with this number and width gets as well."""
-        key = number, width
-        buffer = self._buffers.get(key)
-        if buffer is None or buffer.shape[0] < rows:
-            buffer = self._buffers[key] = torch.empty(rows, width)
-        return buffer if buffer.shape[0] == rows else buffer[:rows]
-
-
-_scratch = _Scratch()
-
-
 class FlatStage:
     """A stage whose calls are all known.
 
     Args:
         stage: the stage.
-        memory: memory for the values that are kept for backward, or None for memory of its own.
+        memory: memory for the values that are kept for backward and for those that only a run needs, or None for memory
+            of its own.
 
     Raises:
         Unknown: the stage has a call that no kernel does.
@@ -83,7 +65,7 @@ class FlatStage:
             region: outputs[slot] for region, slot in last.items() if slot in outputs and region not in self.kept
         }
         self.recomputed = self._leading_to(needed)  # the kernels that a backward without saved values runs again
-        self._memory = memory or Memory()
+        self.memory = memory or Memory()
 
     def _wanted(self) -> list[bool]:
         """Return the slots whose gradients backward needs."""
@@ -121,8 +103,8 @@ class FlatStage:
         saved = None
         if run.keep:
             rows = run.chunk.rows
-            values = {region: self._memory.take(rows, self.widths[slot]) for region, slot in self.kept.items()}
-            saved = SavedValues(rows, self._memory, values)
+            values = {region: self.memory.take(rows, self.widths[slot]) for region, slot in self.kept.items()}
+            saved = SavedValues(rows, self.memory, values)
         with torch.no_grad():
             return StageResult(_KernelRun(self, run, saved).forward(run.into), saved)
 
@@ -135,7 +117,7 @@ class FlatStage:
                 kernels.prepare()
             found = kernels.backward(run.output_gradients)
         if saved:
-            self._memory.give(saved.values)
+            self.memory.give(saved.values)
         return found
 
     def turn(self, run: StageRun, loss: Callable[[Tensor], Tensor]) -> StageResult:
@@ -253,7 +235,7 @@ class _KernelRun:
     def scratch(self, width: int) -> Tensor:
         """Return memory for a value or a gradient, [rows, width]."""
         self._taken[width] += 1
-        return _scratch.get(self._taken[width], self._rows, width)
+        return self._stage.memory.scratch.get(self._taken[width], self._rows, width)
 
     def wants(self, slot: int) -> bool:
         """Return True if the gradient of a slot is needed."""

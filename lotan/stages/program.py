@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from torch import Tensor
 
@@ -15,7 +14,7 @@ from lotan.stages.known import Unknown
 from lotan.stages.metrics import loss_gradient, statistics
 from lotan.stages.saved_values import Memory
 from lotan.stages.stage_run import StageResult, StageRun
-from planner.physical import Stage
+from planner.physical import SourceGradients, Stage
 from planner.spec import LossSpec
 
 
@@ -37,7 +36,7 @@ class StageProgram:
     def __init__(
         self,
         stage: Stage,
-        source_gradients: Literal["summed", "per_edge"] = "summed",
+        source_gradients: SourceGradients = "summed",
         flat: bool = True,
         memory: Memory | None = None,
     ) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from lotan.stages.program import StageProgram
 from lotan.stages.saved_values import Memory
 from lotan.stages.side_by_side import SideBySide
-from planner.physical import Stage
+from planner.physical import SourceGradients, Stage
 
 Program = StageProgram | SideBySide
 
 
-def make_program(
-    stage: Stage, source_gradients: Literal["summed", "per_edge"] = "summed", memory: Memory | None = None
-) -> Program:
+def make_program(stage: Stage, source_gradients: SourceGradients = "summed", memory: Memory | None = None) -> Program:
     """Return a program for a stage of one model, or of a batch.
 
     Args:

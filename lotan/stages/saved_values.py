@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import local
 
 import torch
 from torch import Tensor
@@ -11,10 +12,29 @@ from lotan.stages.chunk import Saved
 from lotan.stages.spill_file import Extent, SpillFile
 
 
-class Memory:
-    """The memory for values that are kept, by width. The memory of finished runs of all stages is used again."""
+class Scratch(local):
+    """The buffers of one thread, by width. They have as many rows as the largest chunk so far."""
 
     def __init__(self) -> None:
+        self._buffers: dict[tuple[int, int], Tensor] = {}
+
+    def get(self, number: int, rows: int, width: int) -> Tensor:
+        """Return memory [rows, width], which the next caller with this number and width gets as well."""
+        key = number, width
+        buffer = self._buffers.get(key)
+        if buffer is None or buffer.shape[0] < rows:
+            buffer = self._buffers[key] = torch.empty(rows, width)
+        return buffer if buffer.shape[0] == rows else buffer[:rows]
+
+
+class Memory:
+    """The memory that stages use again, by width: `take` and `give` serve values that a run keeps, `scratch` all others.
+
+    All programs of a plan share one, and it is freed with them. The memory of finished runs of all stages is used again.
+    """
+
+    def __init__(self) -> None:
+        self.scratch = Scratch()
         self._free: dict[int, list[Tensor]] = {}
 
     def take(self, rows: int, width: int) -> Tensor:

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Literal
 
 import numpy as np
 import torch
@@ -22,7 +21,7 @@ from lotan.stages.chunk import Chunk, Parameters, Places, Saved, SavedTogether, 
 from lotan.stages.program import StageProgram
 from lotan.stages.saved_values import Memory
 from lotan.stages.stage_run import StageResult, StageRun
-from planner.physical import Part, Stage, StageInput, StageOutput, of_model
+from planner.physical import Part, SourceGradients, Stage, StageInput, StageOutput, of_model
 
 
 @dataclass(frozen=True)
@@ -34,6 +33,7 @@ class _Own:
     # the input of the whole, the input of the part, and the columns
     inputs: Sequence[tuple[StageInput, StageInput, slice | None]]
     outputs: Sequence[tuple[StageOutput, StageOutput, slice]]
+    names: Mapping[str, str]  # the batch's names of parameters, by the model's own names
 
     def chunk(self, chunk: Chunk) -> Chunk:
         """Return the chunk with the model's own rows, as far as the chunk has any of them."""
@@ -69,18 +69,17 @@ class _Own:
 
     def parameters(self, named: Parameters) -> Parameters:
         """Return the model's parameters by the model's own names."""
-        return {p.name: named[of_model(self.part.model, p.name)] for p in self.part.stage.parameters}
+        return {own: named[name] for own, name in self.names.items()}
 
     def named(self, own: Parameters) -> dict[str, Tensor]:
         """Return tensors by the batch's names."""
-        return {of_model(self.part.model, name): tensor for name, tensor in own.items()}
+        return {self.names[name]: tensor for name, tensor in own.items()}
 
     def sums(self, sums: Places | None) -> Places | None:
         """Return the sums for the model's own parameters, by its own names."""
         if sums is None:
             return None
-        trained = [p.name for p in self.part.stage.parameters if p.trainable]
-        return {name: sums[of_model(self.part.model, name)] for name in trained}
+        return {p.name: sums[self.names[p.name]] for p in self.part.stage.parameters if p.trainable}
 
 
 class SideBySide:
@@ -95,7 +94,7 @@ class SideBySide:
     def __init__(
         self,
         stage: Stage,
-        source_gradients: Literal["summed", "per_edge"] = "summed",
+        source_gradients: SourceGradients = "summed",
         memory: Memory | None = None,
     ) -> None:
         self.stage = stage
@@ -104,7 +103,7 @@ class SideBySide:
             if part.stage not in programs:
                 programs[part.stage] = StageProgram(part.stage, source_gradients, memory=memory)
         self._parts = [
-            _Own(part, programs[part.stage], inputs, outputs)
+            _Own(part, programs[part.stage], inputs, outputs, _names(part))
             for part, inputs, outputs in zip(stage.parts, _inputs(stage), _outputs(stage), strict=True)
         ]
 
@@ -193,6 +192,10 @@ class _Together:
         for model, sums in self._counted.items():
             found[model] = sums
         return found
+
+
+def _names(part: Part) -> dict[str, str]:
+    return {p.name: of_model(part.model, p.name) for p in part.stage.parameters}
 
 
 def _inputs(stage: Stage) -> Iterator[list[tuple[StageInput, StageInput, slice | None]]]:

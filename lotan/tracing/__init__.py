@@ -21,7 +21,7 @@ from lotan.tracing.recording import record
 from lotan.tracing.transcript import Transcript
 from planner.spec import ParameterSpec, Spec
 
-__all__ = ["trace"]
+__all__ = ["forget_traces", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
@@ -58,6 +58,11 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
             _TRACED.pop(next(iter(_TRACED)))
         _TRACED[key] = _trace(model, width, training)
     return _TRACED[key]
+
+
+def forget_traces() -> None:
+    """Drop the traces that are kept for later models of the same form."""
+    _TRACED.clear()
 
 
 def _trace(model: torch.nn.Module, width: int, training: bool) -> Spec:

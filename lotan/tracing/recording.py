@@ -153,6 +153,10 @@ class _Environment(ShapeEnv):
         self._seen = 0
         self.objection: ModelError | None = None  # the first error
 
+    def _get_stack_summary(self, is_debug: bool = False, framework_loc: str | None = None) -> Any:
+        """Give a place, if only an empty one: torch would load its exporter to find one, and the errors here have theirs."""
+        return super()._get_stack_summary(is_debug, framework_loc or "")
+
     def evaluate_expr(self, *args: Any, **kwargs: Any) -> Any:
         """Evaluate an expression of sizes. torch adds the assumptions that it made for it to the guards."""
         value = super().evaluate_expr(*args, **kwargs)

@@ -63,8 +63,8 @@ class Mlflow(Tracker):
             self._run = made.info.run_id
             self._parameters(start.configuration)
             if start.planned is not None:
-                self._client.log_text(self._run, explain(start.planned), "plan.txt")
-                self._client.log_text(self._run, explain(start.planned, "html"), "plan.html")
+                self._client.log_text(self._run_id, explain(start.planned), "plan.txt")
+                self._client.log_text(self._run_id, explain(start.planned, "html"), "plan.html")
             for entry in start.history:
                 self._figures(entry)
         except Exception as error:  # its type depends on the store
@@ -79,10 +79,15 @@ class Mlflow(Tracker):
         """Log the best epoch's figures, the report and the model."""
         self._try(lambda: self._results(run))
 
+    @property
+    def _run_id(self) -> str:
+        assert self._run is not None, "it has begun, and the store has taken all so far"
+        return self._run
+
     def close(self) -> None:
         """Set the run's final status, FINISHED or FAILED."""
         if self._run is not None:
-            self._try(lambda: self._client.set_terminated(self._run, self._status))
+            self._try(lambda: self._client.set_terminated(self._run_id, self._status))
             self._run = None
 
     def _try(self, log_it: Callable[[], None]) -> None:
@@ -109,7 +114,7 @@ class Mlflow(Tracker):
 
         found = [Param(name, str(value)[:LONGEST]) for name, value in flat(configuration).items()]
         for first in range(0, len(found), TOGETHER):
-            self._client.log_batch(self._run, params=found[first : first + TOGETHER])
+            self._client.log_batch(self._run_id, params=found[first : first + TOGETHER])
 
     def _figures(self, entry: Entry) -> None:
         self._metrics(scalars(entry), entry["epoch"])
@@ -118,16 +123,16 @@ class Mlflow(Tracker):
         from mlflow.entities import Metric
 
         now = int(time.time() * 1000)
-        self._client.log_batch(self._run, [Metric(name, value, now, step) for name, value in figures.items()])
+        self._client.log_batch(self._run_id, [Metric(name, value, now, step) for name, value in figures.items()])
 
     def _results(self, run: Run) -> None:
         best = scalars({"loss": 0.0, "train_seconds": 0.0, "metrics": run.metrics})
         figures = {f"best/{name}": value for name, value in best.items() if name.partition("/")[2] in run.metrics}
         self._metrics(figures | {"best/epoch": run.best_epoch}, run.best_epoch)
-        self._client.log_dict(self._run, run.report, "report.json")
+        self._client.log_dict(self._run_id, run.report, "report.json")
         with tempfile.TemporaryDirectory(prefix="lotan-mlflow-") as folder:
             run.save(folder)
-            self._client.log_artifacts(self._run, folder, "model")
+            self._client.log_artifacts(self._run_id, folder, "model")
         self._status = "FINISHED"
 
 

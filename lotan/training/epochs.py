@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from lotan.training.learner import Learner
 from lotan.training.passes import Passes
@@ -18,7 +18,7 @@ def nothing_caught(learner: Learner) -> Iterator[None]:
     yield
 
 
-Guard = Callable[[Learner], "contextmanager[None]"]
+Guard = Callable[[Learner], AbstractContextManager[None]]
 
 
 def run_epoch(passes: Passes, told: Report, guard: Guard = nothing_caught) -> None:

@@ -6,13 +6,11 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from lotan.engines.base import PASS_ATTEMPTS, Engine, Outcome, Pass, run
 from lotan.errors import PassLostError
 from lotan.training.learner import Learner
 from planner.batch import Batch
-from planner.physical import Plan, of_model
+from planner.physical import Plan
 from planner.steps.step import Step
 
 log = logging.getLogger(__name__)
@@ -107,21 +105,8 @@ class BatchPasses(Passes):
         return self._batch.train(owing)
 
     def _pass(self, epoch: int) -> Pass:
-        weights = {
-            of_model(number, name): tensor
-            for number, learner in enumerate(self.learners)
-            for name, tensor in learner.weights.items()
-        }
-        return Pass(epoch, weights, seeds=tuple(learner.config.seed for learner in self.learners))
+        weights = [learner.weights for learner in self.learners]
+        return Pass.of_batch(epoch, weights, [learner.config.seed for learner in self.learners])
 
     def _outcomes(self, outcome: Outcome) -> Sequence[Outcome]:
-        found = []
-        for number in range(len(self.learners)):
-            prefix = of_model(number, "")
-            own = {name.removeprefix(prefix): g for name, g in outcome.gradients.items() if name.startswith(prefix)}
-            found.append(Outcome(own, _of(number, outcome.statistics), _of(number, outcome.evaluation)))
-        return found
-
-
-def _of(model: int, statistics: np.ndarray | None) -> np.ndarray | None:
-    return None if statistics is None else statistics[model]
+        return outcome.by_model(len(self.learners))

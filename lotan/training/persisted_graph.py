@@ -116,6 +116,7 @@ class _Held:
 
 
 _held: WeakKeyDictionary[Graph, _Held] = WeakKeyDictionary()
+"""The engines of the graphs that are persisted now. `persisted` adds an entry for its block, and removes it at the end."""
 
 
 @contextmanager

@@ -10,7 +10,6 @@ import json
 import time
 import weakref
 from contextlib import ExitStack, closing
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from lotan.graph import Graph
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job, prepare
 from lotan.results.run import Run
-from lotan.settings.config import make_config
+from lotan.settings.config import given_config
 from lotan.tracking import Tracker, open_tracker, start_of
 from lotan.training.checkpoint import claimed
 from lotan.training.epochs import evaluate, run_epoch
@@ -57,14 +56,21 @@ class Trainer:
         require_kind("Trainer", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
         self.model = model
         self.graph = graph
-        self.config = make_config(options)
+        self.config = given_config(options)  # as given
+        self._settled = self.config.settled()  # the settings that take effect
+        self._job: Job | None = None
         self._opened = ExitStack()  # closes what `job` has opened
         weakref.finalize(self, self._opened.close)
 
-    @cached_property
+    @property
     def job(self) -> Job:
-        """The checked graph, the traced model and the plan. It is made once, so that `explain` and `fit` use the same plan."""
-        return prepare(self.model, self.graph, self.config, self._opened)
+        """The checked graph, the traced model and the plan, made at first use: `explain` and the next `fit` use the same plan.
+
+        `fit` closes what its job has opened. The next use makes another job, which knows the measurements made since.
+        """
+        if self._job is None:
+            self._job = prepare(self.model, self.graph, self._settled, self._opened)
+        return self._job
 
     def explain(
         self,
@@ -107,7 +113,7 @@ class Trainer:
     @spark_translated()
     def _with_more(self, format: Format, stage: PlanStage | None, epochs: int, compared: bool) -> str:
         planned = self.job.planned
-        others = alternatives(self.job, self.config) if compared else []
+        others = alternatives(self.job, self._settled) if compared else []
         found = self._analyzed(epochs) if epochs else None
         if format == "text" and stage is None and compared:
             shown = head_text(planned)
@@ -123,8 +129,8 @@ class Trainer:
         return "\n".join([shown, *("\n".join([*lines, ""]) for lines in sections)])
 
     def _analyzed(self, epochs: int) -> Analysis:
-        check_engine(self.config, self.graph)
-        return analyze(self.job, self.config, weights_of(self.model), epochs)
+        check_engine(self._settled, self.graph)
+        return analyze(self.job, self._settled, weights_of(self.model), epochs)
 
     @property
     def plan(self) -> PlanView:
@@ -145,7 +151,7 @@ class Trainer:
             EngineError: If an engine or a worker fails, or if the loss is no longer finite.
             CheckpointError: If a checkpoint cannot be written or belongs to a different run.
         """
-        with open_tracker(self.config.log_dir, self.config.mlflow, self.config.resume) as tracker:
+        with open_tracker(self._settled.log_dir, self._settled.mlflow, self._settled.resume) as tracker:
             done = self._fit(tracker)
             tracker.finish(done)
             return done
@@ -155,12 +161,12 @@ class Trainer:
             started = time.perf_counter()
             memory = stack.enter_context(MemoryWatch())
             stack.callback(self._forget_job)
-            check_engine(self.config, self.graph)
+            check_engine(self._settled, self.graph)
             job = self.job
-            if self.config.checkpoint_dir is not None:
-                stack.enter_context(claimed(Path(self.config.checkpoint_dir)))
-            learner = Learner(self.model, job, self.config)
-            passes = stack.enter_context(open_passes(job, self.graph, self.config, learner))
+            if self._settled.checkpoint_dir is not None:
+                stack.enter_context(claimed(Path(self._settled.checkpoint_dir)))
+            learner = Learner(self.model, job, self._settled)
+            passes = stack.enter_context(open_passes(job, self.graph, self._settled, learner))
             setup_seconds = time.perf_counter() - started
             load = LoadWatch()
             self._train(learner, passes, tracker)
@@ -168,18 +174,18 @@ class Trainer:
             bytes_moved = passes.bytes_moved()
         learner.restore_best()
         if quiet:
-            remember_epochs(job, self.config, learner.state.history[learner.resumed_after :])
+            remember_epochs(job, self._settled, learner.state.history[learner.resumed_after :])
         return finished(learner, self.graph, setup_seconds, memory.peak, bytes_moved, alone=True)
 
     def _forget_job(self) -> None:
-        self.__dict__.pop("job", None)
+        self._job = None
         self._opened.close()
 
     def _train(self, learner: Learner, passes: Passes, tracker: Tracker) -> None:
-        state, stopping, epochs = learner.state, learner.state.stopping, self.config.epochs
+        state, stopping, epochs = learner.state, learner.state.stopping, self._settled.epochs
         start = start_of(learner)
         tracker.begin(start)
-        with closing(Progress(epochs, len(start.history), self.config.progress, listener=tracker.epoch)) as progress:
+        with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
             seconds = learner.job.planned.seconds
             time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
             progress.say(f"memory: {learner.job.planned.options.memory}; time: {time_words}")

@@ -24,7 +24,8 @@ def curves(tuned: Tuned, shares: Mapping[int, float | None]) -> list[tuple[str, 
     monitor = tuned.monitor
 
     def validation(entry: Mapping[str, Any]) -> float | None:
-        return entry.get("metrics", {}).get("val", {}).get(monitor)
+        found: float | None = entry.get("metrics", {}).get("val", {}).get(monitor)
+        return found
 
     return [
         (f"val {monitor}", _picture(f"val {monitor}", tuned.trials, validation, shares)),

@@ -61,14 +61,18 @@ def exact(value: Any) -> tuple[type, Any]:
 
 def whole(value: Any, least: int = 0, below: int = 2**63) -> int:
     """Return a whole number as an int, or raise a ValueError."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= value < below:
+    if isinstance(value, bool) or not isinstance(value, Integral) or not least <= int(value) < below:
         raise ValueError(value)
     return int(value)
 
 
 def real(value: Any, least: float = -math.inf, below: float = math.inf) -> float:
     """Return a finite number as a float, or raise a ValueError."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not (math.isfinite(value) and least <= value < below):
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, Real)
+        or not (math.isfinite(value) and least <= float(value) < below)
+    ):
         raise ValueError(value)
     return float(value)
 
@@ -102,7 +106,10 @@ def _choice(name: str, choices: tuple[str, ...], **more: Any) -> Key:
 
 
 _LAYERED = ("gcn", "sage", "gin", "gat")
-_NUMBERS = {"float": ("a number", real, float), "bool": ("true or false", flag, None)}
+_NUMBERS: Mapping[str, tuple[str, Callable[[Any], Any], Any]] = {
+    "float": ("a number", real, float),
+    "bool": ("true or false", flag, None),
+}
 
 TOP = (
     _count("seed", least=0, default=0),

@@ -50,7 +50,8 @@ def halving(trials: Sequence[Settings], rungs: Sequence[int], eta: int = ETA) ->
         eta: one in so many trials goes on, rounded up (default: `ETA`).
     """
     alive: Sequence[int] = range(len(trials))
-    new, stop = trials, {}
+    new = trials
+    stop: dict[int, str] = {}
     for rung in rungs:
         scores = yield Round(new=new, only=tuple(alive), upto=rung, stop=stop)
         kept = best(scores, alive, math.ceil(len(alive) / eta))

@@ -150,8 +150,9 @@ class _Tuning:
             shown = stack.enter_context(closing(LiveTable(self.monitor, self.config.progress)))
             for note in notes:
                 shown.say(note)
-            one: Round | None = next(search)
-            batch = stack.enter_context(self._batch(self._members(one, shown), shown))
+            first = next(search)
+            batch = stack.enter_context(self._batch(self._members(first, shown), shown))
+            one: Round | None = first
             while one is not None:
                 for number, reason in one.stop.items():
                     batch.stop(number, reason)

@@ -26,7 +26,7 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
 
 
 def _check_features(graph: GraphArrays) -> None:
-    bad = ~np.isfinite(graph.features).all(axis=1)
+    bad = ~np.asarray(np.isfinite(graph.features).all(axis=1))
     if bad.any():
         row = _first(bad)
         raise complaints.not_finite(_count(bad), graph.ids[row], graph.features[row].tolist())
@@ -49,13 +49,13 @@ def _check_classes(graph: GraphArrays, demands: Demands) -> None:
 def _check_targets(graph: GraphArrays, demands: Demands) -> None:
     complaints.check_label_width(graph.label.shape[1], demands)
     absent = np.isnan(graph.label)
-    missing = absent.all(axis=1)
+    missing = np.asarray(absent.all(axis=1))
     known = graph.label[~missing]
     if not np.isfinite(known).all():
-        bad = ~missing & ~np.isfinite(graph.label).all(axis=1)
+        bad = ~missing & ~np.asarray(np.isfinite(graph.label).all(axis=1))
         raise complaints.labels_not_finite(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
     if demands.task == "multilabel" and not np.isin(known, (0, 1)).all():
-        bad = ~missing & ~np.isin(graph.label, (0, 1)).all(axis=1)
+        bad = ~missing & ~np.asarray(np.isin(graph.label, (0, 1)).all(axis=1))
         raise complaints.labels_not_binary(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
     _check_missing(graph, missing)
 

@@ -17,21 +17,15 @@ import torch
 from torch import Tensor
 
 from lotan.errors import StageError
-from lotan.stages import (
-    Chunk,
-    EdgeBlock,
-    Memory,
-    Program,
-    StageResult,
-    StageRun,
-    Terms,
-    decode_stage,
-    make_program,
-)
-from lotan.stages.chunk import NOWHERE, Places
+from lotan.stages import tensor_names
+from lotan.stages.chunk import NOWHERE, Chunk, EdgeBlock, Places, Terms
+from lotan.stages.codec import decode_stage
 from lotan.stages.pieces import Pieces
+from lotan.stages.programs import Program, make_program
 from lotan.stages.randomness import Randomness
+from lotan.stages.saved_values import Memory
 from lotan.stages.spill_file import SpillFile
+from lotan.stages.stage_run import StageResult, StageRun
 from lotan.worker.saved_runs import SavedRuns
 from messenger.fields import ALIGNMENT
 from messenger.jobs import EVALUATION, GRADIENT, STATISTICS, ChunkKey
@@ -49,17 +43,16 @@ class _Run:
 
     programs: dict[str, Program] = field(default_factory=dict)
     pieces: dict[str, Pieces] = field(default_factory=dict)  # for stages whose chunks may be cut into pieces
-    memory: Memory = field(default_factory=Memory)  # memory for values that forward runs save
-    epoch: int = -1
+    memory: Memory = field(default_factory=Memory)  # memory that the run's programs share
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
     randomness: Randomness = field(default_factory=lambda: Randomness(0, 0))
-    backward: frozenset[str] = frozenset()  # stages that run backward in this epoch
+    backward: frozenset[str] = frozenset()  # stages that run backward in this pass
 
 
 class StageHandler:
     """Runs stages with torch, as the `messenger.jobs.Handler` of a worker.
 
-    The names of tensors are listed in `lotan.engines.rows.pipe_task`.
+    The names of tensors are listed in `lotan.stages.tensor_names`.
 
     Args:
         memory: The bytes that forward runs may save in memory for their backward.
@@ -74,22 +67,21 @@ class StageHandler:
 
     def stage(self, run: str, name: str, program: dict[str, Any]) -> None:
         """Compile a stage of a run."""
-        per_edge = program.get("source_gradients")
-        if per_edge not in ("summed", "per_edge"):
-            raise StageError(f"stage {name}: source_gradients is {per_edge!r}, expected 'summed' or 'per_edge'")
+        source_gradients = program.get("source_gradients")
+        if source_gradients not in ("summed", "per_edge"):
+            raise StageError(f"stage {name}: source_gradients is {source_gradients!r}, expected 'summed' or 'per_edge'")
         rows = program.get("rows")
         if rows is not None and not (type(rows) is int and rows > 0):
             raise StageError(f"stage {name}: rows is {rows!r}, expected a positive number")
         of_run = self._run(run)
-        of_run.programs[name] = make_program(decode_stage(program.get("stage")), per_edge, of_run.memory)
+        of_run.programs[name] = make_program(decode_stage(program.get("stage")), source_gradients, of_run.memory)
         if rows is not None:
             of_run.pieces[name] = Pieces(of_run.programs[name], rows)
 
-    def parameters(self, run: str, epoch: int, tensors: Tensors, settings: dict[str, Any]) -> None:
-        """Store an epoch's parameters and seed, and forget saved values of earlier epochs."""
+    def parameters(self, run: str, pass_number: int, tensors: Tensors, settings: dict[str, Any]) -> None:
+        """Store a pass's parameters and seed, and forget saved values of earlier passes."""
         self._saved.forget(run)
         of_run = self._run(run)
-        of_run.epoch = epoch
         of_run.parameters = {name: _tensor(tensor) for name, tensor in tensors.items()}
         of_run.randomness = Randomness(int(settings["seed"]), int(settings["epoch"]), tuple(settings["seeds"]))
         of_run.backward = frozenset(settings["backward"])
@@ -108,7 +100,7 @@ class StageHandler:
             chunk,
             of_run.parameters,
             of_run.randomness,
-            _output_gradients(tensors),
+            {value: _tensor(one) for value, one in tensor_names.output_gradients(tensors).items()},
             keep,
             self._saved.take(key) if backward else None,
         )
@@ -154,22 +146,26 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
     try:
         values = {}
         for i in stage.inputs:
-            name = f"column/{i.column}" if i.role == "vertex" else f"source/{i.edges}/{i.column}"
+            name = (
+                tensor_names.column(i.column)
+                if i.role == "vertex"
+                else tensor_names.source(cast(EdgeSet, i.edges), i.column)
+            )
             if name in tensors or not spared or i.value in program.rereads:
                 values[i.value] = _tensor(tensors[name]).view(-1, *i.shape)
         edges = {name: _edge_block(name, tensors) for name in stage.edge_sets}
-        keys = _tensor(tensors["keys"])
+        keys = _tensor(tensors[tensor_names.KEYS])
     except KeyError as missing:
         raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
-    label, split = tensors.get("column/label"), tensors.get("column/split")
+    label, split = (tensors.get(tensor_names.column(name)) for name in ("label", "split"))
     return Chunk(keys, values, edges, *(None if a is None else _tensor(a) for a in (label, split)))
 
 
 def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
-    weight, keys = tensors.get(f"weight/{edges}"), tensors.get(f"edge_keys/{edges}")
+    weight, keys = tensors.get(tensor_names.weight(edges)), tensors.get(tensor_names.edge_keys(edges))
     return EdgeBlock(
-        _tensor(tensors[f"indptr/{edges}"]),
-        _tensor(tensors[f"positions/{edges}"]),
+        _tensor(tensors[tensor_names.indptr(edges)]),
+        _tensor(tensors[tensor_names.positions(edges)]),
         None if weight is None else _tensor(weight),
         None if keys is None else _tensor(keys),
     )
@@ -198,11 +194,6 @@ def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
     return {name: None if part is None else part.clone() for name, part in parts.items()}
 
 
-def _output_gradients(tensors: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    prefix = "output_gradient/"
-    return {name.removeprefix(prefix): _tensor(tensor) for name, tensor in tensors.items() if name.startswith(prefix)}
-
-
 def _places(program: Program, run: StageRun, room: Room) -> Places:
     """Return the memory for the rows that come back, as far as these belong to the chunk's vertices."""
     stage, rows = program.stage, run.chunk.rows
@@ -220,8 +211,8 @@ def _place(room: Room, rows: int, shape: tuple[int, ...]) -> Tensor:
 
 def _tensors(mode: Mode, found: StageResult) -> Tensors:
     """What goes back, by its name on the wire."""
-    tensors = {f"output/{name}": _flat(rows) for name, rows in found.outputs.items()}
-    tensors |= {f"input_gradient/{name}": _flat(rows) for name, rows in found.input_gradients.items()}
+    tensors = {tensor_names.output(name): _flat(rows) for name, rows in found.outputs.items()}
+    tensors |= {tensor_names.input_gradient(name): _flat(rows) for name, rows in found.input_gradients.items()}
     tensors |= {f"{GRADIENT}{name}": sums.contiguous().numpy() for name, sums in found.parameter_gradients.items()}
     if found.statistics is not None:
         tensors[STATISTICS if mode == "turn" else EVALUATION] = found.statistics

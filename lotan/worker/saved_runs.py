@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
-from lotan.stages import Saved, Terms
+from lotan.stages.chunk import Saved, Terms
 from lotan.stages.spill_file import SpillFile
 from messenger.jobs import ChunkKey
 
@@ -144,4 +144,4 @@ class SavedRuns:
 
 
 def _of(key: ChunkKey) -> _Key:
-    return key.run, key.epoch, key.stage, key.partition, key.chunk
+    return key.run, key.pass_number, key.stage, key.partition, key.chunk

@@ -85,6 +85,17 @@ def test_help_loads_neither_torch_nor_spark(words):
     assert "LOADED []" in done.stdout
 
 
+def test_training_on_arrays_loads_no_library_that_it_has_no_use_for():
+    """Each takes a third of a second or more of every start."""
+    script = (
+        "import sys, lotan.cli\n"
+        "lotan.cli.main(['train', '--graph', 'digits', '--engine', 'local', '--epochs', '1', '--quiet'])\n"
+        "print('LOADED', sorted({'pandas', 'sklearn', 'scipy', 'pyspark', 'torch.export._trace'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=200, check=True)
+    assert "LOADED []" in done.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from lotan.engines.base import Engine, Outcome, Pass, run
 from planner.physical import Column, Plan
@@ -148,3 +150,15 @@ def test_after_a_failure_nothing_is_held(fail: str) -> None:
     assert len(released) == len(set(released))
     made = {"pipe s0 forward": 0, "propagate": 2, "collect": 3, "gather": 6, "pipe s0 backward": 7, "finish": 7}
     assert len(released) == made[fail]
+
+
+def test_a_batch_names_parameters_by_model_and_its_outcome_is_told_apart_again() -> None:
+    weights = [{"w": torch.tensor([float(model)]), "a/b": torch.zeros(1)} for model in range(11)]
+    a_pass = Pass.of_batch(3, weights, seeds=range(11))
+    assert len(a_pass.parameters) == 22
+    assert a_pass.randomness.of(10) == Pass(3, {}, seed=10).randomness
+    statistics = np.arange(11 * 2, dtype=np.float64).reshape(11, 1, 2)
+    apart = Outcome(a_pass.parameters, statistics).by_model(11)
+    assert [one.gradients for one in apart] == weights
+    assert all(one.statistics is not None and one.statistics[0, 0] == 2 * n for n, one in enumerate(apart))
+    assert all(one.evaluation is None for one in apart)

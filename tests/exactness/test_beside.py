@@ -20,7 +20,7 @@ from planner.batch import compile_batch
 from planner.beside import apart, evaluated_beside
 from planner.cost import Pricing
 from planner.layout import Layout
-from planner.physical import Plan, of_model
+from planner.physical import Plan
 from planner.shares import Crew
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
@@ -125,8 +125,7 @@ def test_a_batch_of_models_that_share_more_and_less() -> None:
     plan, weights = on("GCN", "local", drawn)
     batch = compile_batch([made(plan) for made in KINDS.values()])
     assert len(batch.stacks) == 1
-    of_all = {of_model(model, name): tensor for model in range(len(KINDS)) for name, tensor in weights.items()}
-    a_pass = Pass(1, of_all, seeds=(3, 4, 5))
+    a_pass = Pass.of_batch(1, [weights] * len(KINDS), seeds=(3, 4, 5))
     with closing(LocalEngine(chunk_rows=5)) as engine:
         engine.load(drawn.graph, batch.plan)
         trained, evaluated, both = (

@@ -12,7 +12,7 @@ import pytest
 import lotan
 from lotan.cli import main
 from lotan.errors import ConfigurationError
-from lotan.exploring.alternatives import Alternative, _differences, alternative_lines
+from lotan.exploring.alternatives import Alternative, Asked, _differences, alternative_lines
 from planner.steps.propagate import PropagateStep
 
 
@@ -96,18 +96,18 @@ def test_without_a_stage_the_head_and_the_list_stand_alone(capsys):
     assert "== rules that fired ==" in trainer().explain()
 
 
-def plan(options: str, seconds: float = 0.02, **others) -> Alternative:
-    words = options.split()
-    name = "-".join([words[1], *words[3:4] * ("--disable" in words)])
+def plan(engine: str, without: str | None = None, seconds: float = 0.02, **others) -> Alternative:
+    asked = Asked(engine, without, partitions=others.pop("partitions", None))
     told = {"chosen": False, "steps": 8, "bytes": 1000, "differs": "", "peak_bytes": 2000, "fits": True}
-    return Alternative(name=name, options=options, seconds=seconds, **{**told, **others})
+    name = "-".join(filter(None, [engine, without]))
+    return Alternative(name=name, asked=asked, seconds=seconds, **{**told, **others})
 
 
 def test_rules_that_make_no_difference_are_in_one_line_of_their_engine():
-    first, other = plan("--engine local", chosen=True), plan("--engine blocks", 0.03)
-    less = [plan(f"--engine local --disable {rule}") for rule in ("share_subplans", "drop_unit_weight")]
-    spread = plan("--engine blocks --partitions 4", 0.03)
-    slower = plan("--engine local --disable push_down", 0.04)
+    first, other = plan("local", chosen=True), plan("blocks", seconds=0.03)
+    less = [plan("local", rule) for rule in ("share_subplans", "drop_unit_weight")]
+    spread = plan("blocks", seconds=0.03, partitions=4)
+    slower = plan("local", "push_down", 0.04)
     lines = alternative_lines([first, *less, other, spread, slower])
     named = [line[2:].split("  ")[0] for line in lines[2:6]]
     assert named == ["local", "blocks", "blocks --partitions 4", "local-push_down"]
@@ -118,18 +118,15 @@ def test_rules_that_make_no_difference_are_in_one_line_of_their_engine():
 @pytest.mark.parametrize(
     ("faster", "reason"),
     [
-        (plan("--engine local --disable prune_vertices", 0.0185), "it would save less than 10% of an epoch"),
-        (
-            plan("--engine local --disable push_down", 0.01),
-            "this choice does not rest on estimates; --plan asks for it",
-        ),
-        (plan("--engine local --disable push_down", 0.01, fits=False), "it takes more memory than the limit"),
+        (plan("local", "prune_vertices", 0.0185), "it would save less than 10% of an epoch"),
+        (plan("local", "push_down", 0.01), "this choice does not rest on estimates; --plan asks for it"),
+        (plan("local", "push_down", 0.01, fits=False), "it takes more memory than the limit"),
     ],
 )
 def test_why_the_fastest_plan_of_the_engine_does_not_run(faster, reason):
-    said = " ".join(" ".join(alternative_lines([faster, plan("--engine local", chosen=True)])).split())
+    said = " ".join(" ".join(alternative_lines([faster, plan("local", chosen=True)])).split())
     assert f"{faster.name} does not run in place of >: {reason}" in said
-    assert all(len(line) <= 100 for line in alternative_lines([faster, plan("--engine local", chosen=True)]))
+    assert all(len(line) <= 100 for line in alternative_lines([faster, plan("local", chosen=True)]))
 
 
 def test_every_other_plan_says_what_differs():

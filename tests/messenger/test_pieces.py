@@ -79,7 +79,7 @@ class TestLedger:
         ledger.commit(commit(0))
         ledger.forget("other")
         assert ledger.totals([job(0)]).chunks == 2
-        assert ledger.epoch("other") == -1
+        assert ledger.pass_number("other") == -1
 
 
 class TestAssignment:
@@ -131,9 +131,9 @@ class TestKeptTensors:
         for run in ("one", "two"):
             kept.put((run, 0, 0, "a", (4,)), static, np.zeros(4, np.int8), 0)
             kept.put((run, 0, 0, "b", (4,)), epoch, np.zeros(4, np.int8), 0)
-        kept.begin_epoch("one", 0)
+        kept.begin_pass("one", 0)
         assert kept.bytes == 16, "what came before the parameters stays"
-        kept.begin_epoch("one", 1)
+        kept.begin_pass("one", 1)
         assert kept.bytes == 12
         kept.forget("two")
         assert kept.bytes == 4

@@ -191,7 +191,7 @@ PYTHON = {
         ("messenger/test_pipe.py",),
     ),
     "a commit of an earlier epoch counts": Fault(
-        MESSENGER, "if job.epoch != self.epoch(job.run):", "if False:", ("messenger/test_pipe.py",)
+        MESSENGER, "if job.pass_number != self.pass_number(job.run):", "if False:", ("messenger/test_pipe.py",)
     ),
     "corrupted tensors are taken": Fault(
         MESSENGER, "if checksum(data) != envelope.checksum:", "if False:", ("messenger/test_frames.py",)

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lotan.engines.base import last_uses
-from lotan.stages import StageProgram
+from lotan.stages.program import StageProgram
 from planner.compiler import Options, compile_plan
 from planner.cost import Pricing
 from planner.degrees import Degrees

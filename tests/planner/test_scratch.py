@@ -10,7 +10,7 @@ from torch import Tensor
 from lotan.engines.local import LocalEngine
 from lotan.engines.local.loaded_graph import LazySums
 from lotan.engines.local.products import Chunks
-from lotan.stages import flat
+from lotan.stages.saved_values import Scratch
 from planner.chunks import CHUNKS_A_THREAD, local_chunk_rows
 from planner.compiler import Options
 from planner.cost import Pricing
@@ -43,9 +43,9 @@ def test_chunks_that_were_asked_for_are_what_is_in_hand() -> None:
 def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """At least what there is memory for that is used again; what a loss makes comes and goes beside it, and sums over edges."""
     taken: dict[tuple[int, int], int] = {}
-    get = flat._Scratch.get
+    get = Scratch.get
 
-    def noted(self: flat._Scratch, number: int, rows: int, width: int) -> Tensor:
+    def noted(self: Scratch, number: int, rows: int, width: int) -> Tensor:
         taken[number, width] = width
         return get(self, number, rows, width)
 
@@ -58,7 +58,7 @@ def test_numbers_in_hand_are_those_that_stages_take(name: str, monkeypatch: pyte
         widest = max(widest, found[0].numel())
         return found
 
-    monkeypatch.setattr(flat._Scratch, "get", noted)
+    monkeypatch.setattr(Scratch, "get", noted)
     monkeypatch.setattr(LazySums, "rows", summed)
     drawn = sample(3, weighted=EVERY[name].weights)
     planned = plan_of(name, drawn, Options(pricing=Pricing(LOCAL)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import lotan
 from lotan.cli import main
 from lotan.engines import choice
 from lotan.errors import ConfigurationError
@@ -29,6 +30,18 @@ def test_a_name_stands_for_settings():
     config = make_config({"plan": "blocks-hoist_invariant", "disable": ["fuse_apply"]})
     assert (config.engine, config.disable, config.plan) == ("blocks", ("fuse_apply", "hoist_invariant"), "auto")
     assert make_config({"plan": "rows-general", "engine": "rows"}).plan == "general"
+
+
+def test_a_configuration_says_what_was_asked_for():
+    given = lotan.TrainerConfig(plan="blocks-hoist_invariant", disable=["fuse_apply"])
+    assert (given.engine, given.disable, given.plan) == ("auto", ["fuse_apply"], "blocks-hoist_invariant")
+    settled = given.settled()
+    assert (settled.engine, settled.disable, settled.plan) == ("blocks", ("fuse_apply", "hoist_invariant"), "auto")
+    assert settled.settled() is settled
+    trainer = lotan.Trainer(lotan.nn.GCN(64, 16, 2, 10), lotan.Graph.read("digits"), plan="local-push_down")
+    assert trainer.config.plan == "local-push_down"
+    assert trainer.job.engine.name == "local"
+    assert "push_down" not in trainer.job.plan.fired
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from lotan.stages import Chunk, Program, Saved, StageResult, StageRun
+from lotan.stages.chunk import Chunk, Saved
 from lotan.stages.pieces import Pieces
+from lotan.stages.programs import Program
 from lotan.stages.randomness import Randomness
+from lotan.stages.stage_run import StageResult, StageRun
 
 DRAWS = Randomness(seed=1, epoch=2)
 

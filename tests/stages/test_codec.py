@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from lotan.errors import StageError
-from lotan.stages import decode_stage, encode_stage
+from lotan.stages.codec import decode_stage, encode_stage
 from planner.physical import Stage
 from tests.stages.test_program import dense_stage, last_stage, neighbour_stage
 

@@ -9,7 +9,8 @@ import torch
 
 from lotan import nn
 from lotan.engines.choice import ENGINES
-from lotan.stages import Chunk, StageProgram
+from lotan.stages.chunk import Chunk
+from lotan.stages.program import StageProgram
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.cost import Pricing

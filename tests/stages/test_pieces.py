@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lotan.stages import StageProgram
 from lotan.stages.pieces import Pieces
+from lotan.stages.program import StageProgram
 from tests.stages.runs import backward, evaluate, forward, predict, turn
 from tests.stages.test_flat import MODELS, drawn, stages_of
 

@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from lotan.errors import StageError
-from lotan.stages import Chunk, EdgeBlock, StageProgram
-from lotan.stages.chunk import prefix_sum
+from lotan.stages.chunk import Chunk, EdgeBlock, prefix_sum
+from lotan.stages.pieces import Pieces
+from lotan.stages.program import StageProgram
 from lotan.stages.randomness import dropout
+from lotan.stages.stage_run import StageRun
 from planner.physical import Stage, StageInput, StageOutput
 from planner.spec import Call, LossSpec, ParameterSpec, Ref, RowCount, ValueType
 from tests.stages.runs import DRAWS, backward, evaluate, forward, predict, turn
@@ -284,6 +286,14 @@ def test_only_listed_operators_run(op: str) -> None:
 def test_a_missing_input_is_named() -> None:
     with pytest.raises(StageError, match=r"dense.*'s'"):
         forward(StageProgram(dense_stage()), Chunk(torch.arange(1), {"x": torch.ones(1, 6)}), {"w": 0, "b": 0})
+
+
+def test_a_mode_that_there_is_not_is_an_error() -> None:
+    chunk, parameters, _ = dense_values()
+    program = StageProgram(dense_stage())
+    for body in (program, Pieces(program, 2)):
+        with pytest.raises(StageError, match="there is no mode 'sideways'"):
+            body.run(StageRun("sideways", chunk, parameters))  # type: ignore[arg-type]
 
 
 def test_a_dtype_is_a_name() -> None:

@@ -14,9 +14,11 @@ import torch
 
 from lotan import nn
 from lotan.engines.choice import ENGINES
-from lotan.stages import Memory, StageProgram, Terms, flat
+from lotan.stages.chunk import Terms
 from lotan.stages.kernels import Linear
 from lotan.stages.pieces import Pieces
+from lotan.stages.program import StageProgram
+from lotan.stages.saved_values import Memory
 from lotan.stages.spill_file import PAGE, SpillFile
 from lotan.tracing import trace
 from lotan.worker.saved_runs import SavedRuns
@@ -89,18 +91,17 @@ def test_a_stage_takes_over_the_memory_that_another_is_done_with(name: str) -> N
         assert places[0] == places[1]
 
 
-def test_threads_use_memory_again_whatever_stage_they_run(monkeypatch) -> None:
+def test_threads_use_memory_again_whatever_stage_they_run() -> None:
     for name in MODELS:
-        monkeypatch.setattr(flat, "_scratch", flat._Scratch())
         alone: set[tuple[int, int]] = set()
         for program in with_values(name):
-            flat._scratch._buffers.clear()
             gradients(program, 0, None)
-            alone |= flat._scratch._buffers.keys()
-        for program in with_values(name):
-            gradients(program, 0, None)
+            alone |= program._body.memory.scratch._buffers.keys()
+        shared = Memory()
+        for own in with_values(name):
+            gradients(StageProgram(own.stage, memory=shared), 0, None)
         assert {width: number for number, width in sorted(alone)} == {
-            width: sum(of == width for _, of in flat._scratch._buffers) for _, width in alone
+            width: sum(of == width for _, of in shared.scratch._buffers) for _, width in alone
         }  # of each width, as many as the stage that needs most
 
 

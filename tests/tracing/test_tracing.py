@@ -9,7 +9,7 @@ from torch import Tensor
 
 import lotan.nn
 from lotan.nn import EdgeIndex, GCNConv
-from lotan.tracing import trace
+from lotan.tracing import forget_traces, trace
 from planner.spec import Call, RowCount, Spec
 from tests.nn.graphs import random_graph
 from tests.nn.own_layers import Weighted
@@ -187,3 +187,12 @@ def test_a_single_convolution_is_a_model() -> None:
         "lotan.aggregate",
         "aten.add.Tensor",
     ]
+
+
+def test_a_trace_serves_models_of_the_same_form_until_it_is_forgotten() -> None:
+    one, other = (trace(lotan.nn.GCN(6, 8, 2, 3), 6, training=False) for _ in range(2))
+    assert one is other
+    forget_traces()
+    again = trace(lotan.nn.GCN(6, 8, 2, 3), 6, training=False)
+    assert again is not one
+    assert again == one

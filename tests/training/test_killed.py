@@ -23,7 +23,7 @@ import lotan
 from lotan.engines import action
 from lotan.hosts.jar import JAR
 from lotan.hosts.spark_session import SparkSettings, open_spark
-from lotan.stages import StageProgram
+from lotan.stages.program import StageProgram
 from tests.engines.blocks.faults import FailingTasks, Place, at_commit
 from tests.engines.faults import Fault, inject
 from tests.training.test_trainer import assert_same_checkpoint

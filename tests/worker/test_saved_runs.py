@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lotan.stages import Saved, Terms
+from lotan.stages.chunk import Saved, Terms
 from lotan.stages.spill_file import SpillFile
 from lotan.worker.saved_runs import SavedRuns
 from messenger.jobs import ChunkKey

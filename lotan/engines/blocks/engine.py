@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, free_java_objects, name_operator, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
@@ -22,13 +22,14 @@ from lotan.engines.blocks.reading import Reading, find_spares
 from lotan.engines.blocks.sizes import check_partitions, least_partitions
 from lotan.engines.blocks.traits import TRAITS
 from lotan.engines.commits import Commits
-from lotan.engines.results import result_tensors
+from lotan.engines.observed import Extent
+from lotan.engines.results import ResultTensor, result_tensors
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
 from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
-from planner.physical import Plan, Stage
+from planner.physical import Plan
 from planner.statistics import Statistics
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
@@ -261,7 +262,9 @@ class BlocksEngine(Engine):
         site = Site(self._run.run, self._run.number, self.settings.chunk_rows * together)
         reading = self._now.reading
         spared = reading.spared(step)
-        plain, columns = pipe_step(site, step, stage, values, reading.pipes, self._graph.weighted, spared)
+        returned = result_tensors(step, stage)
+        weighted = self._graph.weighted
+        plain, columns = pipe_step(site, step, stage, returned, values, reading.pipes, weighted, spared)
         plain["spent"] = self._spent(step)
         for column in columns:
             self._read(column)
@@ -270,12 +273,12 @@ class BlocksEngine(Engine):
         piped = self._facade.pipe(self._graph.blocks, json.dumps(plain), self._endpoint, self._messenger, rows, near)
         self._run.expect(step, self._graph.occupied(step.within))
         self._keep(piped, [column.name for column in step.outputs])
-        return self._outputs(piped, step, stage)
+        return self._outputs(piped, step, returned)
 
-    def _outputs(self, piped: Any, step: PipeStep, stage: Stage) -> dict[str, Handle]:
+    def _outputs(self, piped: Any, step: PipeStep, returned: Sequence[ResultTensor]) -> dict[str, Handle]:
         found: dict[str, Handle] = {}
         places = Counter[bool]()
-        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True):
+        for column, one in zip(step.outputs, returned, strict=True):
             of_vertices = one.edges is None
             place = places[of_vertices]
             places[of_vertices] += 1

@@ -1,6 +1,6 @@
 """A pipe step as the plain data that `lotan.PipeStep.of` reads; see `jvm/src/main/scala/lotan/PipeStep.scala`.
 
-The tensors of a chunk and of its result have the names that `lotan.engines.rows.pipe_task` lists.
+The tensors of a chunk and of its result have the names that `lotan.stages.tensor_names` gives them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lotan.engines.base import Handle
-from lotan.engines.results import result_tensors
+from lotan.engines.results import ResultTensor
+from lotan.stages import tensor_names
 from planner.physical import Stage
 from planner.spec import EdgeSet
 from planner.steps.pipe import Gradients, PipeStep
@@ -60,6 +61,7 @@ def pipe_step(
     site: Site,
     step: PipeStep,
     stage: Stage,
+    returned: Sequence[ResultTensor],
     values: Mapping[str, Handle],
     pipes: Counter[str],
     weighted: bool,
@@ -71,6 +73,7 @@ def pipe_step(
         site: The run, the pass and the chunk size.
         step: The step to run.
         stage: The step's stage.
+        returned: The tensors that come back, in the order of the step's outputs.
         values: Columns and collections by name.
         pipes: The number of pipes in the pass that read or offer each of them.
         weighted: True if edges have weights.
@@ -95,7 +98,7 @@ def pipe_step(
             }
             for edges in stage.edge_sets
         ],
-        "returned": _returned(step, stage),
+        "returned": _returned(step, stage, returned),
     }
     return plain, fields.columns
 
@@ -110,17 +113,19 @@ class _Fields:
     def column(self, name: str) -> dict[str, Any]:
         """Describe a column of the chunk's vertices."""
         column = self._values[name]
-        return self._field(f"column/{name}", [column], name, "float32" if column.width else PLAIN_TYPES[name])
+        return self._field(tensor_names.column(name), [column], name, "float32" if column.width else PLAIN_TYPES[name])
 
     def gradient(self, gradients: Gradients) -> dict[str, Any]:
         """Describe an output's gradient: the sum of the gradients from all steps that read it."""
-        return self._field(f"output_gradient/{gradients.value}", [self._values[name] for name in gradients.columns])
+        return self._field(
+            tensor_names.output_gradient(gradients.value), [self._values[name] for name in gradients.columns]
+        )
 
     def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
         """Describe the columns at the sources of these edges, of the collection along them, if there is one."""
         along = [name for name in collections if self._values[name].edges == edges][:1]
         return [
-            self._field(f"source/{edges}/{column}", [handle], name)
+            self._field(tensor_names.source(edges, column), [handle], name)
             for name in along
             for column, handle in self._values[name].columns.items()
         ]
@@ -149,7 +154,7 @@ def numbered(level: int | None) -> int:
     return -1 if level is None else level
 
 
-def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
+def _returned(step: PipeStep, stage: Stage, returned: Sequence[ResultTensor]) -> list[dict[str, Any]]:
     """Describe the tensors that come back, each with the position of the edges to whose sources it belongs; -1: the vertices."""
     places = {edges: place for place, edges in enumerate(stage.edge_sets)}
     return [
@@ -159,5 +164,5 @@ def _returned(step: PipeStep, stage: Stage) -> list[dict[str, Any]]:
             "edges": -1 if one.edges is None else places[one.edges],
             "within": numbered(column.within),
         }
-        for column, one in zip(step.outputs, result_tensors(step, stage), strict=True)
+        for column, one in zip(step.outputs, returned, strict=True)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lotan.stages import make_program
+from lotan.stages.programs import make_program
 from planner.physical import Plan, Stage
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep

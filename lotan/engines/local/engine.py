@@ -12,10 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, cast
 
-import pandas as pd
 from torch import Tensor
 
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.local.columns import Columns
 from lotan.engines.local.crew import Crew
 from lotan.engines.local.edge_columns import EdgeColumns
@@ -23,6 +22,7 @@ from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
 from lotan.engines.local.traits import TRAITS
+from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
 from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
@@ -36,6 +36,8 @@ from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from lotan.graph import Graph
 
 
@@ -113,6 +115,8 @@ class LocalEngine(Engine):
         """Return a column with the vertices' ids."""
         rows, order = handle.reshape(handle.shape[0], -1).numpy(), self._loaded.order  # [vertices, width]
         rows = rows if order is None else rows[order.places]
+        import pandas as pd  # here, for training needs none
+
         return pd.DataFrame({"id": self._loaded.ids, "values": list(rows)})
 
     def begin(self, plan: Plan, steps: Sequence[Step], a_pass: Pass) -> None:
@@ -187,7 +191,7 @@ class LocalEngine(Engine):
 
     def gather(self, step: GatherStep, contributions: Contributions) -> Tensor:
         """Sum contributions at their source vertices, if the stage has not done so."""
-        if not contributions.per_edge:
+        if contributions.source_gradients == "summed":
             return contributions.rows
         block = self._loaded.sets.within(contributions.edges, step.within).block
         return reduce_edges(block.by_source(self._loaded.rows(step.output)), contributions.rows)

@@ -15,10 +15,12 @@ from lotan.engines.local.level_order import order_by_level
 from lotan.engines.local.products import Chunks, Product
 from lotan.engines.local.topology import Edges, EdgeSets
 from lotan.errors import EngineError
-from lotan.stages import EdgeBlock, Memory, make_program
+from lotan.stages.chunk import EdgeBlock
+from lotan.stages.programs import make_program
+from lotan.stages.saved_values import Memory
 from lotan.stages.sparse_rows import SparseRows
 from planner.chunks import local_chunk_rows
-from planner.physical import Column, Plan, Stage
+from planner.physical import Column, Plan, SourceGradients, Stage
 from planner.spec import EdgeSet
 from planner.steps.propagate import PropagateStep
 
@@ -55,7 +57,7 @@ class Contributions:
 
     rows: Tensor
     edges: EdgeSet
-    per_edge: bool
+    source_gradients: SourceGradients
 
 
 class LoadedGraph:
@@ -78,7 +80,7 @@ class LoadedGraph:
         self.ids = arrays.ids
         self.keys = torch.from_numpy(arrays.keys if self.order is None else arrays.keys[self.order.rows])
         self.static = {column.name: self._column(column.name, placed) for column in plan.static_columns}
-        self.per_edge = plan.source_gradients == "per_edge"
+        self.source_gradients = plan.source_gradients
         self.compile(plan)
         self._sparse: dict[tuple[str, int, int], SparseRows] = {}
         self._products: dict[tuple[EdgeSet, bool, bool, int | None, int | None], Product] = {}

@@ -9,7 +9,8 @@ import numpy as np
 from torch import Tensor
 
 from lotan.engines.base import Pass
-from lotan.stages import Program, Saved
+from lotan.stages.chunk import Saved
+from lotan.stages.programs import Program
 from planner.physical import Mode
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep

@@ -15,8 +15,9 @@ from lotan.engines.local.crew import Crew
 from lotan.engines.local.group_sums import GroupSums
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
-from lotan.stages import Chunk, Program, Saved, StageResult, StageRun
-from lotan.stages.chunk import padded
+from lotan.stages.chunk import Chunk, Saved, padded
+from lotan.stages.programs import Program
+from lotan.stages.stage_run import StageResult, StageRun
 from planner.spec import EdgeSet
 from planner.steps.pipe import PipeStep
 
@@ -163,7 +164,7 @@ class PipeRun:
                 named[column.name] = padded(named[column.name], self._graph.rows(column))
         for name, value in zip(list(named), found.input_gradients, strict=True):
             if name in self._step.contributions:
-                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.per_edge)
+                named[name] = Contributions(named[name], cast(EdgeSet, edges[value]), self._graph.source_gradients)
         return named
 
     def _named(self, rows: Sequence[Tensor]) -> dict[str, Handle]:

@@ -14,8 +14,7 @@ from torch import Tensor
 from lotan.engines.local.entry_sums import EntrySums
 from lotan.graph.edge_sets import gcn_scale, replace_self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
-from lotan.stages import EdgeBlock
-from lotan.stages.chunk import prefix_sum, sparse_rows
+from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]

@@ -13,8 +13,9 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, free_java_objects, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Extent, Handle, Outcome, Pass
+from lotan.engines.base import Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
+from lotan.engines.observed import Extent
 from lotan.engines.rows.collect import collect, gather
 from lotan.engines.rows.graphframes_form import propagate_by_messages, require_core
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, ContributionsHandle, Made, PassState
@@ -143,7 +144,7 @@ class RowsEngine(Engine):
             chunk_rows=chunk_rows,
             endpoint=self._endpoint,
             settings=self.settings.messenger,
-            per_edge=plan.source_gradients == "per_edge",
+            source_gradients=plan.source_gradients,
         )
         stages = {stage.name: stage for stage in plan.stages}
         self._held = _Loaded(site, _static_columns(tables, plan), stages, commits, shuffled_before)
@@ -249,7 +250,8 @@ class RowsEngine(Engine):
         """Run a stage in the workers, lazily."""
         builder = PipeBuilder(self._loaded.site, step, self._loaded.stages[step.stage], values, self._state)
         self._loaded.commits.expect(step, self._loaded.tables.occupied(step.within))
-        rows, returned = builder.rows(), builder.returned()
+        task = builder.task()
+        rows, returned = builder.rows(task), task.returned
         names = [column.name for column in step.outputs]
         if not step.outputs or all(item.kind == VERTEX for item in returned):
             made = self._make(self._placement.place(rows) if step.outputs else rows, names)

@@ -24,10 +24,11 @@ from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Re
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.tables import Tables
 from lotan.engines.rows.topology import BLOBS, EDGES
+from lotan.stages import tensor_names
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
-from planner.physical import Stage
+from planner.physical import SourceGradients, Stage
 from planner.spec import EdgeSet
 from planner.steps.pipe import PipeStep
 
@@ -44,7 +45,7 @@ class Site:
     chunk_rows: int
     endpoint: Endpoint
     settings: Settings
-    per_edge: bool
+    source_gradients: SourceGradients
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,12 @@ class PipeBuilder:
     values: Mapping[str, Handle]
     state: PassState
 
-    def rows(self) -> DataFrame:
-        """Return the rows that the stage returns, in the form of `PipeTask.schema`. Spark does not know their placement."""
-        task = self.task()
+    def rows(self, task: PipeTask) -> DataFrame:
+        """Return the rows that the stage returns, in the form of `PipeTask.schema`. Spark does not know their placement.
+
+        Args:
+            task: The step's task, which `task` returns.
+        """
         return self._input().mapInArrow(task, task.schema(self.site.tables.id_type))
 
     def task(self) -> PipeTask:
@@ -75,7 +79,7 @@ class PipeBuilder:
             returned=self.returned(),
             static=self._static(),
             epoch_kept=self._epoch_kept(),
-            per_edge=self.site.per_edge,
+            source_gradients=self.site.source_gradients,
         )
 
     # -- columns of the frame ----------------------------------------------------------------------------------------
@@ -106,7 +110,7 @@ class PipeBuilder:
         inputs = [self._input_field(name, names[name]) for name in self.step.inputs]
         gradients = [
             Field(
-                f"output_gradient/{gradient.value}",
+                tensor_names.output_gradient(gradient.value),
                 tuple(names[column] for column in gradient.columns),
                 self.values[gradient.columns[0]].width,
             )
@@ -117,10 +121,10 @@ class PipeBuilder:
     def _input_field(self, name: str, column: str) -> Field:
         handle: ColumnHandle = self.values[name]
         if name == "label" and handle.width and self.stage.loss is not None:
-            return Field("column/label", (column,), self.stage.loss.outputs, absent=nan)
+            return Field(tensor_names.column(name), (column,), self.stage.loss.outputs, absent=nan)
         if handle.width:
-            return Field(f"column/{name}", (column,), handle.width)
-        return Field(f"column/{name}", (column,), dtype="int64" if name == "label" else "int8")
+            return Field(tensor_names.column(name), (column,), handle.width)
+        return Field(tensor_names.column(name), (column,), dtype="int64" if name == "label" else "int8")
 
     def _neighbours(self, edges: EdgeSet) -> Neighbours:
         collection = self._collection(edges)
@@ -130,7 +134,7 @@ class PipeBuilder:
             edges=edges,
             tag=self._tag(edges),
             sources=tuple(
-                Field(f"source/{edges}/{name}", (column,), handle.width)
+                Field(tensor_names.source(edges, name), (column,), handle.width)
                 for name, (column, handle) in zip(names, columns.items(), strict=True)
             ),
             weighted=self.site.tables.weighted,
@@ -149,21 +153,23 @@ class PipeBuilder:
         )
 
     def _static(self) -> frozenset[str]:
-        names = {"keys"} | {f"column/{name}" for name in self.step.inputs if self.values[name].static}
+        names = {tensor_names.KEYS} | {
+            tensor_names.column(name) for name in self.step.inputs if self.values[name].static
+        }
         for edges in self.stage.edge_sets:
-            names |= {f"{part}/{edges}" for part in ("indptr", "positions", "weight", "edge_keys")}
+            names |= tensor_names.topology(edges)
             collection = self._collection(edges)
             held = collection.columns if collection else ()
-            names |= {f"source/{edges}/{name}" for name, handle in held if handle.static}
+            names |= {tensor_names.source(edges, name) for name, handle in held if handle.static}
         return frozenset(names)
 
     def _epoch_kept(self) -> frozenset[str]:
         pipes = self.state.pipes
-        kept = {f"column/{name}" for name in self.step.inputs if pipes.get(name, 0) > 1}
+        kept = {tensor_names.column(name) for name in self.step.inputs if pipes.get(name, 0) > 1}
         for name in self.step.collections:
             if pipes.get(name, 0) > 1:
                 held: CollectionHandle = self.values[name]
-                kept |= {f"source/{held.edges}/{column}" for column, _ in held.columns}
+                kept |= {tensor_names.source(held.edges, column) for column, _ in held.columns}
         return frozenset(kept) - self._static()
 
     # -- the frame ---------------------------------------------------------------------------------------------------

@@ -1,15 +1,7 @@
 """The part of a Pipe that runs in Spark's Python workers: it turns a partition's rows to chunks, and results back to rows.
 
 It imports neither torch nor the planner, because Spark starts many of these processes. `PipeTask` is plain data,
-pickled by Spark. The tensors of a chunk, by name, are:
-
-    keys                                        int64 [rows], row keys
-    column/<column>                             the vertices' rows of a column, including label and split
-    output_gradient/<value>                     float32 [rows, width], the sum of a stage output's gradients
-    source/<edges>/<column>                     float32 [sources, width], the distinct sources' rows
-    indptr/<edges>, positions/<edges>, weight/<edges>, edge_keys/<edges>     the in-edges
-
-The tensors of its result are output/<value> and input_gradient/<value>.
+pickled by Spark. Tensors have the names that `lotan.stages.tensor_names` gives them.
 """
 
 from __future__ import annotations
@@ -18,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +18,7 @@ import pyarrow as pa
 
 from lotan.engines.rows.topology import runs
 from lotan.engines.rows.vectors import from_lists, to_lists
+from lotan.stages import tensor_names
 from messenger.dealer import shared_dealer
 from messenger.endpoint import Endpoint
 from messenger.errors import MessengerError
@@ -88,7 +81,7 @@ class PipeTask:
     returned: tuple[Returned, ...]
     static: frozenset[str]  # tensors that are the same in every pass
     epoch_kept: frozenset[str]  # tensors that several stages of a pass read
-    per_edge: bool = False  # True if a source's gradient comes for each edge
+    source_gradients: Literal["summed", "per_edge"] = "summed"  # the rows that come back: one a source, or one an edge
 
     @property
     def __name__(self) -> str:
@@ -161,7 +154,7 @@ class ChunkRows:
 
     def outgoing(self) -> OutgoingChunk:
         """Return the chunk that is sent."""
-        tensors: dict[str, Array] = {"keys": self.vertices.column("key").to_numpy()}
+        tensors: dict[str, Array] = {tensor_names.KEYS: self.vertices.column("key").to_numpy()}
         for field in self.task.fields:
             tensors[field.tensor] = _read(self.vertices, field)
         for neighbours in self.task.neighbours:
@@ -179,11 +172,14 @@ class ChunkRows:
 
     def _edges(self, neighbours: Neighbours) -> dict[str, Array]:
         name, tag = neighbours.edges, neighbours.tag
-        tensors = {f"indptr/{name}": self._indptr(tag), f"positions/{name}": self._on_edges(tag, "positions", np.int64)}
+        tensors = {
+            tensor_names.indptr(name): self._indptr(tag),
+            tensor_names.positions(name): self._on_edges(tag, "positions", np.int64),
+        }
         if neighbours.weighted:
-            tensors[f"weight/{name}"] = self._on_edges(tag, "weight", np.float32)
+            tensors[tensor_names.weight(name)] = self._on_edges(tag, "weight", np.float32)
         if neighbours.keyed:
-            tensors[f"edge_keys/{name}"] = self._on_edges(tag, "keys", np.int64)
+            tensors[tensor_names.edge_keys(name)] = self._on_edges(tag, "keys", np.int64)
         sources = self._tagged(tag + 1)
         return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
 
@@ -226,7 +222,7 @@ class ChunkRows:
         """Return the partition and id of the source of each row of contributions, or of each edge."""
         sources = self._tagged(kind)
         part, ids = sources.column("spart"), sources.column("id")
-        if not self.task.per_edge:
+        if self.task.source_gradients == "summed":
             return part, ids
         positions = pa.array(self._on_edges(kind - 1, "positions", np.int64))
         return part.take(positions), ids.take(positions)

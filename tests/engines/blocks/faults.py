@@ -98,7 +98,7 @@ def at_commit(
 
     def commit(self: Ledger, made: Commit) -> bool:
         first = real(self, made)
-        here = Place(made.job.stage, made.job.mode) == place and number in (None, made.job.epoch)
+        here = Place(made.job.stage, made.job.mode) == place and number in (None, made.job.pass_number)
         if here and not happened.is_set():
             happened.set()
             action()

@@ -42,7 +42,7 @@ class JvmDealers:
         messenger = self.jvm.lotan.messenger
         where = self.facade.endpoint(endpoint.address, endpoint.server_key, endpoint.public_key, endpoint.secret_key)
         how = self.facade.messengerSettings(dataclasses.asdict(settings))
-        what = messenger.PipeJob(job.run, job.epoch, job.stage, job.mode, job.partition, job.accumulates)
+        what = messenger.PipeJob(job.run, job.pass_number, job.stage, job.mode, job.partition, job.accumulates)
         outgoing = self.scala.asScala(self._list(map(self._chunk, chunks)).iterator())
         return messenger.Dealers.pipe(where, how, what, outgoing, getattr(messenger.Dealers, "pipe$default$5")())
 

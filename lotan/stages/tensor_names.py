@@ -1,0 +1,105 @@
+"""The names that tensors have on the wire, in a chunk and in its result.
+
+Scala uses the same names, in `PipeStep.scala` and `Pipe.scala`. The tensors of a chunk, by name, are:
+
+    keys                            int64 [rows], row keys of the vertices
+    column/<column>                 the vertices' rows of a column, including label and split
+    output_gradient/<value>         float32 [rows, width], the sum of a stage output's gradients
+    source/<edges>/<column>         float32 [sources, width], the distinct sources' rows
+    indptr/<edges>                  int64 [rows + 1], the first in-edge of each vertex, and the number of edges
+    positions/<edges>               int64 [edges], the position of each edge's source among the sources
+    weight/<edges>                  float32 [edges], edge weights
+    edge_keys/<edges>               int64 [edges], row keys of the edges
+
+The tensors of its result are:
+
+    output/<value>                  float32 [rows, width], the rows of a stage's output
+    input_gradient/<value>          float32 [rows, width], the gradient of a stage's input; for an input at the
+                                    sources of edges, a row for each source or for each edge
+
+`messenger.jobs` names the tensors that are summed over chunks.
+
+This module imports neither torch nor the planner, because Spark starts many processes that need neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+KEYS = "keys"
+TOPOLOGY = ("indptr", "positions", "weight", "edge_keys")  # the parts of an edge set
+_OUTPUT_GRADIENT = "output_gradient/"
+
+
+def column(name: str) -> str:
+    """Return the name of a column's rows of the vertices.
+
+    >>> column("label")
+    'column/label'
+    """
+    return f"column/{name}"
+
+
+def source(edges: str, name: str) -> str:
+    """Return the name of a column's rows at the sources of these edges."""
+    return f"source/{edges}/{name}"
+
+
+def indptr(edges: str) -> str:
+    """Return the name of the first in-edges of the vertices."""
+    return f"indptr/{edges}"
+
+
+def positions(edges: str) -> str:
+    """Return the name of the positions of the edges' sources."""
+    return f"positions/{edges}"
+
+
+def weight(edges: str) -> str:
+    """Return the name of the edge weights."""
+    return f"weight/{edges}"
+
+
+def edge_keys(edges: str) -> str:
+    """Return the name of the edges' row keys."""
+    return f"edge_keys/{edges}"
+
+
+def topology(edges: str) -> frozenset[str]:
+    """Return the names of all tensors that describe an edge set.
+
+    >>> sorted(topology("graph"))
+    ['edge_keys/graph', 'indptr/graph', 'positions/graph', 'weight/graph']
+    """
+    return frozenset(f"{part}/{edges}" for part in TOPOLOGY)
+
+
+def output(value: str) -> str:
+    """Return the name of the rows of a stage's output."""
+    return f"output/{value}"
+
+
+def output_gradient(value: str) -> str:
+    """Return the name of the gradient of a stage's output."""
+    return f"{_OUTPUT_GRADIENT}{value}"
+
+
+def input_gradient(value: str) -> str:
+    """Return the name of the gradient of a stage's input."""
+    return f"input_gradient/{value}"
+
+
+def output_gradients(tensors: Mapping[str, T]) -> dict[str, T]:
+    """Return the gradients of outputs among a chunk's tensors, by value.
+
+    >>> output_gradients({"keys": 1, "output_gradient/y": 2})
+    {'y': 2}
+    """
+    return {
+        name.removeprefix(_OUTPUT_GRADIENT): tensor
+        for name, tensor in tensors.items()
+        if name.startswith(_OUTPUT_GRADIENT)
+    }
