@@ -15,13 +15,13 @@ from lotan.job import Job, session_master
 from lotan.memory_limit import MORE_PARTITIONS, MemoryLimit
 from lotan.pricing import priced, spread_over
 from lotan.settings import TrainerConfig
+from planner.choices.choose_physical import LEAST_GAIN
 from planner.compiler import Planned, without
 from planner.explain import duration, size
 from planner.explain.rules import moved_bytes
 from planner.physical import Plan, Stage, Step, columns_made
 from planner.plan_names import plan_name
 from planner.printer import WIDTH
-from planner.rules.choose_physical import LEAST_GAIN
 
 LEGEND = (
     'The first word of a line is what --plan takes, a rule less is behind a "-". > is what runs. "against" says what a plan has '

@@ -12,7 +12,7 @@ from typing import Literal
 
 from lotan.errors import ConfigurationError
 from planner.plan_names import GENERAL
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 ENGINES = ("local", "rows", "blocks")
 
@@ -37,17 +37,17 @@ def named_plan(name: str) -> ForcedPlan:
     """
     engine, *parts = name.split("-")
     rules = tuple(part for part in parts if part != GENERAL)
-    if engine not in ENGINES or not set(rules) <= set(RULES):
+    if engine not in ENGINES or not set(rules) <= set(RULE_NAMES):
         raise ConfigurationError(_unknown(name))
     return ForcedPlan(engine, rules, "general" if GENERAL in parts else "auto")
 
 
 def _unknown(name: str) -> str:
-    single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULES)]
+    single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULE_NAMES)]
     near = difflib.get_close_matches(name, ["auto", GENERAL, *ENGINES, *single], 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return (
         f"there is no plan {name[:80]!r}{hint}; expected 'auto', 'general', or one that `lotan explain --alternatives` lists: "
         f"an engine ({', '.join(ENGINES)}) and after it, each behind a '-', {GENERAL} or the rules that it does without, "
-        f"of {', '.join(RULES)}"
+        f"of {', '.join(RULE_NAMES)}"
     )

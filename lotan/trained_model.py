@@ -25,8 +25,7 @@ from lotan.predictions import hold, predictions, write
 from lotan.settings import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
-from planner.rules.hoist_invariant import hoist_invariant
-from planner.rules.prune_vertices import prune_vertices
+from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 
 FORMAT = 1
@@ -89,7 +88,7 @@ class TrainedModel:
         """
         check_engine(config, graph)
         # one pass is all there is, on all vertices: nothing is spared by what could be computed before it, or by an order
-        config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
+        config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))

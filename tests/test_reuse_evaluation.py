@@ -21,6 +21,7 @@ from lotan.run import Run
 from lotan.tracing import trace
 from planner import Options, compile_plan
 from planner.physical import PipeStep
+from planner.rules import reuse_evaluation
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, WIDTH
 from tests.exactness.random_models import Drawn
@@ -177,8 +178,8 @@ def test_a_run_resumed_by_a_plan_that_evaluates_apart_makes_up_for_what_is_owed(
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(Progress, "epoch", interrupt)
         fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path)
-    monkeypatch.setattr("planner.compiler.beside_training", lambda *_: "not here")
-    monkeypatch.setattr("planner.compiler.reuse_evaluation", lambda *_: None)
+    monkeypatch.setattr("planner.choices.evaluation.beside_training", lambda *_: "not here")
+    monkeypatch.setattr(reuse_evaluation, "reuse_evaluation", lambda *_: False)
     assert_same(fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path, resume=True), straight)
 
 

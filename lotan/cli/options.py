@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -89,7 +89,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE",
-        help=f"switch a rewrite rule off by name; may be repeated: {', '.join(RULES[:4])},\n{', '.join(RULES[4:])}",
+        help=f"switch a rewrite rule off by name; may be repeated: {', '.join(RULE_NAMES[:4])},\n{', '.join(RULE_NAMES[4:])}",
     )
     group.add_argument(
         "--no-rgb",

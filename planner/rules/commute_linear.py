@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from planner.labels import place
 from planner.linear_maps import bias, mapped, passed, pulled, pushed
-from planner.nodes import MatMul, Node, Propagate
+from planner.nodes import Apply, MatMul, Node, Propagate
+from planner.rule import NodeRule
 
 
 def commute_linear(node: Node) -> Node | None:
@@ -61,3 +62,14 @@ def declined(node: Node) -> str | None:
     if moved(node.x.arguments[0]) >= moved(node):
         return None
     return f"the linear map before the sum of {place(node)} has a bias; add it after the sum"
+
+
+RULE = NodeRule(
+    name="commute_linear",
+    apply=commute_linear,
+    declined=declined,
+    pays=pays,
+    on=(Apply, Propagate),
+    idle="no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
+    in_general_plan=False,
+)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from planner.nodes import Node
+from planner.nodes import Apply, Node
 from planner.patterns import weighted
+from planner.rule import NodeRule
 
 
 def drop_unit_weight(node: Node) -> Node | None:
@@ -24,3 +25,12 @@ def declined(node: Node) -> str | None:
     """Why a product with the weight stayed."""
     product = weighted(node)
     return None if product is None else "the graph has weights, so messages are multiplied by them"
+
+
+RULE = NodeRule(
+    name="drop_unit_weight",
+    apply=drop_unit_weight,
+    declined=declined,
+    on=(Apply,),
+    idle="no message reads an edge's weight",
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from planner.labels import place
 from planner.nodes import Apply, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
+from planner.rule import NodeRule
 from planner.spec import ValueType, operator_name
 
 
@@ -45,3 +46,13 @@ def declined(node: Node) -> str | None:
         f"{operator_name(node.op)} in the message of {place(node)} applies parameter {parameters[0]} to values "
         "of both ends or of the edge; write it as a function of x_j and one of x_i, and combine the results"
     )
+
+
+RULE = NodeRule(
+    name="lift_message",
+    apply=lift_message,
+    declined=declined,
+    on=(Apply, Dropout),
+    idle="no message computes anything from one end of an edge alone",
+    in_general_plan=False,
+)

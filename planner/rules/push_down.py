@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.labels import place
 from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree
+from planner.rule import NodeRule
 
 
 def push_down(node: Node) -> Node | None:
@@ -60,3 +61,13 @@ def _on_edges(message: Node) -> list[Node]:
     for node in found:
         found += [child for child in dict.fromkeys(node.children) if child.output.rows == "edge" and child not in found]
     return found
+
+
+RULE = NodeRule(
+    name="push_down",
+    apply=push_down,
+    declined=declined,
+    on=(Aggregate,),
+    idle="the model sums no plain rows over edges",
+    in_general_plan=False,
+)

@@ -9,6 +9,7 @@ from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, 
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree
+from planner.rule import NodeRule
 from planner.spec import ValueType
 
 FACTORS = 16
@@ -104,3 +105,14 @@ def _heads(factor: Node, message: Node) -> int | None:
         if padded == full[:split] + (1,) * (len(full) - split):
             return prod(full[:split])
     return None
+
+
+RULE = NodeRule(
+    name="push_down_edges",
+    apply=push_down_edges,
+    declined=declined,
+    needs="edge_columns",
+    on=(Aggregate,),
+    idle="the model sums nothing over edges but rows of sources, as they are or times the edge's weight",
+    in_general_plan=False,
+)

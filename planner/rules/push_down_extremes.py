@@ -5,6 +5,7 @@ from __future__ import annotations
 from planner.edge_nodes import Extreme
 from planner.labels import place
 from planner.nodes import Aggregate, Node, Scatter
+from planner.rule import NodeRule
 
 
 def push_down_extremes(node: Node) -> Node | None:
@@ -34,3 +35,14 @@ def declined(node: Node) -> str | None:
         f"the {node.kind} of {place(node)} is not over plain rows of sources; write the message as a function of x_j "
         "alone; its neighbourhoods are collected"
     )
+
+
+RULE = NodeRule(
+    name="push_down_extremes",
+    apply=push_down_extremes,
+    declined=declined,
+    needs="extremes",
+    on=(Aggregate,),
+    idle="the model takes no max or min over edges",
+    in_general_plan=False,
+)

@@ -14,7 +14,7 @@ import pytest
 from lotan import nn
 from lotan.engines.choice import ABILITIES
 from lotan.tracing import trace
-from planner import RULES, Options, PlanError, Planned
+from planner import RULE_NAMES, Options, PlanError, Planned
 from planner.cost import DEFAULT_RATES, Corrections, Pricing
 from planner.explain import explain, size
 from planner.physical import (
@@ -46,7 +46,7 @@ OPTIONS = {
     "auto": Options(engine_reason="the graph fits in memory"),
     "edges": Options(abilities=("edge_columns", "extremes")),
     "general": Options(plan="general", rgb=False),
-    "bare": Options(disabled=RULES),
+    "bare": Options(disabled=RULE_NAMES),
 }
 
 
@@ -65,7 +65,7 @@ def test_explain_is_what_it_was(model, options):
 
 def test_explain_says_the_same_as_data():
     data = json.loads(explain(planned(*MODELS["gcn"]), format="json"))
-    assert [rule["name"] for rule in data["rules"]] == list(RULES)
+    assert [rule["name"] for rule in data["rules"]] == list(RULE_NAMES)
     assert data["epoch"][1]["operator"] == "Propagate(mul_1, self_loops) -> propagate_1"
     assert data["epoch"][1]["bytes"] == 100 * 3 * 4
     assert data["once"][1]["operator"] == "Propagate(prepare.mul_1, self_loops) -> prepare.propagate_1"

@@ -9,10 +9,10 @@ import pytest
 
 from planner import Options
 from planner.beside import evaluated_beside
+from planner.choices.evaluation import beside_training
 from planner.cost import DEFAULT_RATES, Pricing
 from planner.explain import explain
 from planner.physical import PipeStep
-from planner.rules.reuse_evaluation import beside_training
 from planner.spec import Ref, Spec
 from planner.statistics import Statistics
 from planner.validate import validate

@@ -10,7 +10,7 @@ import torch
 
 import lotan
 from lotan.cli import main
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text()
@@ -94,4 +94,4 @@ def test_each_point_of_the_tour_names_a_file():
 def test_files_and_rules_named_exist():
     named = set(re.findall(r"`((?:lotan|planner|messenger|examples)/[\w/]*(?:\.py)?)`", README))
     assert [name for name in named if not (ROOT / name).exists()] == []
-    assert [rule for rule in RULES if f"`{rule}`" not in README] == []
+    assert [rule for rule in RULE_NAMES if f"`{rule}`" not in README] == []
