@@ -32,7 +32,7 @@ def rules() -> str:
 
 def _row(rule: Rule) -> str:
     name, module = rule.name, import_module(rule.apply.__module__)
-    does = _paragraph(module.__doc__).removeprefix("Rule: ").rstrip(".")
+    does = _paragraph(module.__doc__).rstrip(".")
     because = _paragraph(getattr(module, name).__doc__).rstrip(".")
     cells = [
         f"[`{name}`](../{module.__name__.replace('.', '/')}.py)",

@@ -1,4 +1,4 @@
-"""Rule: of the ways to run a plan, the one that is estimated to take least, of those that memory has room for."""
+"""Take the way to run a plan that is estimated to take least time, of those that memory has room for."""
 
 from __future__ import annotations
 

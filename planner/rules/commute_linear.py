@@ -1,4 +1,4 @@
-"""Rule: the narrower side of a linear map is the one that moves along edges."""
+"""Send the narrower side of a linear map along the edges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ def commute_linear(node: Node) -> Node | None:
     In backward the gradient of that side moves, and has as many; that of x only if a parameter is behind it.
 
     >>> from planner.nodes import Parameter, StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x, w = StaticColumn("features", ValueType("vertex", (4,))), Parameter("w", (9, 4))
-    >>> wide = MatMul("aten.linear.default", (x, w), (), ValueType("vertex", (9,)))
-    >>> commute_linear(Propagate(wide, "graph")).arguments[0] is Propagate(x, "graph")
-    True
+    >>> wide = Propagate(MatMul("aten.linear.default", (x, w), (), ValueType("vertex", (9,))), "graph")
+    >>> for line in tree(wide): print(line)
+    Propagate(sum, edges=graph)                                       graph [V, 9]
+    MatMul(linear, w, features)                                       dl    [V, 9]
+    >>> for line in tree(commute_linear(wide)): print(line)
+    MatMul(linear, w)                                                 dl    [V, 9]
+    Propagate(sum, edges=graph, features)                             graph [V, 4]
     """
     x = mapped(node)
     if x is not None and moved(x) < moved(node):  # what is summed of it moves no less

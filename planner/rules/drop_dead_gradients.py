@@ -1,4 +1,4 @@
-"""Rule: no gradient for what nobody trains."""
+"""Leave out gradients that reach no trained parameter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule: neighbouring operators of the DL Engine become one stage."""
+"""Join neighbouring operators of the DL Engine into one stage."""
 
 from __future__ import annotations
 

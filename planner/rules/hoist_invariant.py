@@ -1,4 +1,4 @@
-"""Rule: what no epoch changes is computed once."""
+"""Compute once, before the first epoch, what no epoch changes."""
 
 from __future__ import annotations
 
@@ -32,6 +32,17 @@ def hoist_invariant(root: Node) -> Hoisted:
     """f(static) = a static column, where f sums along edges and has no parameter and no random number.
 
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
+
+    >>> from planner.nodes import Propagate
+    >>> from planner.printer import tree
+    >>> from planner.spec import ValueType
+    >>> x, w = StaticColumn("features", ValueType("vertex", (4,))), Parameter("w", (9, 4))
+    >>> before = MatMul("aten.linear.default", (Propagate(x, "graph"), w), (), ValueType("vertex", (9,)))
+    >>> for line in tree(before): print(line)
+    MatMul(linear, w)                                                 dl    [V, 9]
+    Propagate(sum, edges=graph, features)                             graph [V, 4]
+    >>> for line in tree(hoist_invariant(before).root): print(line)
+    MatMul(linear, w, hoisted_1)                                      dl    [V, 9]
     """
     order, facts = topological(root), _Facts()
     products = _exposed(order, facts, lambda _: True)

@@ -1,4 +1,4 @@
-"""Rule: features that are mostly zeros are multiplied as what is left of them."""
+"""Multiply only those features that are not zero."""
 
 from __future__ import annotations
 

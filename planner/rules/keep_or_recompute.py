@@ -1,4 +1,4 @@
-"""Rule: what a forward run keeps for its backward stays in memory where that spares most, and else costs as little as it can."""
+"""Keep in memory what spares most time in backward, and write to a file or compute again what does not fit."""
 
 from __future__ import annotations
 

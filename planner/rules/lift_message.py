@@ -1,4 +1,4 @@
-"""Rule: compute once per vertex what a message computes from one end of the edge alone."""
+"""Compute once per vertex what a message computes from one end of the edge alone."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ def lift_message(node: Node) -> Node | None:
     Its random numbers would change, so dropout stays on the edges.
 
     >>> from planner.nodes import Elementwise, StaticColumn
+    >>> from planner.printer import tree
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
     >>> on_edges = Elementwise("aten.relu.default", (Scatter(x, "source", "graph"),), (), ValueType("edge", (4,), edges="graph"))
-    >>> lifted = lift_message(on_edges)
-    >>> type(lifted).__name__, lifted.x.output.rows
-    ('Scatter', 'vertex')
+    >>> for line in tree(on_edges): print(line)
+    Elementwise(relu)                                                 dl    [E, 4]
+    Scatter(end=source, edges=graph, features)                        dl    [E, 4]
+    >>> for line in tree(lift_message(on_edges)): print(line)
+    Scatter(end=source, edges=graph)                                  dl    [E, 4]
+    Elementwise(relu, features)                                       dl    [V, 4]
     """
     if not isinstance(node, Apply) or node.type.rows != "edge":  # so it is none of parameters alone
         return None

@@ -1,4 +1,4 @@
-"""Rule: a layer of training computes only the vertices on which the loss depends."""
+"""Compute a layer of training only on the vertices that the loss depends on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule: unparameterised arithmetic on edges belongs to the Graph Engine, even where both ends take part in it."""
+"""Do unparameterised arithmetic on edges in the Graph Engine, even where both ends take part in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rule: the evaluation after a step is the forward half of the next epoch."""
+"""Count the metrics of the last step's weights in the forward half of the next epoch."""
 
 from __future__ import annotations
 

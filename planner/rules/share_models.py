@@ -1,4 +1,4 @@
-"""Rule: models that are trained together share all steps on the graph."""
+"""Run the graph steps of models that are trained together as one."""
 
 from __future__ import annotations
 

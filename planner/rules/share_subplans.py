@@ -1,4 +1,4 @@
-"""Rule: what two layers compute from the same inputs is computed once."""
+"""Compute once what several layers compute from the same inputs."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
         alike: what is known of nodes already.
 
     >>> from planner.nodes import Elementwise, Propagate, StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
     >>> mean, variance = (Propagate(x, "graph", layer=layer) for layer in ("mean", "variance"))
     >>> both = Elementwise("aten.add.Tensor", (mean, variance), (), x.output)
-    >>> mean, variance = share_subplans(both).root.arguments
-    >>> mean is variance, mean.layer
-    (True, 'mean+variance')
+    >>> for line in tree(both): print(line)
+    Elementwise(add)                                                  dl    [V, 4]
+    + Propagate(sum, edges=graph, layer=mean, features)               graph [V, 4]
+    + Propagate(sum, edges=graph, layer=variance, features)           graph [V, 4]
+    >>> for line in tree(share_subplans(both).root): print(line)
+    Elementwise(add)                                                  dl    [V, 4]
+    Propagate(sum, edges=graph, layer=mean+variance, features)        graph [V, 4]
     """
     order = order or topological(root)
     alike = alike or Alike()
