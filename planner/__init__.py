@@ -1,7 +1,8 @@
 """The Planner compiles a traced message-passing model into a physical plan. It imports neither torch nor Spark."""
 
-from planner.compiler import Options, Planned, compile_plan
+from planner.compiler import Planned, compile_plan, compile_until
 from planner.errors import PlanError
-from planner.rules import RULES
+from planner.options import Options
+from planner.rules import RULE_NAMES, RULES
 
-__all__ = ["RULES", "Options", "PlanError", "Planned", "compile_plan"]
+__all__ = ["RULES", "RULE_NAMES", "Options", "PlanError", "Planned", "compile_plan", "compile_until"]

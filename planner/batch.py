@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TypeVar
 
 from planner.beside import apart, evaluated_beside
@@ -13,8 +12,10 @@ from planner.differentiate import mark_gradients
 from planner.errors import PlanError
 from planner.physical import Plan, Stage, of_model
 from planner.renaming import rename_plan, rename_stage
+from planner.rule import BatchRule
+from planner.rules import RULES
 from planner.rules.drop_dead_gradients import drop_dead_gradients
-from planner.rules.share_models import Stack, alike, draws_on_edges, share_models
+from planner.rules.share_models import Stack, alone
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from planner.validate import validate
@@ -57,7 +58,8 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
         raise PlanError("the models of a batch are planned for one engine, with the same rules disabled")
     if len({stage.loss for plan in named for stage in plan.stages if stage.loss is not None}) > 1:
         raise PlanError("the models of a batch have one loss, over as many outputs")
-    stacks = _stacks(named, share)
+    shared = [rule for rule in RULES if share and isinstance(rule, BatchRule)]
+    stacks = shared[0].apply(named) if shared else alone(named)
     first = named[0]
     hoisted = _once(column for plan in named for column in plan.hoisted)
     prepare = _once(step for plan in named for step in plan.prepare)
@@ -76,7 +78,7 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
         prepare=prepare,
         hoisted=hoisted,
         fired=_once(rule for plan in named for rule in plan.fired)
-        + (share_models.__name__,) * (len(stacks) < len(named)),
+        + tuple(rule.name for rule in shared if len(stacks) < len(named)),
         models=len(named),
     )
     validate(plan)
@@ -99,49 +101,6 @@ def _both(stacks: Sequence[Stack]) -> tuple[Step, ...]:
     if not any(stack.train_and_evaluate for stack in stacks):
         return ()
     return tuple(step for stack in stacks for step in stack.training(True))
-
-
-def _stacks(plans: Sequence[Plan], share: bool) -> tuple[Stack, ...]:
-    groups: dict[Hashable, dict[int, Plan]] = {}
-    for model, plan in enumerate(plans):
-        alone = not share or draws_on_edges(plan)
-        groups.setdefault(model if alone else alike(apart(plan)), {})[model] = plan
-    found: list[Stack] = []
-    for group in map(_agreed, groups.values()):
-        found += _stacked(group, len(plans), len(found) if len(groups) > 1 else None)
-    return tuple(found)
-
-
-def _agreed(group: dict[int, Plan]) -> dict[int, Plan]:
-    """Plans of the same training and evaluation, whose passes with both are alike too: else nothing is shared in those."""
-    if len({alike(plan) for plan in group.values()}) == 1:
-        return group
-    return {model: evaluated_beside(apart(plan), shares=False).plan for model, plan in group.items()}
-
-
-def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list[Stack]:
-    """A group as one stack, or where that cannot be, each model by itself."""
-    try:
-        return [share_models(_prefixed(group, "" if number is None else f"{number}/"), models)]
-    except PlanError:
-        alone = ({model: plan} for model, plan in group.items())
-        return [share_models(_prefixed(one, f"model {model}/"), models) for one in alone for model in one]
-
-
-def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
-    """Plans whose own columns and stages have names that no other stack has."""
-
-    def name(old: str) -> str:
-        return prefix + old
-
-    def column(old: str, hoisted: Container[str]) -> str:
-        return old if old in hoisted else name(old)
-
-    found = {}
-    for model, plan in group.items():
-        kept = {made for step in plan.prepare for made in step.makes}
-        found[model] = rename_plan(plan, partial(column, hoisted=kept), name)
-    return found
 
 
 def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:

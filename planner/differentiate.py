@@ -98,6 +98,13 @@ def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
     return Epoch((*forward.stages, *backward.sums), (*forward.steps[:-1], *backward.steps))
 
 
+def marked(epoch: Epoch) -> Epoch:
+    """The epoch without stages that no step runs; of the others, the inputs whose gradient somebody reads are marked."""
+    run = {step.stage for step in epoch.steps if isinstance(step, PipeStep)}
+    stages = mark_gradients([stage for stage in epoch.stages if stage.name in run], epoch.steps)
+    return Epoch(stages, epoch.steps)
+
+
 def mark_gradients(stages: Sequence[Stage], steps: Sequence[Step]) -> tuple[Stage, ...]:
     """Return the stages with `needs_gradient` set on the inputs and outputs whose gradients the steps make."""
     own: dict[str, list[PipeStep]] = {stage.name: [] for stage in stages}

@@ -6,7 +6,7 @@ stage also computes the values that it needs and that no column holds: edge rows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Literal, TypeGuard
 
@@ -24,12 +24,10 @@ from planner.nodes import (
     Parameter,
     Scatter,
     StaticColumn,
-    consumers,
     topological,
     transform,
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
-from planner.rules.fuse_apply import fuse_apply
 from planner.schedule import in_turn
 from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 from planner.steps.collect import CollectStep
@@ -72,54 +70,75 @@ def _lacks_rows(node: Node) -> TypeGuard[Scatter]:
     return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
 
 
-def lower(root: Node, loss: LossSpec, prefix: str, fuse: bool) -> Forward:
-    """Cut a forward graph into stages and put its steps in order.
+@dataclass(frozen=True)
+class Cut:
+    """A forward graph whose operators of the DL Engine are assigned to stages."""
 
-    Args:
-        root: The model's output, after `insert_collects`.
-        loss: The loss of the last stage.
-        prefix: The first part of the stages' names: "train" or "evaluate".
-        fuse: True if `fuse_apply` is on. If False, every vertex operator is a stage of its own.
-    """
+    roots: tuple[Node, ...]  # the operators whose values are wanted
+    names: Mapping[Node, str]  # a name for every node, children first
+    assignment: Mapping[Node, int]  # the stage of each operator that yields rows of vertices; lower numbers run first
+    repeated: Set[Node]  # the result of `repeated_values`
+    read_by_graph_operators: Set[Node]
+
+
+def cut(root: Node) -> Cut:
+    """Assign a stage to each operator of a model's graph, after `insert_collects`."""
     order = topological(root)
-    cut = _cut(order, [root], _names(order), fuse)
-    last = cut.assignment.get(root, max(cut.assignment.values(), default=-1) + 1)
-    for index in sorted({*cut.assignment.values(), last}):
-        cut.drafts[index] = _draft(index, root if index == last else None, cut)
-    numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(cut.drafts))}
-    exported = {node for draft in cut.drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
-    stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
-              for index, draft in cut.drafts.items()}  # fmt: skip
-    return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(order, cut, stages, last))
+    return _cut(order, (root,), _names(order))
 
 
-def lower_columns(columns: Mapping[Node, str], prefix: str, fuse: bool) -> Forward:
-    """Cut the operators that compute some columns into stages, and put their steps in order.
+def cut_columns(columns: Mapping[Node, str], prefix: str) -> Cut:
+    """Assign a stage to each operator of the columns that are computed once.
 
     Args:
         columns: The roots of the graph, after `insert_collects`, each with the name of its column.
-        prefix: The first part of the names of stages and of the other columns.
-        fuse: True if `fuse_apply` is on, as in `lower`.
+        prefix: The first part of the names of other columns.
     """
     order = topological(*columns)
     own = {node: name if isinstance(node, StaticColumn) else f"{prefix}.{name}" for node, name in _names(order).items()}
-    cut = _cut(order, list(columns), own | dict(columns), fuse)
+    return _cut(order, tuple(columns), own | dict(columns))
+
+
+def _cut(order: Sequence[Node], roots: tuple[Node, ...], names: Mapping[Node, str]) -> Cut:
+    repeated, read = repeated_values(order), _read_by_graph_operators(order)
+    piped = _piped(order, repeated, read.union(roots))
+    return Cut(roots, names, {node: index for index, node in enumerate(piped)}, repeated, read)
+
+
+def lower(cut: Cut, loss: LossSpec, prefix: str) -> Forward:
+    """Make the stages of a model's forward graph and order its steps.
+
+    Args:
+        cut: its operators, assigned to stages.
+        loss: for the last stage.
+        prefix: of the stages' names: "train" or "evaluate".
+    """
+    making, (root,) = _Making(cut), cut.roots
+    last = cut.assignment.get(root, max(cut.assignment.values(), default=-1) + 1)
+    for index in sorted({*cut.assignment.values(), last}):
+        making.drafts[index] = _draft(index, root if index == last else None, making)
+    numbers = {index: f"{prefix}.{number}" for number, index in enumerate(sorted(making.drafts))}
+    exported = {node for draft in making.drafts.values() for node in draft.inputs} | cut.read_by_graph_operators
+    stages = {index: _stage(index, draft, cut, exported, numbers[index], loss if index == last else None, root)
+              for index, draft in making.drafts.items()}  # fmt: skip
+    return Forward(tuple(stages[index] for index in sorted(stages)), _schedule(cut, stages, last))
+
+
+def lower_columns(cut: Cut, prefix: str) -> Forward:
+    """Make the stages of columns that are computed once and order its steps.
+
+    Args:
+        cut: of `cut_columns`.
+        prefix: of the names of stages.
+    """
+    making = _Making(cut)
     for index in sorted(set(cut.assignment.values())):
-        cut.drafts[index] = _draft(index, None, cut)
-    inputs = {node for draft in cut.drafts.values() for node in draft.inputs}
-    exported = inputs | cut.read_by_graph_operators | set(columns)
+        making.drafts[index] = _draft(index, None, making)
+    inputs = {node for draft in making.drafts.values() for node in draft.inputs}
+    exported = inputs | cut.read_by_graph_operators | set(cut.roots)
     stages = {index: _stage(index, draft, cut, exported, f"{prefix}.{number}")
-              for number, (index, draft) in enumerate(cut.drafts.items())}  # fmt: skip
-    return Forward(tuple(stages.values()), _schedule(order, cut, stages))
-
-
-def _cut(order: Sequence[Node], roots: list[Node], names: Mapping[Node, str], fuse: bool) -> _Cut:
-    repeated, held = repeated_values(order), _read_by_graph_operators(order)
-    piped = _piped(order, repeated, held.union(roots))
-    assignment = {node: index for index, node in enumerate(piped)}
-    if fuse:
-        assignment = fuse_apply(assignment, order, consumers(order), held)
-    return _Cut(names, assignment, repeated, held)
+              for number, (index, draft) in enumerate(making.drafts.items())}  # fmt: skip
+    return Forward(tuple(stages.values()), _schedule(cut, stages))
 
 
 def _piped(order: Sequence[Node], repeated: set[Node], read_as_column: set[Node]) -> list[Node]:
@@ -170,18 +189,15 @@ class _Draft:
     edge_sets: list[EdgeSet] = field(default_factory=list)
 
 
-@dataclass
-class _Cut:
-    names: Mapping[Node, str]  # a name for every node, in topological order
-    assignment: Mapping[Node, int]
-    repeated: set[Node]  # the result of `repeated_values`
-    read_by_graph_operators: set[Node]
-    drafts: dict[int, _Draft] = field(default_factory=dict)
+class _Making:
+    """The stages of a cut graph while they are made."""
 
-    def __post_init__(self) -> None:
-        self.places = {node: place for place, node in enumerate(self.names)}
+    def __init__(self, cut: Cut) -> None:
+        self.cut = cut
+        self.drafts: dict[int, _Draft] = {}
+        self.places = {node: place for place, node in enumerate(cut.names)}
         self.members: dict[int, list[Node]] = {}
-        for node, stage in self.assignment.items():
+        for node, stage in cut.assignment.items():
             self.members.setdefault(stage, []).append(node)
 
 
@@ -199,11 +215,11 @@ def _names(order: Sequence[Node]) -> dict[Node, str]:
     return names
 
 
-def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
+def _draft(index: int, root: Node | None, making: _Making) -> _Draft:
     """Return the stage with an index. `root` is given for the last stage, which ends in the model's output."""
     draft = _Draft()
-    inside = _inside(cut.members.get(index, []), index, cut)
-    for node in sorted(inside, key=cut.places.__getitem__):
+    inside = _inside(making.members.get(index, []), index, making.cut)
+    for node in sorted(inside, key=making.places.__getitem__):
         if inside[node]:
             draft.inputs.append(node)
         else:
@@ -213,7 +229,7 @@ def _draft(index: int, root: Node | None, cut: _Cut) -> _Draft:
     return draft
 
 
-def _inside(targets: list[Node], index: int, cut: _Cut) -> dict[Node, bool]:
+def _inside(targets: list[Node], index: int, cut: Cut) -> dict[Node, bool]:
     """Return the nodes that a stage computes or reads, each with True if the stage reads it as a column.
 
     The walk stops at columns and at collections.
@@ -230,7 +246,7 @@ def _inside(targets: list[Node], index: int, cut: _Cut) -> dict[Node, bool]:
     return found
 
 
-def _is_column(node: Node, index: int, cut: _Cut) -> bool:
+def _is_column(node: Node, index: int, cut: Cut) -> bool:
     """Return True if the stage reads this vertex value as a column that another step makes."""
     if node.output.rows != "vertex" or isinstance(node, Collect):
         return False
@@ -255,7 +271,7 @@ def _place(node: Node, draft: _Draft) -> None:
 def _stage(
     index: int,
     draft: _Draft,
-    cut: _Cut,
+    cut: Cut,
     exported: set[Node],
     name: str,
     loss: LossSpec | None = None,
@@ -272,19 +288,19 @@ def _stage(
     return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
 
 
-def _input(node: Node, cut: _Cut) -> StageInput:
+def _input(node: Node, cut: Cut) -> StageInput:
     name = cut.names[node]
     static = isinstance(node, StaticColumn)
     return StageInput(name, name, node.output.shape, dtype=node.output.dtype, static=static)
 
 
-def _source_input(node: Collect, cut: _Cut) -> StageInput:
+def _source_input(node: Collect, cut: Cut) -> StageInput:
     column = cut.names[node.x]
     static = isinstance(node.x, StaticColumn)
     return StageInput(cut.names[node], column, node.output.shape, "source", node.edges, node.output.dtype, static)
 
 
-def _call(node: Node, cut: _Cut) -> Call:
+def _call(node: Node, cut: Cut) -> Call:
     name, output = cut.names[node], node.output
     match node:
         case Apply():
@@ -306,30 +322,28 @@ def _call(node: Node, cut: _Cut) -> Call:
     raise TypeError(f"{type(node).__name__} is no operator of a stage")  # every kind of member is listed above
 
 
-def _ref(node: Node, cut: _Cut) -> Ref:
+def _ref(node: Node, cut: Cut) -> Ref:
     return Ref(cut.names[node])
 
 
-def _argument(argument: NodeArgument, cut: _Cut) -> Argument:
+def _argument(argument: NodeArgument, cut: Cut) -> Argument:
     if isinstance(argument, tuple):
         return tuple(_argument(item, cut) for item in argument)
     return _ref(argument, cut) if isinstance(argument, Node) else argument
 
 
-def _schedule(
-    order: Sequence[Node], cut: _Cut, stages: Mapping[int, Stage], last: int | None = None
-) -> tuple[Step, ...]:
+def _schedule(cut: Cut, stages: Mapping[int, Stage], last: int | None = None) -> tuple[Step, ...]:
     """Return a step for every graph operator and stage, each as soon as its inputs are made. Stage `last` is the turn."""
     waiting: list[Step] = [
         graph_step(node, cut.names)
-        for node in order
+        for node in cut.names
         if isinstance(node, GraphOperator) and not isinstance(node, Collect)
     ]
     for index in sorted(stages):
         collects = _collects(stages[index])
         waiting += collects
         waiting.append(_pipe(stages[index], collects, "turn" if index == last else "forward"))
-    there = {node.name for node in order if isinstance(node, StaticColumn)} | {"label", "split"}
+    there = {node.name for node in cut.names if isinstance(node, StaticColumn)} | {"label", "split"}
     return in_turn(waiting, there)
 
 

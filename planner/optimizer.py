@@ -1,132 +1,138 @@
-"""The driver: runs the forward rules to a fixpoint, checks what they return, and remembers what they did."""
+"""The driver of rules on nodes: runs them to a fixpoint, checks what they return, and remembers what they did."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
 from planner.errors import PlanError
+from planner.history import Declined, Firing, Hook, Rewritten
 from planner.labels import Alike, place
 from planner.nodes import Aggregate, Node, consumers, topological
-from planner.rules import FORWARD_RULES, LACKING, ForwardRule, Readers
-from planner.rules.share_subplans import share_subplans
+from planner.rule import LACKING, GraphRule, NodeRule, Readers, Rule
+from planner.rules import RULES
 from planner.spec import Ability
 
 MAX_PASSES = 50
 """A model of depth n settles in a few passes whatever n is; more than this is a rule at odds with another."""
 
-
 Order = Sequence[Node]
 """The nodes of a graph, children first."""
-
-
-@dataclass(frozen=True)
-class Firing:
-    """One application of a rule."""
-
-    rule: str
-    before: Node
-    after: Node
-    beside: Node | None = None  # the operator with which that before became one
-
-
-@dataclass(frozen=True)
-class Declined:
-    """A place where a rule did not fire, and what stopped it."""
-
-    rule: str
-    reason: str
-    collects: bool = False  # whether it leaves neighbourhoods to be collected
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """A rewritten forward graph and its history."""
-
-    root: Node
-    firings: tuple[Firing, ...]
-    declined: tuple[Declined, ...]
 
 
 def optimize(
     root: Node,
     disabled: Collection[str] = (),
     abilities: Collection[Ability] = (),
-    rules: Sequence[ForwardRule] = FORWARD_RULES,
+    rules: Sequence[Rule] = RULES,
     says_why: bool = True,
+    hook: Hook | None = None,
 ) -> Rewritten:
-    """Apply the enabled forward rules until nothing changes.
+    """Apply the enabled rules on nodes until nothing changes.
 
     Args:
         root: the forward graph.
         disabled: names of rules to leave out.
         abilities: of the engine; rules that need others are left out.
-        rules: those on single nodes, in the order in which they are tried.
+        rules: in the order in which they are tried; those of later phases are left out.
         says_why: whether it shall say what stopped the others.
+        hook: called after each firing.
 
     Raises:
         PlanError: a rule changed an operator's output type, or the rules undo one another.
     """
-    enabled = [rule for rule in rules if rule.name not in disabled]
-    able = [rule for rule in enabled if rule.needs is None or rule.needs in abilities]
+    enabled = [rule for rule in rules if rule.phase == "nodes" and rule.name not in disabled]
     firings: list[Firing] = []
-    walks, alike = _walks(able, firings), Alike()
+    walks = list(_walks([rule for rule in enabled if _is_able(rule, abilities)]))
     order: Order = topological(root)
     seen = {root}
     for _ in range(MAX_PASSES):
         fired = len(firings)
-        if share_subplans.__name__ not in disabled:
-            root, order = _shared(root, order, alike, firings)
         for walk in walks:
-            root, order = walk.over(root, order)
+            root, order, found = walk.over(root, order)
+            firings += found
+            if hook is not None:
+                for firing in found:
+                    hook(firing.rule, firing.before, firing.after)
         if len(firings) == fired:
-            return Rewritten(root, tuple(firings), _reasons(order, enabled, able) if says_why else ())
+            return Rewritten(root, tuple(firings), _reasons(order, enabled, abilities) if says_why else ())
         if root in seen:
             break
         seen.add(root)
     raise _unsettled(firings)
 
 
-class _Walk:
-    """Rules that are tried on each node in one walk, with their output checked and their firings remembered."""
+def _is_able(rule: Rule, abilities: Collection[Ability]) -> bool:
+    """True if an engine with these abilities can run what a rule makes."""
+    return not isinstance(rule, NodeRule) or rule.needs is None or rule.needs in abilities
 
-    def __init__(self, rules: Sequence[ForwardRule], firings: list[Firing]) -> None:
-        self.rules, self.firings = rules, firings
-        self._on: dict[type[Node], list[ForwardRule]] = {}  # by kind of node
+
+def _walks(rules: Sequence[Rule]) -> Iterator[_Joining | _Walk]:
+    """Rules that follow one another walk together; one that asks who reads a node sees a graph that no other is changing."""
+    for _, group in groupby(rules, lambda rule: rule.name if isinstance(rule, GraphRule) or _pays(rule) else None):
+        found = list(group)
+        if isinstance(found[0], GraphRule):
+            yield _Joining(found[0])
+        else:
+            yield _Walk([rule for rule in found if isinstance(rule, NodeRule)])
+
+
+def _pays(rule: Rule) -> bool:
+    return isinstance(rule, NodeRule) and rule.pays is not None
+
+
+Walked = tuple[Node, Order, list[Firing]]
+"""A graph, its nodes in order, and what was fired to get there."""
+
+
+class _Joining:
+    """A rule that makes one of nodes that are alike, also those that other rules have just made alike."""
+
+    def __init__(self, rule: GraphRule) -> None:
+        self._rule, self._alike = rule, Alike()
+
+    def over(self, root: Node, order: Order) -> Walked:
+        """The graph with the rule applied."""
+        found = self._rule.apply(root, order, self._alike)
+        if not found.twins:
+            return root, order, []
+        firings = [Firing(self._rule.name, node, kept, first) for node, (first, kept) in found.twins.items()]
+        return found.root, topological(found.root), firings
+
+
+class _Walk:
+    """Rules that are tried on each node in one walk, with their output checked."""
+
+    def __init__(self, rules: Sequence[NodeRule]) -> None:
+        self._rules = rules
+        self._on: dict[type[Node], list[NodeRule]] = {}  # by kind of node
         # Nodes on which none of them fired, and none ever will: rules are pure, and nodes immutable.
         self._idle: set[Node] = set()
         self._order: Order = ()  # of the graph at hand
         self._readers: dict[Node, list[Node]] | None = None  # in it, once asked for
 
-    def over(self, root: Node, order: Order) -> tuple[Node, Order]:
+    def over(self, root: Node, order: Order) -> Walked:
         """The graph with the rules applied to every node. Where none fires on any of them, nothing is built anew."""
         self._order, self._readers = order, None
         if not any(self._fired(node) for node in order if node not in self._idle):
-            return root, order
+            return root, order, []
+        firings: list[Firing] = []
         new: dict[Node, Node] = {}
         for node in order:
             moved = node.with_children(new)
-            if (
-                self._readers is not None and moved is not node
-            ):  # read as before, for all that this walk has done so far
-                self._readers.setdefault(moved, self._readers[node])
-            new[node] = self._record(moved) or moved
-        return new[root], topological(new[root])
-
-    def _record(self, node: Node) -> Node | None:
-        fired = [] if node in self._idle else self._fired(node)
-        self.firings += fired
-        return fired[-1].after if fired else None
+            if self._readers is not None and moved is not node:
+                self._readers.setdefault(moved, self._readers[node])  # read as before, for all that was done so far
+            fired = [] if moved in self._idle else self._fired(moved)
+            firings += fired
+            new[node] = fired[-1].after if fired else moved
+        return new[root], topological(new[root]), firings
 
     def _fired(self, node: Node) -> list[Firing]:
         """What the rules make of a node, one after the other."""
         found: list[Firing] = []
-        first, idle, kind = node, True, type(node)
-        if kind not in self._on:
-            self._on[kind] = [rule for rule in self.rules if issubclass(kind, rule.on)]
-        for rule in self._on[kind]:
+        first, idle = node, True
+        for rule in self._asked(type(node)):
             after = rule.apply(node)
             if after is None or after is node:
                 continue
@@ -144,34 +150,30 @@ class _Walk:
             raise _unsettled(found)
         return found
 
+    def _asked(self, kind: type[Node]) -> list[NodeRule]:
+        """The rules that are asked about a kind of node."""
+        if kind not in self._on:
+            self._on[kind] = [rule for rule in self._rules if issubclass(kind, rule.on)]
+        return self._on[kind]
+
     def _read_by(self) -> Readers:
         if self._readers is None:
             self._readers = consumers(self._order)
         return self._readers
 
 
-def _walks(rules: Sequence[ForwardRule], firings: list[Firing]) -> list[_Walk]:
-    """Rules that follow one another walk together; one that asks who reads a node sees a graph that no other is changing."""
-    return [_Walk(list(group), firings) for _, group in groupby(rules, lambda rule: rule.pays and rule.name)]
-
-
 def _unsettled(firings: Sequence[Firing]) -> PlanError:
     return PlanError(f"the rules do not settle; the last to fire was {firings[-1].rule}; disable it to go on")
 
 
-def _shared(root: Node, order: Order, alike: Alike, firings: list[Firing]) -> tuple[Node, Order]:
-    """The graph with what layers have in common once, also what the rules have just made alike."""
-    found = share_subplans(root, order, alike)
-    firings += [Firing(share_subplans.__name__, node, kept, first) for node, (first, kept) in found.twins.items()]
-    return (found.root, topological(found.root)) if found.twins else (root, order)
-
-
-def _reasons(order: Order, enabled: Sequence[ForwardRule], able: Sequence[ForwardRule]) -> tuple[Declined, ...]:
+def _reasons(order: Order, enabled: Sequence[Rule], abilities: Collection[Ability]) -> tuple[Declined, ...]:
     """Why the enabled rules left what they left; the same words once."""
     found: dict[Declined, None] = {}
     there = set(map(type, order))
     for rule in enabled:
-        declined = rule.declined if rule in able else partial(_lacking, rule)
+        if not isinstance(rule, NodeRule):
+            continue
+        declined = rule.declined if _is_able(rule, abilities) else partial(_lacking, rule)
         kinds = {kind for kind in there if issubclass(kind, rule.on)}
         reasons = ((node, declined(node)) for node in order if type(node) in kinds)
         found |= {
@@ -180,7 +182,7 @@ def _reasons(order: Order, enabled: Sequence[ForwardRule], able: Sequence[Forwar
     return tuple(found)
 
 
-def _lacking(rule: ForwardRule, node: Node) -> str | None:
+def _lacking(rule: NodeRule, node: Node) -> str | None:
     """What an engine cannot do, where a rule would have fired if it could."""
     if rule.needs is None or rule.apply(node) is None:
         return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 GENERAL = "general"
 
@@ -15,4 +15,4 @@ def plan_name(engine: str, disable: Collection[str], plan: str) -> str:
     >>> plan_name("blocks", ["hoist_invariant"], "auto"), plan_name("rows", (), "general")
     ('blocks-hoist_invariant', 'rows-general')
     """
-    return "-".join([engine, *[GENERAL] * (plan == GENERAL), *(rule for rule in RULES if rule in disable)])
+    return "-".join([engine, *[GENERAL] * (plan == GENERAL), *(rule for rule in RULE_NAMES if rule in disable)])

@@ -9,6 +9,10 @@ import inspect
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from planner.rule import Rule
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("steps/*.py", "cost/stages.py")  # where one counts as several
@@ -18,17 +22,17 @@ UNIT = re.compile(r"^    (\w+): float = 0\.0  # (.*)$", re.MULTILINE)
 
 def rules() -> str:
     """A row for each rule, in the order of RULES."""
-    from planner.rules import GENERAL_PLAN_WITHOUT, RULES
+    from planner.rules import RULES
 
-    rows = [_row(name, name in GENERAL_PLAN_WITHOUT) for name in RULES]
+    rows = [_row(rule) for rule in RULES]
     return "\n".join(["| rule | what it does | because | in the general plan |", "|---|---|---|---|", *rows])
 
 
-def _row(name: str, left_out: bool) -> str:
-    module = import_module(f"planner.rules.{name}")
-    does = _paragraph(module.__doc__).removeprefix("Rule: ").rstrip(".")
+def _row(rule: Rule) -> str:
+    name, module = rule.name, import_module(rule.apply.__module__)
+    does = _paragraph(module.__doc__).rstrip(".")
     because = _paragraph(getattr(module, name).__doc__).rstrip(".")
-    cells = [f"`{name}`", does, because, "no" if left_out else "yes"]
+    cells = [f"`{name}`", does, because, "yes" if rule.in_general_plan else "no"]
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 

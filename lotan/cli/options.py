@@ -7,7 +7,7 @@ from collections.abc import Callable
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -90,7 +90,7 @@ def add_plan_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="RULE",
-        help=f"switch off a rewrite rule; may be repeated. Rules: {', '.join(RULES[:4])},\n{', '.join(RULES[4:])}",
+        help=f"switch off a rewrite rule; may be repeated. Rules: {', '.join(RULE_NAMES[:4])},\n{', '.join(RULE_NAMES[4:])}",
     )
     group.add_argument(
         "--no-rgb",

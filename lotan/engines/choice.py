@@ -11,9 +11,9 @@ from lotan.engines.local import traits as local
 from lotan.engines.rows import traits as rows
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
+from planner.choices.choose_physical import RULE, Candidate, choose_physical
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
-from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import DRIVER_BYTES
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
@@ -108,9 +108,7 @@ def choose_engine(
         return replace(_on_spark(reason, config, None, needs, seconds), free_bytes=free)
     estimates = f"{duration(seconds['local'])} estimated for an epoch, on blocks {duration(seconds['blocks'])}"
     candidates = [Candidate(engine, config.epochs * seconds[engine]) for engine in ("local", "blocks")]
-    faster = (
-        choose_physical.__name__ not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
-    )
+    faster = RULE.name not in config.disable and choose_physical(candidates, SPARK_SECONDS).what == "blocks"
     if faster and _obstacle(config, None, needs) is None:
         return EngineChoice("blocks", f"on local, {estimates}", for_speed=True, free_bytes=free)
     reason = f"the graph is in memory and training fits there: {comparison}; {estimates}"

@@ -15,11 +15,11 @@ from lotan.hosts.session import SessionSettings
 from lotan.memory.free import free_memory
 from lotan.settings.byte_sizes import byte_count
 from messenger.settings import Settings
+from planner.choices.choose_physical import Candidate, choose_physical
 from planner.explain import size
 from planner.footprint import Footprint, footprint
 from planner.layout import Layout
 from planner.physical import Plan
-from planner.rules.choose_physical import Candidate, choose_physical
 from planner.shares import JVM_BYTES, MIB, Crew, Shares, divide, fixed_bytes
 from planner.statistics import Statistics
 from planner.traits import EngineTraits

@@ -25,7 +25,6 @@ from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
 from planner.footprint import Footprint
-from planner.phases import Phases
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec
 from planner.statistics import Statistics
@@ -133,10 +132,12 @@ def plan_for(
     limit = MemoryLimit.of(config)
     form = cast(Literal["auto", "general"], config.plan)  # TrainerConfig knows no other once it is made
     options = Options(form, tuple(config.disable), config.rgb, config.eval_every, memory_limit=limit.bytes)
-    phases = Phases(train, evaluate, loss)
 
     def plan(engine: str) -> Planned:
-        return compile_plan(train, evaluate, loss, statistics, replace(options, pricing=prices[engine]), phases)
+        priced_so = replace(options, pricing=prices[engine])
+        for known in plans.values():  # what plans of one model have in common is made once
+            return known.with_options(priced_so)
+        return compile_plan(train, evaluate, loss, statistics, priced_so)
 
     plans = _OnDemand(plan)
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
@@ -155,7 +156,7 @@ def plan_for(
         "peak_bytes": limit.peak(needed),
         "choices": choices,
     }
-    planned = replace(found, options=replace(found.options, pricing=pricing, **said))
+    planned = found.described(pricing=pricing, **said)
     if engine.name == "blocks" and config.partitions is not None:
         check_partitions(config.partitions, planned.plan, statistics)
     return engine, planned, needed

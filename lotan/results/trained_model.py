@@ -25,8 +25,7 @@ from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
 from lotan.validation import check_graph
-from planner.rules.hoist_invariant import hoist_invariant
-from planner.rules.prune_vertices import prune_vertices
+from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 from planner.steps.pipe import PipeStep
 
@@ -92,7 +91,7 @@ class TrainedModel:
         """
         check_engine(config, graph)
         # There is a single pass over all vertices: it gains nothing by earlier computations or by an order of the vertices.
-        config = replace(config, disable=(*config.disable, hoist_invariant.__name__, prune_vertices.__name__))
+        config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))

@@ -13,7 +13,7 @@ from typing import Literal
 
 from lotan.errors import ConfigurationError
 from planner.plan_names import GENERAL
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 ENGINES = ("local", "rows", "blocks")
 
@@ -38,17 +38,17 @@ def named_plan(name: str) -> ForcedPlan:
     """
     engine, *parts = name.split("-")
     rules = tuple(part for part in parts if part != GENERAL)
-    if engine not in ENGINES or not set(rules) <= set(RULES):
+    if engine not in ENGINES or not set(rules) <= set(RULE_NAMES):
         raise ConfigurationError(_unknown(name))
     return ForcedPlan(engine, rules, "general" if GENERAL in parts else "auto")
 
 
 def _unknown(name: str) -> str:
-    single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULES)]
+    single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULE_NAMES)]
     near = difflib.get_close_matches(name, ["auto", GENERAL, *ENGINES, *single], 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     return (
         f"there is no plan {name[:80]!r}{hint}; expected 'auto', 'general', or one that `lotan explain --alternatives` lists: "
         f"an engine ({', '.join(ENGINES)}), followed by '-{GENERAL}' or by rules that the plan does without, each after a '-'. "
-        f"The rules are {', '.join(RULES)}"
+        f"The rules are {', '.join(RULE_NAMES)}"
     )

@@ -37,7 +37,7 @@ def brief_text(planned: Planned) -> str:
 
 def rules_line(planned: Planned, room: int = WIDTH) -> str:
     """Return the names of the rules that fired, as many as fit in a line, and the number of the others."""
-    return _fitting([name for name in RULES if planned.fired(name)], room) or "none fired"
+    return _fitting([rule.name for rule in RULES if planned.fired(rule)], room) or "none fired"
 
 
 def _rule_lines(planned: Planned) -> list[str]:

@@ -13,11 +13,11 @@ from importlib.resources import files
 from typing import Any
 
 from planner.explain.diagram import Diagram
-from planner.explain.places import listed
 from planner.explain.rules import LOSS, gain_mark, gain_words
 from planner.explain.sizes import size
 from planner.explain.svg import svg
 from planner.explain.text import head_words
+from planner.places import listed
 from planner.traits import EngineTraits
 
 

@@ -10,24 +10,19 @@ from operator import or_
 from typing import Any
 
 from planner.compiler import Planned, without
-from planner.explain.places import PLACES, layers, listed
 from planner.explain.sizes import counted, duration, size
+from planner.history import Firing
 from planner.labels import layer_of, place
 from planner.nodes import Node
-from planner.optimizer import Firing
 from planner.physical import Plan
+from planner.places import listed
 from planner.printer import WIDTH, has_line, label, row_inputs, shape
-from planner.rules import GENERAL_PLAN_WITHOUT, IDLE, RULES
-from planner.rules.choose_physical import choose_physical
-from planner.rules.hoist_invariant import declined as stops_hoisting
-from planner.rules.hoist_invariant import hoist_invariant
-from planner.rules.keep_or_recompute import keep_or_recompute
-from planner.rules.reuse_evaluation import reuse_evaluation
+from planner.rule import Rule
+from planner.rules import RULES
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
-OF_EVALUATION = (reuse_evaluation.__name__, choose_physical.__name__)
 SAME, GAIN, LOSS = "=", "+", "!"  # before what a rule does to a pass
 
 
@@ -48,16 +43,17 @@ def rule_lines(planned: Planned) -> list[str]:
 
 def rule_state(planned: Planned, name: str) -> str:
     """What became of a rule, in two or three words."""
-    return _state(_enabled(planned, name), planned.fired(name))
+    (rule,) = (rule for rule in RULES if rule.name == name)
+    return _state(_enabled(planned, rule), planned.fired(rule))
 
 
 def _state(enabled: bool, fired: int) -> str:
     return "off" if not enabled else f"fired {fired}x" if fired else "did not fire"
 
 
-def _enabled(planned: Planned, name: str) -> bool:
+def _enabled(planned: Planned, rule: Rule) -> bool:
     options = planned.options
-    return name not in options.disabled and (options.plan != "general" or name not in GENERAL_PLAN_WITHOUT)
+    return rule.name not in options.disabled and (options.plan != "general" or rule.in_general_plan)
 
 
 def _wrapped(mark: str, reason: str) -> list[str]:
@@ -96,7 +92,7 @@ def _percent_spared(gain: Mapping[str, Any]) -> float:
 
 def ablations(planned: Planned) -> dict[str, Planned]:
     """For every rule that fired on the plan, the plan without it."""
-    return {name: without(planned, name) for name in RULES if planned.firings[name]}
+    return {rule.name: without(planned, rule.name) for rule in RULES if planned.firings[rule.name]}
 
 
 def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> list[dict[str, Any]]:
@@ -115,7 +111,7 @@ def _firings(planned: Planned, name: str) -> list[Firing]:
 
 def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str, Any]]:
     """Without rewrites. The first rule that leaves neighbourhoods to be collected says what these take, in all layers."""
-    facts = [_rule_fact(planned, name, less.get(name)) for name in RULES]
+    facts = [_rule_fact(planned, rule, less.get(rule.name)) for rule in RULES]
     leaving = [entry.rule for entry in planned.rewritten.declined if entry.collects]
     first = next((fact for fact in facts if fact["name"] in leaving), None)
     if first is not None and (said := _collecting(planned)):
@@ -123,25 +119,24 @@ def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str,
     return facts
 
 
-def _rule_fact(planned: Planned, name: str, less: Planned | None) -> dict[str, Any]:
-    enabled = _enabled(planned, name)
-    fired = planned.fired(name)
-    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == name]
-    if enabled and not (fired or declined) and name == hoist_invariant.__name__:
-        declined = stops_hoisting(planned.rewritten.root)
+def _rule_fact(planned: Planned, rule: Rule, less: Planned | None) -> dict[str, Any]:
+    enabled, fired = _enabled(planned, rule), planned.fired(rule)
+    declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == rule.name]
+    if enabled and not (fired or declined):
+        declined = (rule.why_not(planned.draft) if rule.why_not is not None else []) or [rule.idle]
     return {
-        "name": name,
+        "name": rule.name,
         "enabled": enabled,
         "fired": fired,
-        "where": _where(planned, name) if fired else [],
-        "declined": declined or [IDLE[name]] if enabled and not fired else declined,
-        "gain": _gain(planned, less, name) if less is not None else None,
+        "where": _where(planned, rule) if fired else [],
+        "declined": declined,
+        "gain": _gain(planned, less, rule) if less is not None else None,
     }
 
 
-def _where(planned: Planned, name: str) -> list[str]:
-    """The places where a rule fired: layers, or for the rules of PLACES what these find in the plan."""
-    return PLACES[name](planned) if name in PLACES else layers(planned, name)
+def _where(planned: Planned, rule: Rule) -> list[str]:
+    """The places where a rule fired."""
+    return rule.where(planned.draft, rule.name)
 
 
 def _collecting(planned: Planned) -> str:
@@ -159,12 +154,12 @@ def _is_of_neighbourhoods(step: Step) -> bool:
     return isinstance(step, CollectStep | GatherStep) or (isinstance(step, PipeStep) and bool(step.collections))
 
 
-def _gain(planned: Planned, less: Planned, name: str) -> dict[str, Any]:
+def _gain(planned: Planned, less: Planned, rule: Rule) -> dict[str, Any]:
     """An epoch with and without a rule; with its evaluation, where the rule is about both. Seconds are estimated."""
-    evaluated = name in OF_EVALUATION
+    evaluated = rule.of_evaluation
     ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
     gain = {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
-    return gain | {"same_because": _why_same(planned, less, name) if gain_mark(gain) == SAME else ""}
+    return gain | {"same_because": _why_same(planned, less, rule) if gain_mark(gain) == SAME else ""}
 
 
 def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
@@ -180,17 +175,17 @@ def moved_bytes(planned: Planned, steps: Sequence[Step]) -> int:
     return sum(step.bytes(planned.statistics, planned.plan) for step in steps)
 
 
-def _why_same(planned: Planned, less: Planned, name: str) -> str:
+def _why_same(planned: Planned, less: Planned, rule: Rule) -> str:
     """Why a rule that fired changes no figure of its pass."""
     if replace(planned.plan, fired=()) == replace(less.plan, fired=()):
-        return _said_of_others([rule for rule in RULES if rule != name and _does_more(less, planned, rule)])
+        return _said_of_others([other.name for other in RULES if other != rule and _does_more(less, planned, other)])
     changed = [words for words, steps in _WALKS.items() if steps(planned.plan) != steps(less.plan)]
     if changed:
-        its_own = list(_WALKS)[: 3 if name in OF_EVALUATION else 1]
+        its_own = list(_WALKS)[: 3 if rule.of_evaluation else 1]
         is_small = bool({*changed} & {*its_own})
         return "it changes less than these figures show" if is_small else f"it changes {' and '.join(changed)}"
-    if name == keep_or_recompute.__name__:
-        return "it matters beyond a worker's memory"
+    if rule.unseen:
+        return rule.unseen
     spared = _calls(less.plan) - _calls(planned.plan)
     how_many = (
         f"{counted(abs(spared), 'operator')} {'fewer' if spared > 0 else 'more'}" if spared else "as many operators"
@@ -206,7 +201,7 @@ _WALKS: Mapping[str, Callable[[Plan], Sequence[Step]]] = {
 }
 
 
-def _does_more(one: Planned, other: Planned, rule: str) -> bool:
+def _does_more(one: Planned, other: Planned, rule: Rule) -> bool:
     """Whether a rule fires more often on one plan than on the other, or as often in other places."""
     ours, others = one.fired(rule), other.fired(rule)
     return ours > others or (ours == others > 0 and _where(one, rule) != _where(other, rule))

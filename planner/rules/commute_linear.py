@@ -1,4 +1,4 @@
-"""Rule: the narrower side of a linear map is the one that moves along edges."""
+"""Send the narrower side of a linear map along the edges."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from planner.labels import place
 from planner.linear_maps import bias, mapped, passed, pulled, pushed
-from planner.nodes import MatMul, Node, Propagate
+from planner.nodes import Apply, MatMul, Node, Propagate
+from planner.rule import NodeRule
 
 
 def commute_linear(node: Node) -> Node | None:
@@ -15,11 +16,16 @@ def commute_linear(node: Node) -> Node | None:
     In backward the gradient of that side moves, and has as many; that of x only if a parameter is behind it.
 
     >>> from planner.nodes import Parameter, StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x, w = StaticColumn("features", ValueType("vertex", (4,))), Parameter("w", (9, 4))
-    >>> wide = MatMul("aten.linear.default", (x, w), (), ValueType("vertex", (9,)))
-    >>> commute_linear(Propagate(wide, "graph")).arguments[0] is Propagate(x, "graph")
-    True
+    >>> wide = Propagate(MatMul("aten.linear.default", (x, w), (), ValueType("vertex", (9,))), "graph")
+    >>> for line in tree(wide): print(line)
+    Propagate(sum, edges=graph)                                       graph [V, 9]
+    MatMul(linear, w, features)                                       dl    [V, 9]
+    >>> for line in tree(commute_linear(wide)): print(line)
+    MatMul(linear, w)                                                 dl    [V, 9]
+    Propagate(sum, edges=graph, features)                             graph [V, 4]
     """
     x = mapped(node)
     if x is not None and moved(x) < moved(node):  # what is summed of it moves no less
@@ -61,3 +67,14 @@ def declined(node: Node) -> str | None:
     if moved(node.x.arguments[0]) >= moved(node):
         return None
     return f"the linear map before the sum of {place(node)} has a bias; add it after the sum"
+
+
+RULE = NodeRule(
+    name="commute_linear",
+    apply=commute_linear,
+    declined=declined,
+    pays=pays,
+    on=(Apply, Propagate),
+    idle="no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
+    in_general_plan=False,
+)

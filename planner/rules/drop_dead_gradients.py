@@ -1,11 +1,16 @@
-"""Rule: no gradient for what nobody trains."""
+"""Leave out gradients that reach no trained parameter."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from planner.differentiate import Epoch, marked
+from planner.draft import Draft
 from planner.physical import Stage, gradient_name
+from planner.places import forward_half
+from planner.rule import DraftRule
+from planner.steps.backward import CONSTANTS
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -60,3 +65,55 @@ def _gradients_read(step: Step) -> set[str]:
     if isinstance(step, PipeStep) and not step.emits:
         return {column for gradient in step.gradients for column in gradient.columns}
     return set(step.reads)
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    naive = draft.naive
+    steps = drop_dead_gradients(naive.steps, naive.stages)
+    return draft if steps == naive.steps else replace(draft, epoch=marked(Epoch(naive.stages, steps)))
+
+
+def _count(draft: Draft) -> int:
+    """Columns of gradients that are gone."""
+    return _columns_made(draft.naive.steps) - _columns_made(draft.epoch.steps)
+
+
+def _columns_made(steps: Sequence[Step]) -> int:
+    return sum(len(step.makes) for step in steps)
+
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """The columns that training reads and no trainable parameter is behind, but for those that never have a gradient."""
+    plan = draft.plan
+    trained: set[str] = set()
+    read: dict[str, None] = {}
+    for step in forward_half(plan):
+        if isinstance(step, PipeStep):
+            stage = plan.stage(step.stage)
+            read |= dict.fromkeys(i.column for i in stage.inputs if i.dtype.startswith("float"))
+            trained |= _trained_outputs(stage, trained)
+        else:
+            read |= dict.fromkeys(step.reads)
+            trained |= set(step.makes) if trained.intersection(step.reads) else set()
+    return [name for name in read if name not in trained and name not in CONSTANTS]
+
+
+def _trained_outputs(stage: Stage, trained: set[str]) -> set[str]:
+    """The columns that a stage makes of trainable parameters, or of columns that are."""
+    behind = {parameter.name for parameter in stage.parameters if parameter.trainable}
+    behind |= {i.value for i in stage.inputs if i.column in trained}
+    reached = stage.computed_from(behind)
+    return {output.column for output in stage.outputs if output.value in reached}
+
+
+RULE = DraftRule(
+    name="drop_dead_gradients",
+    phase="epoch",
+    apply=_apply,
+    count=_count,
+    where=_where,
+    idle="every gradient leads to a parameter",
+)

@@ -1,10 +1,15 @@
-"""Rule: neighbouring operators of the DL Engine become one stage."""
+"""Join neighbouring operators of the DL Engine into one stage."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
 
-from planner.nodes import GraphOperator, Node, StaticColumn
+from planner.draft import Draft
+from planner.lower import Cut
+from planner.nodes import GraphOperator, Node, StaticColumn, consumers
+from planner.places import forward_half, stages_of
+from planner.rule import DraftRule
 
 TIMES_MOVED = 2  # a column of its own would be written once and read once
 
@@ -48,3 +53,35 @@ def _reads_columns(node: Node, movable: Set[Node], held: Set[Node]) -> bool:
             return False
         fresh += child.output.width
     return fresh <= TIMES_MOVED * node.output.width
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    return replace(draft, cuts={name: _fused(cut) for name, cut in draft.cuts.items()})
+
+
+def _fused(cut: Cut) -> Cut:
+    order = tuple(cut.names)
+    return replace(cut, assignment=fuse_apply(cut.assignment, order, consumers(order), cut.read_by_graph_operators))
+
+
+def _count(draft: Draft) -> int:
+    """Operators on vertices that share a stage with one before them."""
+    return sum(max(0, len(stage.on_vertices) - 1) for stage in draft.forward.stages)
+
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """The stages of training that hold more than one operator on vertices."""
+    return [stage.name for stage in stages_of(draft.plan, forward_half(draft.plan)) if len(stage.on_vertices) > 1]
+
+
+RULE = DraftRule(
+    name="fuse_apply",
+    phase="stages",
+    apply=_apply,
+    count=_count,
+    where=_where,
+    idle="no two operators of the DL Engine are neighbours",
+)

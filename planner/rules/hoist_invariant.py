@@ -1,15 +1,20 @@
-"""Rule: what no epoch changes is computed once."""
+"""Compute once, before the first epoch, what no epoch changes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from planner.labels import Alike, place
+from planner.draft import Draft
+from planner.history import Firing
+from planner.labels import ITSELF, Alike, layer_of, place
 from planner.linear_maps import mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
+from planner.rule import DraftRule
+from planner.rules.hold_sparse import pays_sparse
 from planner.steps.edge_dropout import EdgeDropout
 
+MOVED = " (its linear map moved behind the sum)"
 REPAID = 100
 """Times as wide as what it spares may a column be that is summed once: 50 epochs in which both passes are spared a sum."""
 
@@ -27,6 +32,17 @@ def hoist_invariant(root: Node) -> Hoisted:
     """f(static) = a static column, where f sums along edges and has no parameter and no random number.
 
     A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
+
+    >>> from planner.nodes import Propagate
+    >>> from planner.printer import tree
+    >>> from planner.spec import ValueType
+    >>> x, w = StaticColumn("features", ValueType("vertex", (4,))), Parameter("w", (9, 4))
+    >>> before = MatMul("aten.linear.default", (Propagate(x, "graph"), w), (), ValueType("vertex", (9,)))
+    >>> for line in tree(before): print(line)
+    MatMul(linear, w)                                                 dl    [V, 9]
+    Propagate(sum, edges=graph, features)                             graph [V, 4]
+    >>> for line in tree(hoist_invariant(before).root): print(line)
+    MatMul(linear, w, hoisted_1)                                      dl    [V, 9]
     """
     order, facts = topological(root), _Facts()
     products = _exposed(order, facts, lambda _: True)
@@ -176,3 +192,45 @@ class _Facts:
         self._invariant[node] = not varies and all(self._invariant[child] for child in node.children)
         is_sum = isinstance(node, (GraphOperator, Aggregate))
         self._sums[node] = is_sum or any(self._sums[child] for child in node.children)
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    """Both graphs, reading what training hoists as static columns."""
+    found = hoist_invariant(draft.train)
+    if not found.columns:
+        return draft
+    evaluate = found.root if draft.evaluate is draft.train else read_hoisted(draft.evaluate, found.held)
+    firings = tuple(Firing(RULE.name, node, column) for node, column in found.columns.items())
+    return replace(draft, train=found.root, evaluate=evaluate, held=found.held, firings=(*draft.firings, *firings))
+
+
+def _where(draft: Draft, name: str) -> list[str]:
+    """The layers whose sums are held, and which of these are of what a linear map read."""
+    before = set(topological(draft.unhoisted or draft.train))
+    firings = [firing.before for firing in draft.firings if firing.rule == name]
+    return list(dict.fromkeys((layer_of(node) or ITSELF) + MOVED * (node not in before) for node in firings))
+
+
+def _in_doubt(draft: Draft, fits: bool) -> bool:
+    """A sum of sparse features that is held is no longer sparse: a linear map of it multiplies what is zero, too.
+
+    And what is held takes memory.
+    """
+    sparse = "sparse_rows" in draft.options.traits.abilities and pays_sparse(draft.statistics)
+    return bool(draft.plan.hoisted) and (sparse or not fits)
+
+
+RULE = DraftRule(
+    name="hoist_invariant",
+    phase="rewritten",
+    apply=_apply,
+    where=_where,
+    why_not=lambda draft: declined(draft.train),
+    in_doubt=_in_doubt,
+    idle="no sum over edges is the same in every epoch",
+    in_general_plan=False,
+    repaid_by_epochs=True,
+)

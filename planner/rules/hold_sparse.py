@@ -1,14 +1,17 @@
-"""Rule: features that are mostly zeros are multiplied as what is left of them."""
+"""Multiply only those features that are not zero."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
 
+from planner.draft import Draft
 from planner.estimate import SPARSE_TIMES
 from planner.kernels import run_by_autograd
 from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
+from planner.places import stages_of
+from planner.rule import DraftRule
 from planner.spec import Ability, Ref
 from planner.statistics import Statistics
 
@@ -58,11 +61,6 @@ def pays_sparse(statistics: Statistics) -> bool:
     return statistics.density <= 1 / SPARSE_TIMES
 
 
-def held(plan: Plan) -> int:
-    """Inputs of stages that are held sparse."""
-    return sum(i.sparse for stage in plan.stages for i in stage.inputs)
-
-
 def _held(stage: Stage) -> Stage:
     return replace(stage, inputs=tuple(replace(i, sparse=True) if _could_be(i, stage) else i for i in stage.inputs))
 
@@ -81,3 +79,35 @@ def _is_multiplied(i: StageInput, stage: Stage) -> bool:
         call.op == LINEAR and call.arguments[0] == Ref(i.value) and len(call.reads) == len(set(call.reads))
         for call in readers
     )
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    hoisted = [column.name for column in draft.held.values()]
+    reason = declined(draft.plan, draft.statistics, draft.options.traits.abilities, hoisted)
+    return replace(draft, plan=hold_sparse(draft.plan)) if reason is None else draft.stopped(RULE.name, reason)
+
+
+def _count(draft: Draft) -> int:
+    """Inputs that are held sparse, but for those of stages that a pass with both has beside them."""
+    stages = {stage.name for stage in (*draft.epoch.stages, *draft.inference.stages)}
+    return sum(i.sparse for stage in draft.plan.stages if stage.name in stages for i in stage.inputs)
+
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """The stages of training and evaluation that read the features sparse."""
+    plan = draft.plan
+    return [one.name for one in stages_of(plan, (*plan.train, *plan.evaluate)) if any(i.sparse for i in one.inputs)]
+
+
+RULE = DraftRule(
+    name="hold_sparse",
+    phase="plan",
+    apply=_apply,
+    count=_count,
+    where=_where,
+    idle="no stage reads the features for linear maps alone",
+    in_general_plan=False,
+)

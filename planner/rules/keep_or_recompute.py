@@ -1,13 +1,19 @@
-"""Rule: what a forward run keeps for its backward stays in memory where that spares most, and else costs as little as it can."""
+"""Keep in memory what spares most time in backward, and write to a file or compute again what does not fit."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from planner.draft import Draft
 from planner.keeping import kept_bytes, seconds_again, spill_seconds
 from planner.kernels import run_by_autograd
 from planner.physical import Overflow, Stage
+from planner.places import stages_of
+from planner.rule import DraftRule
 from planner.statistics import Statistics
+from planner.steps.pipe import PipeStep
+
+ALL_KEPT = "on local, what backward reads stays in memory"
 
 
 def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
@@ -35,3 +41,36 @@ def choose_overflow(again: float, file: float | None) -> tuple[Overflow, float]:
     if file is None or again <= file:
         return "recompute", again
     return "file", file
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    """The epoch, its stages that run backward with what is to become of what they keep."""
+    if draft.options.traits.memory == "process":
+        return draft.stopped(RULE.name, ALL_KEPT)
+    epoch = draft.epoch
+    backward = {step.stage for step in epoch.steps if isinstance(step, PipeStep) and step.mode == "backward"}
+    stages = [keep_or_recompute(one, draft.statistics) if one.name in backward else one for one in epoch.stages]
+    return replace(draft, epoch=replace(epoch, stages=tuple(stages)))
+
+
+def _count(draft: Draft) -> int:
+    return sum(stage.worth > 0 for stage in draft.epoch.stages)
+
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """The stages of training that keep something for their backward."""
+    return [stage.name for stage in stages_of(draft.plan, draft.plan.train) if stage.worth > 0]
+
+
+RULE = DraftRule(
+    name="keep_or_recompute",
+    phase="epoch",
+    apply=_apply,
+    count=_count,
+    where=_where,
+    idle="no stage keeps anything for its backward",
+    unseen="it matters beyond a worker's memory",
+)

@@ -1,9 +1,10 @@
-"""Rule: compute once per vertex what a message computes from one end of the edge alone."""
+"""Compute once per vertex what a message computes from one end of the edge alone."""
 
 from __future__ import annotations
 
 from planner.labels import place
 from planner.nodes import Apply, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
+from planner.rule import NodeRule
 from planner.spec import ValueType, operator_name
 
 
@@ -13,11 +14,15 @@ def lift_message(node: Node) -> Node | None:
     Its random numbers would change, so dropout stays on the edges.
 
     >>> from planner.nodes import Elementwise, StaticColumn
+    >>> from planner.printer import tree
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
     >>> on_edges = Elementwise("aten.relu.default", (Scatter(x, "source", "graph"),), (), ValueType("edge", (4,), edges="graph"))
-    >>> lifted = lift_message(on_edges)
-    >>> type(lifted).__name__, lifted.x.output.rows
-    ('Scatter', 'vertex')
+    >>> for line in tree(on_edges): print(line)
+    Elementwise(relu)                                                 dl    [E, 4]
+    Scatter(end=source, edges=graph, features)                        dl    [E, 4]
+    >>> for line in tree(lift_message(on_edges)): print(line)
+    Scatter(end=source, edges=graph)                                  dl    [E, 4]
+    Elementwise(relu, features)                                       dl    [V, 4]
     """
     if not isinstance(node, Apply) or node.type.rows != "edge":  # so it is none of parameters alone
         return None
@@ -45,3 +50,13 @@ def declined(node: Node) -> str | None:
         f"{operator_name(node.op)} in the message of {place(node)} applies parameter {parameters[0]} to values "
         "of both ends or of the edge; write it as a function of x_j and one of x_i, and combine the results"
     )
+
+
+RULE = NodeRule(
+    name="lift_message",
+    apply=lift_message,
+    declined=declined,
+    on=(Apply, Dropout),
+    idle="no message computes anything from one end of an edge alone",
+    in_general_plan=False,
+)

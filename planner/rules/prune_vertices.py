@@ -1,13 +1,21 @@
-"""Rule: a layer of training computes only the vertices on which the loss depends."""
+"""Compute a layer of training only on the vertices that the loss depends on."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import takewhile
 
+from planner.draft import Draft
+from planner.places import forward_half, listed, names
+from planner.rule import DraftRule
 from planner.statistics import LEVELS, PRUNED_SHARE, Statistics
 from planner.steps.step import Step
 
+EVALUATES_AS_WELL = (
+    "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
+    "reuse_evaluation to prune it"
+)
 MOST_LEVELS = LEVELS - 1
 """That are told apart: more pay only where edges are few, and there little is left to prune."""
 
@@ -75,3 +83,54 @@ def _pays(level: int, statistics: Statistics) -> bool:
 def _hops(step: Step) -> dict[str, int]:
     """What a step reads, with how much farther off the rows may be than those that it makes."""
     return {name: int(name in step.hop_away) for name in step.reads}
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def _apply(draft: Draft) -> Draft:
+    """Levels are the same for every model that is planned so, whether its own plan is pruned or not."""
+    known = draft.statistics
+    reason = declined(known)
+    draft = replace(draft, levels=deepest_level(known))
+    if reason is None and draft.evaluates_as_well and known.targets == "train":
+        reason = EVALUATES_AS_WELL
+    if reason is not None:
+        return draft.stopped(RULE.name, reason)
+    forward, inference = draft.forward, draft.inference
+    if known.targets == "split":
+        inference = replace(inference, steps=prune_vertices(inference.steps, known))
+    forward = replace(forward, steps=prune_vertices(forward.steps, known))
+    return replace(draft, forward=forward, inference=inference)
+
+
+def _count(draft: Draft) -> int:
+    return sum(step.within is not None for step in draft.forward.steps)
+
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """For each level, the steps that run within it, and the vertices that it is estimated to hold.
+
+    They are those of training's forward half, from which backward has its levels, and those of evaluation.
+    """
+    levels: dict[int, list[Step]] = {}
+    for step in (*forward_half(draft.plan), *draft.plan.evaluate):
+        if step.within is not None:
+            levels.setdefault(step.within, []).append(step)
+    known = draft.statistics
+    return [
+        f"{listed(names(steps))} within level {level} (~{known.rows_within(level):,} of {known.vertices:,} vertices)"
+        for level, steps in sorted(levels.items())
+    ]
+
+
+RULE = DraftRule(
+    name="prune_vertices",
+    phase="steps",
+    apply=_apply,
+    count=_count,
+    where=_where,
+    idle="the model's output is needed on too many vertices",
+    in_general_plan=False,
+    repaid_by_epochs=True,
+)

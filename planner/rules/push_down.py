@@ -1,10 +1,11 @@
-"""Rule: sums of unparameterised messages belong to the Graph Engine."""
+"""Sum unparameterised messages in the Graph Engine."""
 
 from __future__ import annotations
 
 from planner.labels import place
 from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree
+from planner.rule import NodeRule
 
 
 def push_down(node: Node) -> Node | None:
@@ -14,10 +15,15 @@ def push_down(node: Node) -> Node | None:
     piped in place of its neighbourhood.
 
     >>> from planner.nodes import StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
-    >>> push_down(Aggregate(Scatter(x, "source", "graph"), "sum", "graph")) is Propagate(x, "graph")
-    True
+    >>> before = Aggregate(Scatter(x, "source", "graph"), "sum", "graph")
+    >>> for line in tree(before): print(line)
+    Aggregate(kind=sum, edges=graph)                                  dl    [V, 4]
+    Scatter(end=source, edges=graph, features)                        dl    [E, 4]
+    >>> for line in tree(push_down(before)): print(line)
+    Propagate(sum, edges=graph, features)                             graph [V, 4]
     """
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
@@ -60,3 +66,13 @@ def _on_edges(message: Node) -> list[Node]:
     for node in found:
         found += [child for child in dict.fromkeys(node.children) if child.output.rows == "edge" and child not in found]
     return found
+
+
+RULE = NodeRule(
+    name="push_down",
+    apply=push_down,
+    declined=declined,
+    on=(Aggregate,),
+    idle="the model sums no plain rows over edges",
+    in_general_plan=False,
+)

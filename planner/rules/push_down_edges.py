@@ -1,4 +1,4 @@
-"""Rule: unparameterised arithmetic on edges belongs to the Graph Engine, even where both ends take part in it."""
+"""Do unparameterised arithmetic on edges in the Graph Engine, even where both ends take part in it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from planner.edge_values import EdgeValues, ObstacleError, check_depth, column, 
 from planner.labels import place
 from planner.nodes import Aggregate, Apply, Node, Scatter
 from planner.patterns import copied_source, divided_by_degree
+from planner.rule import NodeRule
 from planner.spec import ValueType
 from planner.steps.edge_sum import EdgeSum
 from planner.steps.scaled_propagate import ScaledPropagate
@@ -105,3 +106,14 @@ def _heads(factor: Node, message: Node) -> int | None:
         if padded == full[:split] + (1,) * (len(full) - split):
             return prod(full[:split])
     return None
+
+
+RULE = NodeRule(
+    name="push_down_edges",
+    apply=push_down_edges,
+    declined=declined,
+    needs="edge_columns",
+    on=(Aggregate,),
+    idle="the model sums nothing over edges but rows of sources, as they are or times the edge's weight",
+    in_general_plan=False,
+)

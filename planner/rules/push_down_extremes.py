@@ -1,9 +1,10 @@
-"""Rule: the greatest or least of unchanged neighbours belongs to the Graph Engine."""
+"""Take the maximum or minimum over unchanged neighbours in the Graph Engine."""
 
 from __future__ import annotations
 
 from planner.labels import place
 from planner.nodes import Aggregate, Node, Scatter
+from planner.rule import NodeRule
 from planner.steps.extreme import Extreme
 
 
@@ -13,10 +14,15 @@ def push_down_extremes(node: Node) -> Node | None:
     Its gradient goes to the sources that have the extreme, in equal shares.
 
     >>> from planner.nodes import StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
-    >>> push_down_extremes(Aggregate(Scatter(x, "source", "graph"), "max", "graph")) is Extreme(x, "max", "graph")
-    True
+    >>> before = Aggregate(Scatter(x, "source", "graph"), "max", "graph")
+    >>> for line in tree(before): print(line)
+    Aggregate(kind=max, edges=graph)                                  dl    [V, 4]
+    Scatter(end=source, edges=graph, features)                        dl    [E, 4]
+    >>> for line in tree(push_down_extremes(before)): print(line)
+    Extreme(max, edges=graph, features)                               graph [V, 4]
     """
     if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
         return None
@@ -34,3 +40,14 @@ def declined(node: Node) -> str | None:
         f"the {node.kind} of {place(node)} is not over plain rows of sources; write the message as a function of x_j "
         "alone; its neighbourhoods are collected"
     )
+
+
+RULE = NodeRule(
+    name="push_down_extremes",
+    apply=push_down_extremes,
+    declined=declined,
+    needs="extremes",
+    on=(Aggregate,),
+    idle="the model takes no max or min over edges",
+    in_general_plan=False,
+)

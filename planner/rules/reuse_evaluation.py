@@ -1,75 +1,85 @@
-"""Rule: the evaluation after a step is the forward half of the next epoch."""
+"""Count the metrics of the last step's weights in the forward half of the next epoch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from planner.beside import Beside, each_beside
+from planner.choices.evaluation import evaluate_beside
+from planner.draft import TRAIN, Draft
 from planner.nodes import Node
-from planner.physical import Plan, Stage
+from planner.physical import Plan
+from planner.places import forward_half, names
+from planner.rule import DraftRule
+from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
-NOTHING_ALIKE = "training computes nothing that evaluation does"
-PRUNED_APART = (
-    "training by itself computes few vertices; both apart are estimated to take less than one pass on all of them"
-)
 
-
-def reuse_evaluation(train: Node, evaluate: Node, stages: Sequence[Stage]) -> tuple[Stage, ...] | None:
+def reuse_evaluation(train: Node, evaluate: Node) -> bool:
     """evaluate(w after step t) = forward(w before step t + 1), where both are the same graph: one pass does for both.
 
     So the last stage of training counts the metrics of all splits, not of the training vertices alone, and only the last
-    epoch needs an evaluation of its own. Random numbers in training make the two graphs differ: see `beside_training`.
+    epoch needs an evaluation of its own. Random numbers in training make the two graphs differ: see
+    `planner.choices.evaluation`.
 
     Args:
         train: the graph of training as it will run.
         evaluate: that of evaluation.
-        stages: of training, the last one with the loss.
-
-    Returns:
-        The stages with metrics of all splits; None where the graphs differ.
 
     >>> from planner.nodes import Dropout, StaticColumn
-    >>> from planner.spec import LossSpec, ValueType
+    >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (3,)))
-    >>> last = Stage("train.0", (), (), (), (), LossSpec("classification", 3, 10.0))
-    >>> reuse_evaluation(x, x, [last])[-1].counts
-    'all'
-    >>> reuse_evaluation(Dropout(x, 0.5, key=0), x, [last]) is None
-    True
+    >>> reuse_evaluation(x, x), reuse_evaluation(Dropout(x, 0.5, key=0), x)
+    (True, False)
     """
-    if train is not evaluate:  # equal graphs are one object
-        return None
-    *others, last = stages
-    return (*others, replace(last, counts="all"))
+    return train is evaluate  # equal graphs are one object
 
 
-def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float], job: float = 0.0) -> Plan | str:
-    """The same identity where training draws random numbers: both passes compute alike what stands before the first.
+# --- the rule --------------------------------------------------------------------------------------------------------
 
-    So a pass of training that is to evaluate as well makes that once, and then the rest of both, if that is estimated to pay:
-    on Spark also where nothing is alike, for a pass is a job. Where a stage of training computes what is alike on the way to
-    something else, it may put it out for evaluation.
 
-    Args:
-        plan: complete, but for that pass.
-        seconds: what steps of a plan are estimated to take, but for what a pass takes by itself.
-        job: seconds of that, as of a job on Spark; 0 in one process.
+def _apply(draft: Draft) -> Draft:
+    if draft.apart or not reuse_evaluation(draft.train, draft.evaluate):
+        return draft
+    return replace(draft, evaluates_as_well=True)
 
-    Returns:
-        The plan with the pass; where it spares too little, what speaks against it.
-    """
 
-    def spares(found: Beside) -> float:
-        return seconds(plan, found.spared) - seconds(found.plan, found.instead)
+def _beside(draft: Draft) -> Draft:
+    """Where the graphs differ, a pass that evaluates beside training, if that is estimated to pay."""
+    if draft.evaluates_as_well:
+        return draft
+    found = evaluate_beside(draft)
+    return replace(draft, plan=found) if isinstance(found, Plan) else draft.stopped(RULE.name, found)
 
-    found = max(each_beside(plan), key=spares)
-    spared = spares(found) + job
-    if spared > 0:
-        return found.plan
-    return (
-        f"one pass for both is estimated to take {abs(1e3 * spared):.2g} ms more than two"
-        if found.spared
-        else NOTHING_ALIKE
-    )
+
+def _where(draft: Draft, _: str) -> list[str]:
+    """What of training evaluation does not compute again: all of its forward half, or what evaluation's own steps read."""
+    plan = draft.plan
+    if not plan.train_and_evaluate:
+        return names(forward_half(plan))
+    trains = [_is_of_training(step, plan) for step in plan.train_and_evaluate]
+    both = list(zip(plan.train_and_evaluate, trains, strict=True))
+    needed = {name for step, is_training in both if not is_training for name in step.reads}
+    shared: list[Step] = []
+    for step, is_training in reversed(both):
+        if is_training and needed.intersection(step.makes):
+            shared.append(step)
+            needed.update(step.reads)
+    return names(shared[::-1]) or ["one pass for both, without common steps"]
+
+
+def _is_of_training(step: Step, plan: Plan) -> bool:
+    """True for a step of training in the pass that trains and evaluates: there, a stage may put out more."""
+    return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in plan.train
+
+
+RULE = DraftRule(
+    name="reuse_evaluation",
+    phase="rewritten",
+    apply=_apply,
+    later=("physical", _beside),
+    count=lambda draft: draft.plan.reuses_evaluation,
+    where=_where,
+    idle="training and evaluation compute nothing alike",
+    in_general_plan=False,
+    of_evaluation=True,
+)

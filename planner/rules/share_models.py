@@ -1,13 +1,17 @@
-"""Rule: models that are trained together share all steps on the graph."""
+"""Run the graph steps of models that are trained together as one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 
+from planner.beside import apart, evaluated_beside
 from planner.errors import PlanError
 from planner.physical import Column, Part, Plan, Stage, StageInput, StageOutput, of_model
+from planner.renaming import rename_plan
+from planner.rule import BatchRule
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import Gradients, PipeStep
@@ -196,3 +200,66 @@ def _run(plan: Plan) -> list[str]:
     steps = chain.from_iterable(plan.passes[1:])
     run = {step.stage for step in steps if isinstance(step, PipeStep)}
     return [stage.name for stage in plan.stages if stage.name in run]
+
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def stacked(plans: Sequence[Plan]) -> tuple[Stack, ...]:
+    """The plans of a batch, those with the same steps as one."""
+    groups: dict[Hashable, dict[int, Plan]] = {}
+    for model, plan in enumerate(plans):
+        groups.setdefault(model if draws_on_edges(plan) else alike(apart(plan)), {})[model] = plan
+    return _of_groups(list(groups.values()), len(plans))
+
+
+def alone(plans: Sequence[Plan]) -> tuple[Stack, ...]:
+    """The plans of a batch, each by itself."""
+    return _of_groups([{model: plan} for model, plan in enumerate(plans)], len(plans))
+
+
+def _of_groups(groups: Sequence[dict[int, Plan]], models: int) -> tuple[Stack, ...]:
+    found: list[Stack] = []
+    for group in map(_agreed, groups):
+        found += _stacked(group, models, len(found) if len(groups) > 1 else None)
+    return tuple(found)
+
+
+def _agreed(group: dict[int, Plan]) -> dict[int, Plan]:
+    """Plans of the same training and evaluation, whose passes with both are alike too: else nothing is shared in those."""
+    if len({alike(plan) for plan in group.values()}) == 1:
+        return group
+    return {model: evaluated_beside(apart(plan), shares=False).plan for model, plan in group.items()}
+
+
+def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list[Stack]:
+    """A group as one stack, or where that cannot be, each model by itself."""
+    try:
+        return [share_models(_prefixed(group, "" if number is None else f"{number}/"), models)]
+    except PlanError:
+        alone = ({model: plan} for model, plan in group.items())
+        return [share_models(_prefixed(one, f"model {model}/"), models) for one in alone for model in one]
+
+
+def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
+    """Plans whose own columns and stages have names that no other stack has."""
+
+    def name(old: str) -> str:
+        return prefix + old
+
+    def column(old: str, hoisted: Container[str]) -> str:
+        return old if old in hoisted else name(old)
+
+    found = {}
+    for model, plan in group.items():
+        kept = {made for step in plan.prepare for made in step.makes}
+        found[model] = rename_plan(plan, partial(column, hoisted=kept), name)
+    return found
+
+
+RULE = BatchRule(
+    name="share_models",
+    apply=stacked,
+    count=lambda _: 0,
+    idle="there is one model; those of a batch share its steps",
+)

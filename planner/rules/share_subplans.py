@@ -1,23 +1,15 @@
-"""Rule: what two layers compute from the same inputs is computed once."""
+"""Compute once what several layers compute from the same inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from planner.labels import Alike, joined, labelled, layer_of
 from planner.nodes import Node, topological
+from planner.rule import GraphRule, Joined
 
 
-@dataclass(frozen=True)
-class Shared:
-    """A graph in which no two nodes differ in their layer alone."""
-
-    root: Node
-    twins: Mapping[Node, tuple[Node, Node]]  # nodes that are gone; of each, the first like it, and what stands for both
-
-
-def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike | None = None) -> Shared:
+def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike | None = None) -> Joined:
     """f(x) of one layer = f(x) of another, where both are the same operator: one node, with the names of both layers.
 
     Random numbers belong to the operator that draws them (its key), so two dropouts of one column stay two.
@@ -28,19 +20,24 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
         alike: what is known of nodes already.
 
     >>> from planner.nodes import Elementwise, Propagate, StaticColumn
+    >>> from planner.printer import tree
     >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (4,)))
     >>> mean, variance = (Propagate(x, "graph", layer=layer) for layer in ("mean", "variance"))
     >>> both = Elementwise("aten.add.Tensor", (mean, variance), (), x.output)
-    >>> mean, variance = share_subplans(both).root.arguments
-    >>> mean is variance, mean.layer
-    (True, 'mean+variance')
+    >>> for line in tree(both): print(line)
+    Elementwise(add)                                                  dl    [V, 4]
+    + Propagate(sum, edges=graph, layer=mean, features)               graph [V, 4]
+    + Propagate(sum, edges=graph, layer=variance, features)           graph [V, 4]
+    >>> for line in tree(share_subplans(both).root): print(line)
+    Elementwise(add)                                                  dl    [V, 4]
+    Propagate(sum, edges=graph, layer=mean+variance, features)        graph [V, 4]
     """
     order = order or topological(root)
     alike = alike or Alike()
     firsts = [*map(alike, order)]
     if len(set(firsts)) == len(order):
-        return Shared(root, {})
+        return Joined(root, {})
     groups: dict[Node, list[Node]] = {}
     for node, first in zip(order, firsts, strict=True):
         groups.setdefault(first, []).append(node)
@@ -51,4 +48,12 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
             moved, group = node.with_children(new), groups[first]
             kept[first] = labelled(moved, joined(map(layer_of, group))) if len(group) > 1 else moved
         new[node] = kept[first]
-    return Shared(new[root], {twin: (group[0], kept[first]) for first, group in groups.items() for twin in group[1:]})
+    return Joined(new[root], {twin: (group[0], kept[first]) for first, group in groups.items() for twin in group[1:]})
+
+
+RULE = GraphRule(
+    name="share_subplans",
+    apply=share_subplans,
+    idle="no two layers compute the same from the same inputs",
+    in_general_plan=False,
+)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from planner import RULES
+from planner import RULE_NAMES
 from tests.exactness import test_random_models
 from tests.exactness.test_random_models import (
     check_against_autograd,
@@ -38,7 +38,7 @@ def main() -> int:
     parser.add_argument("--float32", action="store_true", help="plain autograd in our place, of those without dropout")
     one = parser.add_argument_group("one case, as a failed one was printed")
     one.add_argument("--case", type=int, nargs=2, metavar=("MODEL", "GRAPH"), help="by their seeds")
-    one.add_argument("--off", nargs="*", default=[], metavar="RULE", choices=RULES, help="rules left out")
+    one.add_argument("--off", nargs="*", default=[], metavar="RULE", choices=RULE_NAMES, help="rules left out")
     one.add_argument("--general", action="store_true", help="an engine that can do no more than the paper's")
     one.add_argument("--draws", action="store_true", help="a model that draws random numbers")
     one.add_argument("--dense", action="store_true", help="no features that are mostly zeros, as before seed 601")

@@ -25,8 +25,9 @@ from lotan.errors import EngineError, StageError
 from lotan.nn import EdgeIndex
 from lotan.stages.sparse_rows import SparseRows
 from lotan.tracing import trace
-from planner import RULES, Options, compile_plan, compiler, differentiate, labels, linear_maps, phases
+from planner import RULE_NAMES, Options, compile_plan, differentiate, labels, linear_maps, phases
 from planner.batch import compile_batch
+from planner.choices import choose_physical
 from planner.cost import Pricing
 from planner.edge_values import EdgeValues
 from planner.errors import PlanError
@@ -43,6 +44,7 @@ from planner.rules import (
     prune_vertices,
     push_down,
     push_down_extremes,
+    reuse_evaluation,
     share_models,
 )
 from planner.spec import LossSpec, ValueType
@@ -71,7 +73,7 @@ def truth(seed: int, dropping: bool) -> tuple[Trained, Trained]:
     """What a model comes to, and with weights a little off; with random numbers, by plans without any rule."""
     drawn = graph_of(seed)
     if dropping:
-        plain, stirred = (planned_run(seed, True, drawn, RULES, stirred=stirred) for stirred in (False, True))
+        plain, stirred = (planned_run(seed, True, drawn, RULE_NAMES, stirred=stirred) for stirred in (False, True))
     else:
         plain, stirred = (by_autograd(seed, drawn, stirred) for stirred in (False, True))
     return plain, stirred
@@ -114,7 +116,7 @@ class Alikes(torch.nn.Module):
 def check_alikes(seed: int, _: bool) -> None:
     drawn = sample(seed, weighted=True)
     results = []
-    for off in ((), RULES):
+    for off in ((), RULE_NAMES):
         torch.manual_seed(seed)
         model = Alikes()
         specs = trace(model, WIDTH, training=True), trace(model, WIDTH, training=False)
@@ -315,7 +317,7 @@ MUTATIONS = {
     ),
     "layers with different parameters are one": Mutation(labels, "_fields_but_layer", but("layer", "name"), 1),
     "evaluation is reused in spite of dropout": Mutation(
-        phases, "reuse_evaluation", lambda _, __, stages: (*stages[:-1], replace(stages[-1], counts="all")), 1,
+        reuse_evaluation, "reuse_evaluation", lambda _, __: True, 1,
         dropping=True, check=check_metrics,
     ),
     "an operator joins a stage that runs before its sum is made": Mutation(
@@ -334,7 +336,9 @@ MUTATIONS = {
     "what memory has no room for goes where it costs more": Mutation(
         keep_or_recompute, "choose_overflow", choosing_the_dearer, 4, check=check_kept
     ),
-    "the plan that takes longest is chosen": Mutation(compiler, "choose_physical", choosing_the_dearest, 0, check=check_chosen),
+    "the plan that takes longest is chosen": Mutation(
+        choose_physical, "choose_physical", choosing_the_dearest, 0, check=check_chosen
+    ),
     "a live gradient is dropped": Mutation(
         drop_dead_gradients, "_gradients_read", lambda step: set() if isinstance(step, PropagateStep) else READ(step), 3,
         expects=PlanError,

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from planner import Options, Planned
+from planner.choices.choose_physical import Candidate, choose_physical
 from planner.degrees import Degrees
 from planner.footprint import footprint
-from planner.rules.choose_physical import Candidate, choose_physical
 from planner.rules.hold_sparse import HOISTED
 from planner.statistics import Profile, Statistics
 from tests.planner.engines import LOCAL, able

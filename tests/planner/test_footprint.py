@@ -115,7 +115,7 @@ def test_estimates_grow_with_the_graph(engine: str) -> None:
 def test_the_least_limit_of_blocks_is_that_of_their_least_heap() -> None:
     """Columns that have no room in the heap go to the disk; what tasks have in hand does not."""
     layout = Layout(CREW, partitions=200)
-    found = footprint(SAMPLES["blocks"], plans()["GCN"], LARGE, layout)
+    found = footprint(BLOCKS, plans()["GCN"], LARGE, layout)
     assert found.least == least_limit(found.least_heap, CREW, layout.saved)
     assert found.least_heap > in_hand(plans()["GCN"], LARGE, layout)
 

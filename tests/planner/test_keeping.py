@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 
 from planner import Options
-from planner.compiler import ALL_KEPT
 from planner.keeping import DISK_RATE, MULTIPLICATIONS, SENT_RATE, VALUES, kept_bytes, saved_row_bytes, seconds_again
 from planner.kernels import run_by_autograd
 from planner.physical import Stage
-from planner.rules.keep_or_recompute import choose_overflow, keep_or_recompute
+from planner.rules.keep_or_recompute import ALL_KEPT, choose_overflow, keep_or_recompute
 from planner.spec import Call, ParameterSpec, Ref, ValueType
 from tests.planner.engines import ON_BLOCKS
 from tests.planner.specs import STATISTICS, attention, gcn, planned

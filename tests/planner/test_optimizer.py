@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from planner import RULES, Options, PlanError, compile_plan, phases
+from planner import RULE_NAMES, Options, PlanError, compile_plan
 from planner.compiler import without
 from planner.nodes import Elementwise, StaticColumn
 from planner.optimizer import optimize
-from planner.rules import ForwardRule
+from planner.rule import NodeRule
 from planner.spec import ValueType
 from tests.planner.engines import ON_EDGES
 from tests.planner.specs import attention, gcn, jumping, planned
@@ -30,8 +28,7 @@ def turns(before, after, pays=None):
         found = isinstance(node, Elementwise) and node.op == of(before).op
         return of(after, node.arguments[0]) if found else None
 
-    apply.__name__ = f"{before}_to_{after}"
-    return ForwardRule(apply, lambda node: None, pays=pays)
+    return NodeRule(name=f"{before}_to_{after}", apply=apply, idle="", pays=pays)
 
 
 @pytest.mark.parametrize("pays", [None, lambda node, readers: True], ids=["in one walk", "in walks of their own"])
@@ -61,7 +58,7 @@ def test_a_rule_that_has_to_pay_asks_of_the_graph_at_hand():
     assert all(readers == ["aten.neg.default"] for readers in asked)
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", RULE_NAMES)
 @pytest.mark.parametrize("model", [gcn, lambda training: attention(dropout=training), lambda training: jumping()])
 def test_a_plan_with_phases_of_another_is_the_plan_it_would_be_alone(rule, model):
     specs = model(training=True), model(training=False)
@@ -74,12 +71,3 @@ def test_a_plan_with_phases_of_another_is_the_plan_it_would_be_alone(rule, model
         again = first.with_options(options)
         assert again.plan == compile_plan(*first.given, first.statistics, options).plan
     assert without(first, rule).plan == planned(*specs, options=Options(disabled=(rule,), pricing=EDGES.pricing)).plan
-
-
-@pytest.mark.parametrize("model", [gcn, lambda training: attention(dropout=training)])
-@pytest.mark.parametrize("rule", [(), *((rule,) for rule in RULES)], ids=str)
-def test_evaluation_begins_where_training_ended_and_ends_as_it_would_by_itself(model, rule, monkeypatch):
-    specs, options = (model(training=True), model(training=False)), replace(EDGES, disabled=rule)
-    plan = planned(*specs, options=options).plan
-    monkeypatch.setattr(phases, "without_dropout", lambda root: None)  # so that they have nothing in common
-    assert planned(*specs, options=options).plan == plan

@@ -13,7 +13,7 @@ import pytest
 
 from lotan import nn
 from lotan.tracing import trace
-from planner import RULES, Options, PlanError, Planned
+from planner import RULE_NAMES, Options, PlanError, Planned
 from planner.cost import Corrections, Pricing
 from planner.explain import explain, size
 from planner.physical import Plan
@@ -41,7 +41,7 @@ OPTIONS = {
     "auto": Options(engine_reason="the graph fits in memory"),
     "edges": Options(pricing=ON_EDGES),
     "general": Options(plan="general", rgb=False),
-    "bare": Options(disabled=RULES),
+    "bare": Options(disabled=RULE_NAMES),
 }
 
 
@@ -60,7 +60,7 @@ def test_explain_is_what_it_was(model, options):
 
 def test_explain_says_the_same_as_data():
     data = json.loads(explain(planned(*MODELS["gcn"]), format="json"))
-    assert [rule["name"] for rule in data["rules"]] == list(RULES)
+    assert [rule["name"] for rule in data["rules"]] == list(RULE_NAMES)
     assert data["epoch"][1]["operator"] == "Propagate(mul_1, self_loops) -> propagate_1"
     assert data["epoch"][1]["bytes"] == 100 * 3 * 4
     assert data["once"][1]["operator"] == "Propagate(prepare.mul_1, self_loops) -> prepare.propagate_1"

@@ -9,9 +9,9 @@ import pytest
 
 from planner import Options
 from planner.beside import evaluated_beside
+from planner.choices.evaluation import beside_training
 from planner.cost import Pricing
 from planner.explain import explain
-from planner.rules.reuse_evaluation import beside_training
 from planner.spec import Ref, Spec
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from pathlib import Path
+from typing import get_args
+
 import pytest
 
-from planner import RULES, Options, PlanError
+import planner.rules
+from planner import RULE_NAMES, RULES, Options, PlanError
 from planner.build import build
 from planner.edge_values import OPERATIONS_AT_ONCE
 from planner.expressions import operations, renamed, text
 from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, Scatter, StaticColumn, topological
 from planner.optimizer import optimize
-from planner.rules import FORWARD_RULES
+from planner.rule import NodeRule, Phase
 from planner.rules.lift_message import lift_message
 from planner.spec import Ref, ValueType
 from planner.steps.collect import CollectStep, GatherStep
@@ -20,6 +25,8 @@ from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import ScaledPropagate
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
+
+NODE_RULES = [rule for rule in RULES if isinstance(rule, NodeRule)]
 
 
 def kinds(root):
@@ -328,7 +335,7 @@ def test_rules_do_not_fire_on_vertices():
     assert (rewritten.root, rewritten.firings) == (logical, ())
     nodes = topological(logical)
     assert {"MatMul", "Elementwise", "Dropout"} <= {*kinds(logical)}
-    assert [rule.name for rule in FORWARD_RULES for node in nodes if rule.apply(node) is not None] == []
+    assert [rule.name for rule in NODE_RULES for node in nodes if rule.apply(node) is not None] == []
 
 
 # --- fuse_apply -----------------------------------------------------------------------------------------------------
@@ -410,13 +417,20 @@ def test_an_unknown_rule_is_refused_with_a_near_name():
         planned(gcn(), options=Options(disabled=("pushdown",)))
 
 
-def test_rules_are_named_after_their_files():
-    from pathlib import Path
-
-    import planner.rules
-
+def test_rules_are_named_after_their_files_and_functions():
     files = {path.stem for path in Path(planner.rules.__file__).parent.glob("*.py")} - {"__init__"}
-    assert files == set(RULES)
+    assert files | {"choose_physical"} == set(RULE_NAMES)
+    for rule in RULES:
+        module = inspect.getmodule(rule.apply)
+        assert module is not None
+        assert module.__name__.rpartition(".")[2] == rule.name
+        assert module.RULE is rule
+        assert callable(getattr(module, rule.name))
+
+
+def test_rules_are_listed_in_the_order_of_their_phases():
+    phases = get_args(Phase)
+    assert sorted(RULES, key=lambda rule: phases.index(rule.phase)) == list(RULES)
 
 
 def test_an_operator_of_width_zero_parameters_is_planned():

@@ -11,7 +11,7 @@ from lotan.errors import ConfigurationError
 from lotan.settings.config import make_config
 from lotan.settings.plan_names import ENGINES, ForcedPlan, named_plan
 from planner.plan_names import plan_name
-from planner.rules import RULES
+from planner.rules import RULE_NAMES
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -22,7 +22,7 @@ def test_a_name_asks_for_what_it_was_made_of(engine, disable, plan):
 
 
 def test_rules_are_named_in_their_order():
-    assert plan_name("local", RULES[2::-1], "auto") == "-".join(["local", *RULES[:3]])
+    assert plan_name("local", RULE_NAMES[2::-1], "auto") == "-".join(["local", *RULE_NAMES[:3]])
     assert set(ENGINES) == set(choice.ENGINES)
 
 

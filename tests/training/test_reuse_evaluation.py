@@ -21,6 +21,7 @@ from lotan.tracing import trace
 from lotan.training.progress import Progress
 from planner import Options, compile_plan
 from planner.cost import Pricing
+from planner.rules import reuse_evaluation
 from planner.spec import LossSpec
 from planner.steps.pipe import PipeStep
 from tests.exactness.cases import OUT, WIDTH
@@ -178,8 +179,8 @@ def test_a_run_resumed_by_a_plan_that_evaluates_apart_makes_up_for_what_is_owed(
     with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
         patch.setattr(Progress, "epoch", interrupt)
         fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path)
-    monkeypatch.setattr("planner.compiler.beside_training", lambda *_: "not here")
-    monkeypatch.setattr("planner.compiler.reuse_evaluation", lambda *_: None)
+    monkeypatch.setattr("planner.choices.evaluation.beside_training", lambda *_: "not here")
+    monkeypatch.setattr(reuse_evaluation, "reuse_evaluation", lambda *_: False)
     assert_same(fit(epochs=5, dropout=dropout, checkpoint_dir=tmp_path, resume=True), straight)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from planner import Options
 from planner.explain import PlanView, brief_text, explain, rules_line
-from planner.rules import RULES
+from planner.rules import RULE_NAMES, RULES
 from planner.statistics import Statistics
 from tests.planner.engines import ON_EDGES
 from tests.planner.specs import attention, gcn, planned
@@ -51,7 +51,7 @@ def test_it_has_every_rule_that_fired_and_every_step_of_an_epoch():
     found = three_layers()
     text = brief_text(found)
     fired = [line.split()[0] for line in section(text, "rules that fired")]
-    assert fired == [rule for rule in RULES if found.fired(rule)]
+    assert fired == [rule.name for rule in RULES if found.fired(rule)]
     steps = [line for line in section(text, "one epoch") if line[:2].strip().isdigit()]
     assert len(steps) == len(found.plan.train)
     whole = explain(found)
@@ -59,14 +59,14 @@ def test_it_has_every_rule_that_fired_and_every_step_of_an_epoch():
 
 
 def test_a_plan_without_rules_says_so():
-    bare = three_layers(Options(disabled=RULES))
+    bare = three_layers(Options(disabled=RULE_NAMES))
     assert section(brief_text(bare), "rules that fired") == ["none"]
     assert rules_line(bare) == "none fired"
 
 
 def test_rules_fill_a_line_and_no_more():
     found = three_layers()
-    fired = [rule for rule in RULES if found.fired(rule)]
+    fired = [rule.name for rule in RULES if found.fired(rule)]
     assert rules_line(found, 1000) == ", ".join(fired)
     assert rules_line(found, 50) == f"{', '.join(fired[:2])} and {len(fired) - 2} more"
 

@@ -137,7 +137,7 @@ def test_what_changes_elsewhere_or_too_little_says_so(change, why):
 
 def gain_without(plan: Planned, rule: str, **changed: Any) -> dict[str, Any]:
     """Of a rule without which the plan would be changed so."""
-    facts = rule_facts(plan, {rule: replace(plan, plan=replace(plan.plan, **changed))})
+    facts = rule_facts(plan, {rule: replace(plan, draft=replace(plan.draft, plan=replace(plan.plan, **changed)))})
     (gain,) = [one["gain"] for one in facts if one["gain"]]
     return gain
 
