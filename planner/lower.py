@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from planner.graph_steps import graph_step
 from planner.nodes import (
@@ -25,7 +25,6 @@ from planner.nodes import (
     Scatter,
     StaticColumn,
     topological,
-    transform,
 )
 from planner.physical import (
     CollectStep,
@@ -52,30 +51,6 @@ class Forward:
     steps: tuple[Step, ...]
 
 
-def insert_collects(root: Node) -> Node:
-    """Scatter(x, source) = Scatter(Collect(x), source): the row of a source has to come from where the source is.
-
-    Rows that several layers read come once: what is summed of their gradients on the way back is of all readers.
-    """
-    order = topological(root)
-    if not any(map(_lacks_rows, order)):
-        return root
-    collected: dict[tuple[Node, EdgeSet], Collect] = {}
-
-    def change(node: Node) -> Node | None:
-        if _lacks_rows(node):
-            once = collected.setdefault((node.x, node.edges), Collect(node.x, node.edges, node.layer))
-            return Scatter(once, "source", node.edges, node.layer)
-        return None
-
-    return transform(root, change, order)
-
-
-def _lacks_rows(node: Node) -> TypeGuard[Scatter]:
-    """Whether it reads sources that nobody collects."""
-    return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
-
-
 @dataclass(frozen=True)
 class Cut:
     """A forward graph whose operators of the DL Engine are assigned to stages."""
@@ -88,7 +63,7 @@ class Cut:
 
 
 def cut(root: Node) -> Cut:
-    """The graph of a model's output, after `insert_collects`, with a stage for each operator."""
+    """The graph of a model's output, after `planner.collects.insert_collects`, with a stage for each operator."""
     order = topological(root)
     return _cut(order, (root,), _names(order))
 
@@ -97,7 +72,7 @@ def cut_columns(columns: Mapping[Node, str], prefix: str) -> Cut:
     """The graph of columns that are computed once, with a stage for each operator.
 
     Args:
-        columns: what each holds, after `insert_collects`, and its name.
+        columns: what each holds, after `planner.collects.insert_collects`, and its name.
         prefix: of the names of other columns.
     """
     order = topological(*columns)
