@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Literal, TypeGuard
+from typing import Literal
 
 from planner.graph_steps import graph_step
 from planner.nodes import (
@@ -25,7 +25,6 @@ from planner.nodes import (
     Scatter,
     StaticColumn,
     topological,
-    transform,
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
@@ -46,30 +45,6 @@ class Forward:
     steps: tuple[Step, ...]
 
 
-def insert_collects(root: Node) -> Node:
-    """Put a Collect below each Scatter from sources, because source rows have to be brought from where the sources are.
-
-    Layers that read the same rows share one Collect, so backward sums the gradients of all of them on the way back.
-    """
-    order = topological(root)
-    if not any(map(_lacks_rows, order)):
-        return root
-    collected: dict[tuple[Node, EdgeSet], Collect] = {}
-
-    def change(node: Node) -> Node | None:
-        if _lacks_rows(node):
-            once = collected.setdefault((node.x, node.edges), Collect(node.x, node.edges, node.layer))
-            return Scatter(once, "source", node.edges, node.layer)
-        return None
-
-    return transform(root, change, order)
-
-
-def _lacks_rows(node: Node) -> TypeGuard[Scatter]:
-    """Return True if a node reads source rows that no Collect brings."""
-    return isinstance(node, Scatter) and node.end == "source" and not isinstance(node.x, Collect)
-
-
 @dataclass(frozen=True)
 class Cut:
     """A forward graph whose operators of the DL Engine are assigned to stages."""
@@ -82,7 +57,7 @@ class Cut:
 
 
 def cut(root: Node) -> Cut:
-    """Assign a stage to each operator of a model's graph, after `insert_collects`."""
+    """Assign a stage to each operator of a model's graph, after `planner.collects.insert_collects`."""
     order = topological(root)
     return _cut(order, (root,), _names(order))
 
@@ -91,7 +66,7 @@ def cut_columns(columns: Mapping[Node, str], prefix: str) -> Cut:
     """Assign a stage to each operator of the columns that are computed once.
 
     Args:
-        columns: The roots of the graph, after `insert_collects`, each with the name of its column.
+        columns: The roots of the graph, after `planner.collects.insert_collects`, each with the name of its column.
         prefix: The first part of the names of other columns.
     """
     order = topological(*columns)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from planner.build import build
+from planner.collects import insert_collects
 from planner.differentiate import differentiate, marked
 from planner.draft import EVALUATE, PREPARE, TRAIN, Draft, Model
 from planner.errors import PlanError
-from planner.lower import OUTPUT, Forward, cut, cut_columns, insert_collects, lower, lower_columns, static_columns
+from planner.lower import OUTPUT, Forward, cut, cut_columns, lower, lower_columns, static_columns
 from planner.nodes import Node
 from planner.options import Options
 from planner.physical import Column, Plan

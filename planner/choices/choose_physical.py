@@ -58,15 +58,15 @@ def choose_plan(usual: Draft, again: Again, rules: Sequence[Rule]) -> Draft:
         again: makes it anew, without a rule or with evaluation apart.
         rules: those that are enabled.
     """
-    first = _candidate(_in_passes(usual, again))
-    found = first
-    doubts = [rule.name for rule in rules if rule.in_doubt is not None and rule.in_doubt(first.what, first.fits)]
-    if doubts:
-        others = [_candidate(_in_passes(again(rule, False), again)) for rule in doubts]
-        found = choose_physical([first, *others], LEAST_GAIN * first.cost)
-    if found is first:
-        return found.what
-    return found.what.stopped(found.what.without, why_without(first, found))
+    usual = _in_passes(usual, again)
+    fits = _fits(usual)
+    doubts = [rule.name for rule in rules if rule.in_doubt is not None and rule.in_doubt(usual, fits)]
+    if not doubts:
+        return usual
+    first = _candidate(usual)
+    others = [_candidate(_in_passes(again(rule, False), again)) for rule in doubts]
+    found = choose_physical([first, *others], LEAST_GAIN * first.cost)
+    return usual if found is first else found.what.stopped(found.what.without, why_without(first, found))
 
 
 def _in_passes(draft: Draft, again: Again) -> Draft:
