@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -95,7 +96,7 @@ class EdgeIndex:
         """
         if name not in self._columns:
             self._columns[name] = self._compute(name)
-        return torch.ops.lotan.vertex_input(self._columns[name], name)
+        return cast(Tensor, torch.ops.lotan.vertex_input(self._columns[name], name))
 
     def _compute(self, name: str) -> Tensor:
         if name == "in_degree":
@@ -156,7 +157,7 @@ def aggregate(messages: Tensor, graph: Edges | EdgeIndex, kind: str) -> Tensor:
     if kind not in AGGREGATES:
         raise ModelError(f"aggregate got kind {kind!r}; expected one of {', '.join(AGGREGATES)}")
     edges = _edges_of(graph)
-    return torch.ops.lotan.aggregate(messages, edges.index, edges.num_vertices, kind, edges.name)
+    return cast(Tensor, torch.ops.lotan.aggregate(messages, edges.index, edges.num_vertices, kind, edges.name))
 
 
 def edge_softmax(scores: Tensor, graph: Edges | EdgeIndex) -> Tensor:
@@ -170,7 +171,7 @@ def edge_softmax(scores: Tensor, graph: Edges | EdgeIndex) -> Tensor:
         Edge rows [num_edges, *shape].
     """
     edges = _edges_of(graph)
-    return torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name)
+    return cast(Tensor, torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name))
 
 
 def _edges_of(graph: Edges | EdgeIndex) -> Edges:

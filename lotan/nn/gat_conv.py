@@ -6,7 +6,7 @@ of the edge only. The Planner's rule lift_message finds that and computes them o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +56,8 @@ class GATConv(MessagePassing):
         >>> GATConv(8, 4, heads=2)(torch.ones(3, 8), ring).shape
         torch.Size([3, 8])
     """
+
+    bias: torch.nn.Parameter | None
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class GATConv(MessagePassing):
         score_i = (projected_i * self.att_dst).sum(dim=-1)
         attention = self.softmax(F.leaky_relu(score_j + score_i, self.negative_slope))
         attention = F.dropout(attention, self.dropout, self.training)
-        return projected_j * attention.unsqueeze(-1)
+        return cast(Tensor, projected_j * attention.unsqueeze(-1))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"

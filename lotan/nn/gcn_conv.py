@@ -49,6 +49,8 @@ class GCNConv(MessagePassing):
         torch.Size([3, 4])
     """
 
+    bias: torch.nn.Parameter | None
+
     def __init__(
         self,
         in_channels: int,

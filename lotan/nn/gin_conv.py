@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class GINConv(MessagePassing):
 
     def forward(self, x: Tensor, graph: Graph) -> Tensor:
         """Map rows [num_vertices, in_channels] to [num_vertices, out_channels]."""
-        return self.nn(self.propagate(graph, x) + (1 + self.eps) * x)  # type: ignore[no-any-return]
+        return cast(Tensor, self.nn(self.propagate(graph, x) + (1 + self.eps) * x))
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(nn={self.nn})"

@@ -35,6 +35,8 @@ class Linear(torch.nn.Module):
         torch.Size([3, 4])
     """
 
+    bias: torch.nn.Parameter | None
+
     def __init__(
         self,
         in_channels: int,

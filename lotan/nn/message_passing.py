@@ -17,6 +17,11 @@ _MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight")
 _UPDATE_ARGUMENTS = ("aggregated", "x")
 
 
+def _with_a_choice_of_arguments(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the method itself, with a type that lets a layer override it with other arguments."""
+    return method
+
+
 class MessagePassing(torch.nn.Module):
     """The base class of message-passing layers.
 
@@ -109,6 +114,7 @@ class MessagePassing(torch.nn.Module):
             )
         return edge_softmax(scores, self._edges)
 
+    @_with_a_choice_of_arguments
     def message(self, x_j: Tensor) -> Tensor:
         """Return the message of each edge, by default the row of its source."""
         return x_j
@@ -117,6 +123,7 @@ class MessagePassing(torch.nn.Module):
         """Return the aggregate of each vertex's messages, by default the one that `aggr` names."""
         return aggregate(messages, graph, self._kind)
 
+    @_with_a_choice_of_arguments
     def update(self, aggregated: Tensor) -> Tensor:
         """Return the new row of each vertex, by default its aggregate."""
         return aggregated

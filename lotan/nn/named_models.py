@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -32,7 +32,7 @@ def factory_of(name: str, option: str) -> Factory:
         ConfigurationError: the model, the module or the factory is unknown.
     """
     if name in STOCK:
-        return getattr(lotan.nn, STOCK[name])
+        return cast(Factory, getattr(lotan.nn, STOCK[name]))
     module_name, colon, attribute = name.partition(":")
     if not colon:
         raise ConfigurationError(
@@ -48,7 +48,7 @@ def factory_of(name: str, option: str) -> Factory:
         raise ConfigurationError(
             f"{option} {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
         ) from error
-    return factory
+    return cast(Factory, factory)
 
 
 def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:

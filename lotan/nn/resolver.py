@@ -44,6 +44,9 @@ class LayerNorm(torch.nn.Module):
         tensor([[-1.0000,  1.0000]], grad_fn=<NativeLayerNormBackward0>)
     """
 
+    weight: torch.nn.Parameter | None
+    bias: torch.nn.Parameter | None
+
     def __init__(self, in_channels: int, eps: float = 1e-5, affine: bool = True, mode: str = "graph") -> None:
         super().__init__()
         if mode != "node":
@@ -61,8 +64,9 @@ class LayerNorm(torch.nn.Module):
 
     def reset_parameters(self) -> None:
         """Set the weight to 1 and the bias to 0."""
-        if self.affine:
+        if self.weight is not None:
             self.weight.data.fill_(1.0)
+        if self.bias is not None:
             self.bias.data.zero_()
 
     def forward(self, x: Tensor) -> Tensor:

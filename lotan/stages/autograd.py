@@ -86,7 +86,7 @@ class AutogradStage:
         return values
 
     def _per_edge(self, source: StageInput, rows: Tensor, chunk: Chunk) -> Tensor:
-        if source.edges not in chunk.edges:
+        if source.edges is None or source.edges not in chunk.edges:
             raise StageError(f"stage {self.stage.name}: the chunk came without edges {source.edges!r}")
         return rows.index_select(0, chunk.edges[source.edges].positions)
 

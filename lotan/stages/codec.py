@@ -7,7 +7,7 @@ stage can run.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 from lotan.errors import StageError
 from lotan.stages.fields import Reader, one_of, size_of
@@ -125,7 +125,7 @@ def _encode_argument(argument: Argument) -> Any:
     return argument
 
 
-def decode_stage(data: Plain) -> Stage:
+def decode_stage(data: Any) -> Stage:
     """Return the stage that `encode_stage` wrote, and check it.
 
     Raises:
@@ -265,5 +265,5 @@ def _decode_argument(data: Any, depth: int = 0) -> Argument:
     if isinstance(data, list | tuple) and depth < _DEPTH:
         return tuple(_decode_argument(part, depth + 1) for part in data)
     if data is None or type(data) in (int, float, bool, str):
-        return data
+        return cast(Argument, data)
     raise StageError(f"argument: {data!r} is neither a reference, a number, a string nor a list of those")

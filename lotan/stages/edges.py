@@ -6,7 +6,7 @@ product with a fixed sparse matrix, one row after the other.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ def reduce_edges(matrix: Tensor, rows: Tensor, kind: str = "sum") -> Tensor:
     if not rows.numel() or not matrix.shape[0]:
         return rows.new_zeros(shape)
     flat = rows.reshape(rows.shape[0], -1).contiguous()  # [edges, width]
-    return torch.sparse.mm(matrix, flat, kind).view(shape)
+    return cast(Tensor, torch.sparse.mm(matrix, flat, kind)).view(shape)
 
 
 class _GatherSource(Function):
@@ -113,12 +113,12 @@ class _Softmax(Function):
 
 def gather_source(x: Tensor, block: EdgeBlock) -> Tensor:
     """Return the row of each edge's source: [sources, *shape] to [edges, *shape]."""
-    return _GatherSource.apply(x, block)
+    return cast(Tensor, _GatherSource.apply(x, block))
 
 
 def gather_destination(x: Tensor, block: EdgeBlock) -> Tensor:
     """Return the row of each edge's destination: [rows, *shape] to [edges, *shape]."""
-    return _GatherDestination.apply(x, block)
+    return cast(Tensor, _GatherDestination.apply(x, block))
 
 
 def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
@@ -129,15 +129,15 @@ def aggregate(messages: Tensor, kind: str, block: EdgeBlock) -> Tensor:
     """
     match kind:
         case "sum":
-            return _Sum.apply(messages, block)
+            return cast(Tensor, _Sum.apply(messages, block))
         case "mean":
             degree = block.in_degree.view(-1, *[1] * (messages.dim() - 1))
-            return _Sum.apply(messages, block) / degree
+            return cast(Tensor, _Sum.apply(messages, block)) / degree
         case "max" | "min":
-            return _Extremum.apply(messages, block, f"a{kind}")
+            return cast(Tensor, _Extremum.apply(messages, block, f"a{kind}"))
     raise StageError(f"lotan.aggregate of kind {kind!r}: expected sum, mean, max or min")
 
 
 def edge_softmax(scores: Tensor, block: EdgeBlock) -> Tensor:
     """Normalise edge rows [edges, *shape] over the in-edges of each destination."""
-    return _Softmax.apply(scores, block)
+    return cast(Tensor, _Softmax.apply(scores, block))

@@ -8,7 +8,7 @@ gradient of its output and gives gradients to its inputs, in place if the run ma
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -25,7 +25,7 @@ class Running(Protocol):
     """A run over one chunk, as a kernel sees it."""
 
     values: list[Tensor]  # by slot; rows' values [rows, width], parameters in their own shape
-    sparse: Mapping[int, SparseRows]  # by slot, sparse inputs that are not among the values; only linear maps read them
+    sparse: dict[int, SparseRows]  # by slot, sparse inputs that are not among the values; only linear maps read them
 
     def target(self, slot: int) -> Tensor:
         """Return the memory for the value of a slot."""

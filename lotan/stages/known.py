@@ -94,8 +94,8 @@ class Translation:
             return
         if call.output in self._never_made:
             return
-        relu = call.op == "aten.relu.default" and reader is not None and reader.op == "lotan.dropout"
-        if relu and self._reads[call.output] == 1 and drops_some(reader):
+        relu = call.op == "aten.relu.default" and self._reads[call.output] == 1
+        if relu and reader is not None and reader.op == "lotan.dropout" and drops_some(reader):
             self._relu[call.output] = self._row(call.arguments[0])
             self._types[call.output] = call.type
             return

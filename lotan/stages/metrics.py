@@ -106,7 +106,7 @@ def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     terms = functional.cross_entropy(logits, label, reduction="none") * weight
     guess = logits.argmax(1)
     hits = guess[guess == label]
-    shared = [terms.double().sum(), weight.double().sum(), label.numel(), hits.numel()]
+    shared: list[Tensor | int] = [terms.double().sum(), weight.double().sum(), label.numel(), hits.numel()]
     counts = [torch.bincount(classes, minlength=loss.outputs) for classes in (hits, guess, label)]
     return np.concatenate([np.array([float(x) for x in shared]), *(c.numpy().astype(np.float64) for c in counts)])
 
@@ -116,8 +116,8 @@ def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     guess, actual = logits > 0, label > 0.5
     hits = guess & actual
     exact = (guess == actual).all(1)
-    sums = [terms.double().sum(), label.numel(), label.shape[0], exact.sum(), hits.sum(), guess.sum(), actual.sum()]
-    return np.array([float(x) for x in sums])
+    counts: list[Tensor | int] = [label.numel(), label.shape[0], exact.sum(), hits.sum(), guess.sum(), actual.sum()]
+    return np.array([float(x) for x in (terms.double().sum(), *counts)])
 
 
 def _regression(prediction: Tensor, label: Tensor) -> Sums:

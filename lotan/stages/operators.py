@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -139,10 +139,10 @@ def _dropout(name: str, p: float, key: int | str, call: Call) -> Evaluate:
     return lambda frame: dropout(frame.values[name], p, frame.randomness, key, _edge_keys(frame, edges))
 
 
-def block(frame: Frame, edges: EdgeSet) -> EdgeBlock:
+def block(frame: Frame, edges: str) -> EdgeBlock:
     """Return the chunk's in-edges of an edge set. Raise a StageError if the chunk has none."""
     try:
-        return frame.chunk.edges[edges]
+        return frame.chunk.edges[cast(EdgeSet, edges)]  # no chunk has edges of another name
     except KeyError:
         raise StageError(f"the chunk has no edges of the set {edges!r}, but the stage reads them") from None
 

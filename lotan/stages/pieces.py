@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import torch
@@ -57,7 +58,7 @@ class Pieces:
             SavedTogether(saved) if run.keep else None,
             gradients,
             sums or {},
-            np.sum(counted, axis=0) if run.counts else None,
+            np.sum(cast(list[np.ndarray], counted), axis=0) if run.counts else None,
         )
 
     def _cut(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 from zlib import crc32
 
 import numpy as np
@@ -179,4 +179,4 @@ def dropout(x: Tensor, p: float, randomness: Randomness, key: int | str, row_key
         return x
     if threshold == LEVELS:
         return x * 0
-    return _Dropout.apply(x, Mask(randomness.operator(key), threshold, row_keys))
+    return cast(Tensor, _Dropout.apply(x, Mask(randomness.operator(key), threshold, row_keys)))

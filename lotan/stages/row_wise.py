@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -145,12 +145,12 @@ def bound_arguments(op: str, arguments: Arguments, keywords: Keywords) -> dict[s
 
 
 @cache
-def overload(name: str) -> Any:
+def overload(name: str) -> torch._ops.OpOverload[..., Any]:
     """Return the torch operator of an allowed name. Any other name raises a KeyError."""
     if name not in ALLOWED:
         raise KeyError(name)
     _, packet, kind = name.split(".")
-    return getattr(getattr(torch.ops.aten, packet), kind)
+    return cast("torch._ops.OpOverload[..., Any]", getattr(getattr(torch.ops.aten, packet), kind))
 
 
 def short_name(op: str) -> str:

@@ -51,8 +51,8 @@ def _sums(matrix: Tensor, positions: Tensor, ends: Tensor, factors: Tensor) -> T
 
 def _by_input(weight: Tensor) -> Tensor:
     """Return W^T in memory of its own. It is made once for all chunks with the same tensor W."""
-    made: tuple[int, Tensor] | None = getattr(weight, "_lotan_by_input", None)
+    made: tuple[int, Tensor] | None = vars(weight).get("_lotan_by_input")
     if made is None or made[0] != weight._version:
         made = weight._version, weight.t().contiguous()
-        weight._lotan_by_input = made  # lives as long as the tensor
+        vars(weight)["_lotan_by_input"] = made  # lives as long as the tensor
     return made[1]

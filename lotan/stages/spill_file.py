@@ -103,7 +103,7 @@ class SpillFile:
 
 
 def _bytes(tensor: Tensor) -> memoryview:
-    return memoryview(tensor.detach().reshape(-1).view(torch.uint8).numpy())
+    return tensor.detach().reshape(-1).view(torch.uint8).numpy().data
 
 
 def _write(file: int, content: memoryview, offset: int) -> None:
