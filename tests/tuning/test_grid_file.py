@@ -158,6 +158,6 @@ def test_none_is_what_a_stock_model_does_by_default():
 
 
 def test_the_documentation_has_every_setting():
-    text = (ROOT / "docs" / "tune.md").read_text()
+    text = (ROOT / "docs" / "reference" / "grid-file.md").read_text()
     assert [key.path for key in KEYS.values() if f"`{key.name}`" not in text] == []
     assert all(key.table == "model" for key in MODEL)

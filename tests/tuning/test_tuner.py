@@ -115,7 +115,8 @@ def test_the_frame_and_the_report_say_the_same(mixed, tmp_path):
 
 def test_the_documentation_has_the_keys_of_the_report_and_no_others(mixed):
     report = mixed.report()
-    told = (ROOT / "docs" / "tune.md").read_text().partition("- `--report`: JSON;")[2].partition("A trial's state")[0]
+    page = (ROOT / "docs" / "reference" / "report.md").read_text()
+    told = page.partition("## The report of a grid")[2].partition("have ")[2].partition("`train_options` come after")[0]
     first, *rows = told.split("\n| `")
     promised = set(re.findall(r"`([a-z_]+)`", first)) | {row.partition("`")[0] for row in rows}
     assert promised == set(report)
