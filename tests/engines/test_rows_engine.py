@@ -35,9 +35,9 @@ pytestmark = pytest.mark.spark
 BY_NAME = {model.name: model for model in MODELS}
 OPTIONS = {
     "auto": Options(pricing=Pricing(ENGINES["rows"])),
-    "general": Options(engine="rows", plan="general"),
-    "general without RGB": Options(engine="rows", plan="general", rgb=False),
-    "without RGB": Options(engine="rows", rgb=False),
+    "general": Options(pricing=Pricing(ENGINES["rows"]), plan="general"),
+    "general without RGB": Options(pricing=Pricing(ENGINES["rows"]), plan="general", rgb=False),
+    "without RGB": Options(pricing=Pricing(ENGINES["rows"]), rgb=False),
     "pruned": Options(pricing=Pricing(ENGINES["rows"]), disabled=("reuse_evaluation",)),
 }
 
