@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 
 from messenger.connection import Connection
 from messenger.endpoint import Endpoint
@@ -45,7 +45,7 @@ class Dealer:
         self._tickets = itertools.count(1)
         self._lender = Lender(self.settings)
 
-    def pipe(self, job: PipeJob, chunks: Iterable[OutgoingChunk]) -> Iterator[ReturnedChunk]:
+    def pipe(self, job: PipeJob, chunks: Iterable[OutgoingChunk]) -> Generator[ReturnedChunk, None, None]:
         """Send chunks to a worker and yield the chunks that it returns, in order, with several under way.
 
         After the last chunk the partition is committed. The iterator ends when the coordinator has acknowledged the

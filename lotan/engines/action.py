@@ -116,12 +116,12 @@ def named_jobs(context: SparkContext, description: str) -> Iterator[str]:
     finally:
         context.removeJobTag(tag)
         for name, value in before.items():
-            context.setLocalProperty(name, value)  # type: ignore[arg-type]
+            context.setLocalProperty(name, value)  # type: ignore[arg-type]  # PySpark's type lacks None, which unsets it
 
 
 def name_operator(context: SparkContext, name: str | None) -> None:
     """Set the name that Spark's UI shows for RDDs, stages and drawn boxes of this thread; None: the line of code."""
-    context.setLocalProperty(CALL_SITE, name)  # type: ignore[arg-type]
+    context.setLocalProperty(CALL_SITE, name)  # type: ignore[arg-type]  # PySpark's type lacks None, which unsets it
 
 
 class _Watchdog:

@@ -6,7 +6,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -35,6 +35,13 @@ PASS_ATTEMPTS = 3  # attempts at a pass that the engine has lost
 
 Handle = Any
 """An engine's own form of a column or a collection: a tensor, a DataFrame and a field name, or an RDD of blocks."""
+
+
+class Closable(Protocol):
+    """Something that an engine closes when it is closed itself."""
+
+    def close(self) -> object:
+        """Free what it holds."""
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,9 @@ class Commits:
 
     def _pipes(self) -> list[list[PipeJob]]:
         """Return the jobs of each pipe's partitions."""
-        return [[PipeJob(self.run, self.number, *job, part) for part in parts] for *job, parts in self._jobs]
+        return [
+            [PipeJob(self.run, self.number, stage, mode, part) for part in parts] for stage, mode, parts in self._jobs
+        ]
 
     def bytes_moved(self) -> dict[str, int]:
         """Return the bytes that the messenger has moved in all passes, by the report's keys."""

@@ -7,7 +7,7 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -114,7 +114,7 @@ def run_calls(
             values[call.output] = arguments[0]
         else:
             values[call.output] = overload(call.op)(*arguments, **keywords)
-    return values[spec.output]  # type: ignore[no-any-return]
+    return cast(Tensor, values[spec.output])
 
 
 def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
@@ -136,7 +136,7 @@ def _graph_operator(call: Call, arguments: list[Any], graph: EdgeIndex, features
             return features if arguments[0] == "features" else graph.column(arguments[0])
         case "lotan.scatter":
             x, end, name = arguments
-            return torch.ops.lotan.scatter(x, graph.edges(name).index, end, name)
+            return cast(Tensor, torch.ops.lotan.scatter(x, graph.edges(name).index, end, name))
         case "lotan.aggregate":
             messages, kind, name = arguments
             return aggregate(messages, graph.edges(name), kind)

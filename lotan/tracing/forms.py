@@ -74,7 +74,7 @@ def canonical_form(node: Node, name: str) -> Form:
         return Form("aten.squeeze.dims", (x, _single(x)))
     if name in _CONVERSIONS:
         return Form("aten.to.dtype", (x, node.meta["val"].dtype))
-    arguments = list(node.args)
+    arguments: list[Any] = list(node.args)
     if name in _SIZE_POSITION:
         arguments[_SIZE_POSITION[name]] = FullSize()
     keywords = [(key, value) for key, value in node.kwargs.items() if key not in _DROPPED_KEYWORDS]
@@ -100,12 +100,12 @@ def extreme_arguments(source: Node) -> tuple[Any, Any, bool]:
 
 def does_nothing(node: Node, name: str) -> bool:
     """Return True if a node's value is its first argument, for any number of rows."""
-    arguments: Any = node.args
+    arguments: tuple[Any, ...] = node.args
     match name:
         case "dropout.default":
             return not arguments[2] or arguments[1] == 0
         case "slice.Tensor":
-            start, end, step = (*arguments[2:5], *(None, None, None)[len(arguments[2:5]) :])
+            start, end, step = [*arguments[2:5], None, None, None][:3]
             return start in (0, None) and end in (_TO_THE_END, None) and step in (1, None)
         case "squeeze.default":
             return not _single(arguments[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import cast
 
 import torch
 from torch.fx import Node
@@ -63,7 +64,7 @@ def line_of(node: Node) -> str:
 
 def _noted(node: Node, what: str) -> str:
     """Return a note that `lotan.tracing.scope` added to a node when it was made."""
-    return (node.meta.get("custom") or {}).get(what, "")  # type: ignore[no-any-return]
+    return cast(str, (node.meta.get("custom") or {}).get(what, ""))
 
 
 def user_line(frames: list[tuple[str, int]]) -> str:

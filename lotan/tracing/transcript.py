@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.fx import Node
@@ -132,13 +132,14 @@ class Transcript:
             self._values[node] = self._argument(node, node.args[0])
         else:
             self._write(node, canonical_form(node, self._functional(node, name)))
-        schema = node.target._schema  # type: ignore[union-attr]
+        schema = _schema(node)
         # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
 
     def _graph_operator(self, node: Node, op: str) -> None:
         arguments = node.args
+        kept: tuple[Any, ...]
         match op:
             case "lotan.scatter":
                 x, _, end, edges = arguments
@@ -204,7 +205,7 @@ class Transcript:
 
     def _functional(self, node: Node, name: str) -> str:
         """Return the operator's name. For one that writes to its input, it is the name of the one that does not."""
-        if not node.target._schema.is_mutable:  # type: ignore[union-attr]
+        if not _schema(node).is_mutable:
             return name
         packet, _, overload = name.partition(".")
         plain = f"{packet.removesuffix('_')}.{overload}"
@@ -293,6 +294,11 @@ class Transcript:
 def _describe(kind: ValueType) -> str:
     rows = {"vertex": ["num_vertices"], "edge": ["num_edges"], "none": []}[kind.rows]
     return f"{kind.dtype} of shape [{', '.join([*rows, *map(str, kind.shape)])}]"
+
+
+def _schema(node: Node) -> torch._C.FunctionSchema:
+    """Return PyTorch's schema of the operator that a node calls."""
+    return cast("torch._ops.OpOverload[..., Any]", node.target)._schema
 
 
 def _leaves(argument: Any) -> list[Any]:

@@ -158,7 +158,13 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
     except KeyError as missing:
         raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
     label, split = (tensors.get(tensor_names.column(name)) for name in ("label", "split"))
-    return Chunk(keys, values, edges, *(None if a is None else _tensor(a) for a in (label, split)))
+    return Chunk(
+        keys,
+        values,
+        edges,
+        None if label is None else _tensor(label),
+        None if split is None else _tensor(split),
+    )
 
 
 def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
@@ -185,13 +191,17 @@ def _tensor(array: np.ndarray) -> Tensor:
 def _own(chunk: Chunk) -> Chunk:
     """Return a copy of a chunk that outlives the memory it came in."""
     values = {name: value.clone() for name, value in chunk.values.items()}
-    edges = {name: replace(block, **_clones(block)) for name, block in chunk.edges.items()}
+    edges = {name: _own_edges(block) for name, block in chunk.edges.items()}
     return replace(chunk, keys=chunk.keys.clone(), values=values, edges=edges)
 
 
-def _clones(block: EdgeBlock) -> dict[str, Tensor | None]:
-    parts = {"indptr": block.indptr, "positions": block.positions, "weight": block.weight, "keys": block.keys}
-    return {name: None if part is None else part.clone() for name, part in parts.items()}
+def _own_edges(block: EdgeBlock) -> EdgeBlock:
+    return EdgeBlock(
+        block.indptr.clone(),
+        block.positions.clone(),
+        None if block.weight is None else block.weight.clone(),
+        None if block.keys is None else block.keys.clone(),
+    )
 
 
 def _places(program: Program, run: StageRun, room: Room) -> Places:
@@ -222,4 +232,4 @@ def _tensors(mode: Mode, found: StageResult) -> Tensors:
 def _flat(rows: Tensor) -> np.ndarray:
     """Reshape [rows, *shape] to [rows, width]."""
     width = rows[:1].numel() if rows.shape[0] else int(np.prod(rows.shape[1:], dtype=np.int64))
-    return cast(np.ndarray, rows.detach().reshape(rows.shape[0], width).contiguous().numpy())
+    return rows.detach().reshape(rows.shape[0], width).contiguous().numpy()

@@ -80,8 +80,8 @@ class EdgeSteps:
             case ExtremeStep():
                 return scala.extreme(blocks, *scope, self._at_sources(step.input, step, rows), step.kind == "max")
             case ExtremeGradientStep():
-                read = (self._at_sources(step.input, step, rows), rows[step.extreme], rows[step.gradient])
-                shares = scala.extremeShares(blocks, edges, within, *read)
+                sources = self._at_sources(step.input, step, rows)
+                shares = scala.extremeShares(blocks, edges, within, sources, rows[step.extreme], rows[step.gradient])
                 if self.hold is not None:
                     self.hold(shares)
                 return scala.extremeGradient(blocks, made, shares, width, self.shuffled)

@@ -12,7 +12,7 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from lotan.engines.action import force, free_java_objects, name_operator, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.blocks.edges import EdgeSteps, passing
 from lotan.engines.blocks.facade import facade
 from lotan.engines.blocks.load import Loaded, load_blocks
@@ -92,7 +92,7 @@ class BlocksEngine(Engine):
         link: CoordinatorLink,
         endpoint: Endpoint,
         settings: BlocksSettings | None = None,
-        on_close: Sequence[object] = (),
+        on_close: Sequence[Closable] = (),
     ) -> None:
         self.settings = settings or BlocksSettings()
         self._on_close = list(on_close)
@@ -387,4 +387,4 @@ class BlocksEngine(Engine):
             self._unload()
         finally:
             while self._on_close:
-                self._on_close.pop().close()  # type: ignore[attr-defined]
+                self._on_close.pop().close()

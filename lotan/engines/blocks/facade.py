@@ -5,7 +5,7 @@ A test compares the methods it defines with those that this package calls on a `
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import lotan
 from lotan.errors import EngineError
@@ -21,7 +21,7 @@ def facade(spark: SparkSession) -> Any:
     Raises:
         EngineError: If the session has no jar of ours, or the jar of another version.
     """
-    found = spark._jvm.lotan.Facade
+    found = cast(Any, spark._jvm).lotan.Facade  # it is None only before the first session
     try:
         version = found.version()
     except TypeError:  # py4j takes a name that is no class for a package, which cannot be called

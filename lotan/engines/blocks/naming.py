@@ -23,7 +23,7 @@ def named(method: Method[AnyStep, More, Made]) -> Method[AnyStep, More, Made]:
     """Let the RDDs that a step's method makes be named after the step, in the words of `explain`, until the pass ends."""
 
     @wraps(method)
-    def run(engine: BlocksEngine, step: AnyStep, *more: More.args, **named: More.kwargs) -> Made:
+    def run(engine: BlocksEngine, step: AnyStep, /, *more: More.args, **named: More.kwargs) -> Made:
         name_operator(engine.context, step.label)
         return method(engine, step, *more, **named)
 

@@ -112,8 +112,8 @@ class EdgeColumns:
                 among = sparse_rows(matrix.crow_indices(), matrix.col_indices(), len(x), matrix.values())
                 return reduce_edges(among, x, f"a{step.kind}")
             case ExtremeGradientStep():
-                ends = (columns[name][: self.edges.ends] for name in (step.extreme, step.gradient))
-                return self._shares(columns[step.input], *ends, step.output.shape)
+                extreme, gradient = (columns[name][: self.edges.ends] for name in (step.extreme, step.gradient))
+                return self._shares(columns[step.input], extreme, gradient, step.output.shape)
         raise EngineError(f"the local engine has no step {type(step).__name__}")
 
     def _first(self, column: Tensor) -> Tensor:

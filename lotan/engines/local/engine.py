@@ -172,7 +172,7 @@ class LocalEngine(Engine):
     def _whole(self, handle: Handle) -> Tensor:
         """Return a column as a tensor of all rows."""
         if not isinstance(handle, LazySums):
-            return handle
+            return cast(Tensor, handle)
         column, chunks = handle.column, handle.product.chunks
         found = self._columns.new(chunks.rows, column.shape[1:])
         self._crew.run(len(chunks), lambda number: found[chunks[number]].copy_(handle.rows(number)))

@@ -7,6 +7,7 @@ however many threads share the work.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -60,6 +61,7 @@ class EntrySums:
         hubs = len(self._hubs)
 
         def work(number: int) -> None:
+            summed: Callable[[Tensor, Columns, Values], Tensor]
             if number < hubs:
                 rows, columns, summed = self._rows[number : number + 1], self._hubs[number], _sum_hub
             else:
@@ -77,18 +79,18 @@ def _hubs(degrees: Tensor) -> int:
 
 def _of_hub(start: Tensor, degree: Tensor, columns: Tensor) -> Columns:
     """Return the columns of a row's entries, in parts of RUN_ROWS."""
-    return columns[start : start + degree].split(RUN_ROWS)
+    return cast(Columns, columns[start : start + degree].split(RUN_ROWS))
 
 
 def _by_rank(starts: Tensor, degrees: Tensor, columns: Tensor) -> Columns:
     """Return the columns of each row's first entry, of the second entry of rows that have one, and so on: a tensor per rank."""
     ranks = torch.arange(int(degrees[0]))[:, None]
     having = ranks < degrees  # [ranks, rows]
-    return columns[(starts + ranks)[having]].split(having.sum(1).tolist())
+    return cast(Columns, columns[(starts + ranks)[having]].split(having.sum(1).tolist()))
 
 
 def _sum_run(own: Tensor, by_rank: Columns, values: Values) -> Tensor:
-    sums, more = torch.empty(2, *own.shape)
+    sums, more = torch.empty(2, *own.shape).unbind()
     values(own, by_rank[0], sums)
     for columns in by_rank[1:]:
         some = len(columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -124,7 +124,7 @@ class LoadedGraph:
             case ["in_degree"]:
                 return self.sets["graph"].in_degree()
             case ["gcn_scale", "graph" | "self_loops" as edges]:
-                return self.sets[cast(EdgeSet, edges)].gcn_scale()
+                return self.sets[edges].gcn_scale()
         raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
 
     def block(self, stage: Stage, name: EdgeSet, level: int | None) -> EdgeBlock:

@@ -62,7 +62,8 @@ class PipeRun:
         if self._keep:
             a_pass.saved[step.stage] = [saved for saved, _ in done]
         if step.mode in ("turn", "evaluate"):
-            a_pass.count(step.mode, np.sum([statistics for _, statistics in done], axis=0))
+            counted = cast(list[np.ndarray], [statistics for _, statistics in done])
+            a_pass.count(step.mode, np.sum(counted, axis=0))
         return self._named(list(outputs.values()))
 
     def _each(self, work: Callable[[int], T]) -> list[T]:

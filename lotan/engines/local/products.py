@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -24,6 +26,9 @@ class Chunks:
 
     def __len__(self) -> int:
         return len(self._runs)
+
+    def __iter__(self) -> Iterator[slice]:
+        return iter(self._runs)
 
     def __getitem__(self, number: int) -> slice:
         return self._runs[number]

@@ -94,7 +94,8 @@ class Edges:
             head = row % heads
             own = self.reverse_order[edge] if reverse else edge
             found = by_head, columns[edge] * heads + head, own * heads + head
-            self._by_head[heads, reverse] = tuple(one.to(torch.int32) for one in found)
+            pointers, columns_by_head, places_by_head = (one.to(torch.int32) for one in found)
+            self._by_head[heads, reverse] = pointers, columns_by_head, places_by_head
         return self._by_head[heads, reverse]
 
     @cached_property

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lotan.borders import translated
 from lotan.engines.action import force, free_java_objects, named_jobs, shuffle_bytes, spark_runs
-from lotan.engines.base import Engine, Handle, Outcome, Pass
+from lotan.engines.base import Closable, Engine, Handle, Outcome, Pass
 from lotan.engines.commits import Commits
 from lotan.engines.observed import Extent
 from lotan.engines.rows.collect import collect, gather
@@ -101,7 +101,7 @@ class RowsEngine(Engine):
         link: CoordinatorLink,
         endpoint: Endpoint,
         settings: RowsSettings | None = None,
-        on_close: Sequence[object] = (),
+        on_close: Sequence[Closable] = (),
     ) -> None:
         self.settings = settings or RowsSettings()
         partitions = self.settings.partitions or spark.sparkContext.defaultParallelism
@@ -351,7 +351,7 @@ class RowsEngine(Engine):
             self._unload()
         finally:
             while self._on_close:
-                self._on_close.pop().close()  # type: ignore[attr-defined]
+                self._on_close.pop().close()
 
 
 def _static_columns(tables: Tables, plan: Plan) -> dict[str, ColumnHandle]:

@@ -7,6 +7,8 @@ result. The order of a sum is not fixed either, so two runs agree to float32's t
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -22,7 +24,8 @@ def has_core(spark: SparkSession) -> bool:
     from py4j.protocol import Py4JJavaError
 
     try:
-        spark._jvm.Thread.currentThread().getContextClassLoader().loadClass(JVM_CLASS)  # type: ignore[union-attr]
+        jvm = cast(Any, spark._jvm)  # it is None only before the first session
+        jvm.Thread.currentThread().getContextClassLoader().loadClass(JVM_CLASS)
     except Py4JJavaError:  # ClassNotFoundException
         return False
     return True
@@ -71,7 +74,7 @@ def propagate_by_messages(
     messages = [_message(sent, AggregateMessages.edge, weighted)]
     target = {"sendToSrc": messages} if reverse else {"sendToDst": messages}
     total = F.vector_sum(AggregateMessages.msg).alias(VALUE)
-    persisted = GraphFrame(senders, edges).aggregateMessages([total], **target)
+    persisted: DataFrame = GraphFrame(senders, edges).aggregateMessages([total], **target)
     try:
         # A copy without the plan that made it: later steps would compute the sum again if it were only unpersisted.
         return persisted.where(F.col(VALUE).isNotNull()).localCheckpoint(eager=True)

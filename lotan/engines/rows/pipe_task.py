@@ -122,7 +122,7 @@ class PipeTask:
             where = "" if str(job) in str(error) else f"{job}: "
             raise PipeFailed(f"{type(error).__name__}: {where}{error}") from error
         finally:
-            results.close()  # type: ignore[attr-defined]  # a generator
+            results.close()
 
 
 class ChunkRows:
@@ -248,7 +248,8 @@ def _column(rows: pa.RecordBatch, name: str, field: Field) -> Array:
     column = rows.column(name)
     if field.width is not None:
         return from_lists(column, field.width, field.absent)
-    return column.to_numpy(zero_copy_only=False).astype(field.dtype, copy=False)
+    numbers: Array = column.to_numpy(zero_copy_only=False)
+    return numbers.astype(field.dtype, copy=False)
 
 
 def _blob(row: pa.RecordBatch, column: str, dtype: Any) -> Array:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -36,7 +37,7 @@ class Placement:
         """
         by_id = getattr(frame, "repartitionById", None)
         if by_id is not None:
-            return by_id(self.partitions, F.col(column))
+            return cast(DataFrame, by_id(self.partitions, F.col(column)))
         return frame.repartition(self.partitions, F.col(column))
 
 

@@ -149,7 +149,7 @@ class _Loader:
 
     def vertex_table(self) -> Tables:
         place, columns = self.placement, self.needs.columns
-        given = [name for name in ("label", "split") if name in self.vertices.columns]
+        given: list[str] = [name for name in ("label", "split") if name in self.vertices.columns]
         given += ["features"] if "features" in columns else []
         placed = self._with_levels(place.place(self.vertices.select(place.of(ID).alias(PART), ID, *given)))
         order = (LEVEL, ID) if self.by_level else (ID,)
@@ -169,7 +169,7 @@ class _Loader:
             if name == "in_degree" or name.startswith("gcn_scale@"):
                 table = self._with_degree(table, name)
         table = _persisted(table)
-        nearest = dict(table.groupBy(PART).agg(F.min(LEVEL)).collect())
+        nearest: dict[int, int] = dict(table.groupBy(PART).agg(F.min(LEVEL)).collect())
         return Tables(table, table.schema[ID].dataType.simpleString(), nearest, self.weighted, self.by_level)
 
     def _with_levels(self, placed: DataFrame) -> DataFrame:

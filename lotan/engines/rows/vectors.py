@@ -19,7 +19,7 @@ def from_lists(column: pa.Array, width: int | None = None, absent: float = 0.0) 
         ValueError: If the lists are not all `width` long.
     """
     rows = len(column)
-    flat = column.flatten().to_numpy(zero_copy_only=False)
+    flat: npt.NDArray[np.float32] = column.flatten().to_numpy(zero_copy_only=False)
     present = rows - column.null_count
     if width is None:
         width = len(flat) // present if present else 0
