@@ -1,4 +1,4 @@
-"""Many models as one plan: what they compute alike is computed once, the rest side by side in as few steps as can be."""
+"""Makes one plan for many models. Values that they all compute alike are computed once, and others side by side."""
 
 from __future__ import annotations
 
@@ -25,46 +25,49 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Batch:
-    """The plan of several models, and the stacks that it is made of."""
+    """The plan of several models, and the stacks that make it up."""
 
     plan: Plan
     stacks: tuple[Stack, ...]
 
     def train(self, evaluated: frozenset[int]) -> tuple[Step, ...]:
-        """A training pass that also evaluates these models, those of them that can be, and whoever is stacked with them."""
+        """Return a training pass that also evaluates these models, if their stacks have such a pass.
+
+        Other models of the same stacks are evaluated too.
+        """
         return tuple(step for stack in self.stacks for step in stack.training(not evaluated.isdisjoint(stack.models)))
 
     def evaluate(self, models: frozenset[int]) -> tuple[Step, ...]:
-        """An evaluation in which these models take part, and those that are stacked with one of them."""
+        """Return a pass that evaluates these models, and all other models of their stacks."""
         chosen = [stack for stack in self.stacks if not models.isdisjoint(stack.models)]
         return tuple(step for stack in chosen for step in stack.evaluate)
 
 
 def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
-    """One plan for all.
+    """Make one plan for all models of a batch.
+
+    Gradients that reach no parameter are left out, even if the rule drop_dead_gradients is disabled. Otherwise each model
+    would make its own gradient of a column that exists once for all models.
 
     Args:
-        plans: of models on one graph, for one engine and one loss; a model's number is its place.
-        share: False: nothing is shared but what is computed once before all epochs, as without the rule share_models.
-
-    Gradients that reach no parameter are left out even where the rule that does so is disabled: of a column that all models
-    read as one, each would make its own.
+        plans: The plans of models on one graph, for one engine and one loss. A model's number is its place.
+        share: False: models share only the columns that are computed once, as without the rule share_models.
 
     Raises:
-        PlanError: plans of other graphs, engines or losses are among them.
+        PlanError: If the plans are for different graphs, engines or losses.
     """
     named = [by_content(_without_dead_gradients(plan)) for plan in plans]
     if len({(plan.levels, plan.targets, plan.source_gradients) for plan in named}) > 1:
-        raise PlanError("the models of a batch are planned for one engine, with the same rules disabled")
+        raise PlanError("all models of a batch must be planned for one engine, with the same rules disabled")
     if len({stage.loss for plan in named for stage in plan.stages if stage.loss is not None}) > 1:
-        raise PlanError("the models of a batch have one loss, over as many outputs")
+        raise PlanError("all models of a batch must have the same loss and the same number of outputs")
     shared = [rule for rule in RULES if share and isinstance(rule, BatchRule)]
     stacks = shared[0].apply(named) if shared else alone(named)
     first = named[0]
     hoisted = _once(column for plan in named for column in plan.hoisted)
     prepare = _once(step for plan in named for step in plan.prepare)
     prepared = {step.stage for step in prepare if isinstance(step, PipeStep)}
-    # by name: the same ones may come from different lines of a model
+    # by name, because equal stages of two models may differ in the source lines of their calls
     stages = {stage.name: stage for plan in reversed(named) for stage in plan.stages if stage.name in prepared}
     plan = replace(
         first,
@@ -97,17 +100,19 @@ def _without_dead_gradients(plan: Plan) -> Plan:
 
 
 def _both(stacks: Sequence[Stack]) -> tuple[Step, ...]:
-    """Train all and evaluate those that can be meanwhile; nothing if none can."""
+    """Return the pass that trains all stacks and evaluates those that can be evaluated meanwhile, or () if none can."""
     if not any(stack.train_and_evaluate for stack in stacks):
         return ()
     return tuple(step for stack in stacks for step in stack.training(True))
 
 
 def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
-    """Names for what a plan computes once that say what that is: columns of the same name, on one graph, are the same.
+    """Return names by content for the columns that a plan computes once, and for the stages that make them.
+
+    On one graph, two columns with the same name by content hold the same numbers.
 
     Returns:
-        New names by old ones, of columns and of stages.
+        The new names of columns by their old names, and the new names of stages by their old names.
     """
     names: dict[str, str] = {}
     stages: dict[str, str] = {}
@@ -125,7 +130,7 @@ def content_names(plan: Plan) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def by_content(plan: Plan) -> Plan:
-    """The plan with names by content for what it computes once, see `content_names`."""
+    """Return the plan with names by content for all that it computes once: see `content_names`."""
     if not plan.prepare:
         return plan
     names, stages = content_names(plan)
@@ -133,12 +138,12 @@ def by_content(plan: Plan) -> Plan:
 
 
 def _named(name: str, digest: str) -> str:
-    """A name by content; of a plan whose names are so already, the same again."""
+    """Return a name by content. An earlier digest in the name is replaced, so naming a plan twice changes nothing."""
     return f"{name.split('#')[0]}#{digest}"
 
 
 def _digest(step: Step, stage: Stage | None) -> str:
-    """Of what a step computes, whatever it and what it makes are called, and wherever its lines stand."""
+    """Return a digest of what a step computes. It depends neither on the names of its outputs, nor on source lines."""
     own = {*step.makes, *((stage.name,) if stage is not None else ())}
 
     def to(name: str) -> str:

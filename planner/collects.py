@@ -1,4 +1,4 @@
-"""Collections: what brings the rows of sources to where an operator of the DL Engine reads them."""
+"""Inserts collections, which bring the rows of sources to the operators of the DL Engine that read them."""
 
 from __future__ import annotations
 

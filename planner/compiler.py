@@ -1,6 +1,6 @@
-"""The planner's entry: a model in training and in evaluation to a plan, phase by phase.
+"""The entry of the planner. It compiles a model, in training and in evaluation, to a plan, phase by phase.
 
-Each phase makes something of the draft of the one before; then the rules of that phase change it, in the order of `RULES`.
+Each phase adds to the draft of the phase before. Then the rules of the phase change the draft, in the order of `RULES`.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ PIPELINE: Mapping[Phase, Callable[[Draft], Draft]] = {
     "plan": assemble,
     "physical": complete,
 }
-"""What each phase after "logical" begins with, in order."""
+"""The function that each phase after "logical" begins with, in order."""
 
 Trail = Mapping[Phase, tuple[Hashable, Draft]]
-"""The draft after each phase, and what it depends on beside the draft before."""
+"""For each phase, a key of the rules, choices and options that it depends on, and the draft after it."""
 
 
 @dataclass(frozen=True)
 class Planned:
-    """A plan and all that led to it, for explain."""
+    """A plan and its history, for explain."""
 
     draft: Draft
-    firings: Mapping[str, int]  # of every rule, how often it fired; 0 where it did not
-    trail: Trail = field(repr=False, compare=False)  # which other plans of the model begin with
+    firings: Mapping[str, int]  # for every rule, how often it fired; 0 if it did not
+    trail: Trail = field(repr=False, compare=False)  # drafts that other plans of the model may begin with
 
     @property
     def plan(self) -> Plan:
-        """What an engine runs."""
+        """The plan that an engine runs."""
         return self.draft.plan
 
     @property
@@ -62,61 +62,68 @@ class Planned:
 
     @property
     def rewritten(self) -> Rewritten:
-        """The graph of training after all rules on graphs, and what these did."""
+        """The graph of training after all rules on graphs, and its history."""
         return self.draft.rewritten
 
     @property
     def statistics(self) -> Statistics:
-        """What was known of the graph."""
+        """The statistics of the graph."""
         return self.draft.statistics
 
     @property
     def options(self) -> Options:
-        """What was asked for."""
+        """The options with which the plan was made."""
         return self.draft.options
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """Where another plan than the usual one was chosen by its cost."""
+        """The ways in which the plan differs from the usual one because that takes less time or memory, in words."""
         return choices(self.draft)
 
     @property
     def given(self) -> tuple[Spec, Spec, LossSpec]:
-        """What was planned: the model in training and in evaluation, and its loss."""
+        """The model in training mode and in evaluation mode, and its loss."""
         model = self.draft.model
         return model.train, model.evaluate, model.loss
 
     @property
     def peak_bytes(self) -> int:
-        """What all processes on this host are estimated to take together."""
+        """The estimated bytes of memory that all processes on this host take together."""
         options = self.options
         if options.peak_bytes is not None:
             return options.peak_bytes
         return footprint(options.traits, self.plan, self.statistics, options.pricing.layout).peak
 
     def fired(self, rule: Rule) -> int:
-        """How often a rule fired, on this plan or on how it is run."""
+        """Return how often a rule fired. Choices of the way to run the plan count too."""
         return self.firings[rule.name] + len(self.options.choices) * (rule.phase == "choices")
 
     def cost(self, steps: Sequence[Step]) -> PassCost:
-        """What a walk over steps of the plan is estimated to take."""
+        """Return the estimated cost of steps of the plan."""
         return self.draft.cost(steps)
 
     @property
     def seconds(self) -> float:
-        """What an epoch is estimated to take, with its part of an evaluation."""
+        """The estimated seconds of an epoch, with its share of the evaluations."""
         return self.draft.seconds()
 
     def seconds_at(self, pricing: Pricing) -> float:
-        """The same at another pricing than that of the plan."""
+        """Return the estimated seconds of an epoch, as `seconds`, at another pricing."""
         return self.draft.seconds(pricing)
 
     def with_options(self, options: Options) -> Planned:
-        """The plan of the same model for the same graph with other options; it takes less time than the first."""
+        """Return the plan of the same model for the same graph with other options.
+
+        Planning it takes less time than the first plan, because it begins with drafts of that plan.
+        """
         return _Compilation(self.draft.model, self.statistics, options, self.trail).chosen()
 
     def described(self, **changes: Any) -> Planned:
-        """The same plan with other options, which only say how it is run and what that takes."""
+        """Return the same plan with changed options. They may only describe how it is run and what that takes.
+
+        Args:
+            changes: New values of the fields of `Options`, by name.
+        """
         return replace(self, draft=replace(self.draft, options=replace(self.options, **changes)))
 
 
@@ -131,15 +138,15 @@ def compile_plan(
     """Plan the training, evaluation and prediction of a model.
 
     Args:
-        train: the model traced in training mode.
-        evaluate: the same model traced in evaluation mode.
-        loss: what is minimised over the training vertices.
-        statistics: of the graph.
-        options: what the user asks for, and what the engine can do and costs.
-        hook: called after each firing of a rule.
+        train: The model traced in training mode.
+        evaluate: The same model traced in evaluation mode.
+        loss: The loss that is minimised over the training vertices.
+        statistics: The statistics of the graph.
+        options: The user's options, with the abilities and the prices of the engine. None: the defaults.
+        hook: A function that is called after each firing of a rule.
 
     Raises:
-        PlanError: an unknown rule, or a model that cannot be planned.
+        PlanError: If an option names an unknown rule, or the model cannot be planned.
     """
     return _Compilation(Model(train, evaluate, loss), statistics, options or Options(), {}, hook).chosen()
 
@@ -153,19 +160,19 @@ def compile_until(
     options: Options | None = None,
     hook: Hook | None = None,
 ) -> Draft:
-    """The draft of a plan after a phase, "logical" or one of `PIPELINE`, before any choice between plans.
+    """Return the draft of a plan after a phase, before any choice between plans.
 
     Args:
-        phase: the last one; its rules are applied.
-        train: see `compile_plan` for this and the other arguments.
-        evaluate: see above.
-        loss: see above.
-        statistics: see above.
-        options: see above.
-        hook: see above.
+        phase: The last phase, "logical" or one of `PIPELINE`. Its rules are applied.
+        train: The model traced in training mode.
+        evaluate: The same model traced in evaluation mode.
+        loss: The loss that is minimised over the training vertices.
+        statistics: The statistics of the graph.
+        options: The user's options, with the abilities and the prices of the engine. None: the defaults.
+        hook: A function that is called after each firing of a rule.
 
     Raises:
-        PlanError: an unknown rule, or a model that cannot be planned.
+        PlanError: If an option names an unknown rule, or the model cannot be planned.
     """
     return _Compilation(Model(train, evaluate, loss), statistics, options or Options(), {}, hook).until(phase)
 
@@ -181,7 +188,7 @@ class _Compilation:
         self._trail = dict(trail)
 
     def chosen(self) -> Planned:
-        """The finished plan that is estimated to take least, of those in question."""
+        """Return the finished plan that is chosen by its estimated cost."""
         draft = self._finished("", False)
         for rule in self._rules:
             if isinstance(rule, ChoiceRule):
@@ -196,18 +203,18 @@ class _Compilation:
         return replace(draft, plan=replace(draft.plan, fired=fired))
 
     def until(self, last: Phase, without: str = "", apart: bool = False) -> Draft:
-        """The draft after a phase.
+        """Return the draft after a phase.
 
         Args:
-            last: the phase.
-            without: a rule that is left out by choice.
-            apart: whether training leaves evaluation alone by choice.
+            last: The phase.
+            without: The name of a rule that is left out by choice, or "".
+            apart: True if evaluation has a pass of its own by choice.
         """
         rules = [rule for rule in self._rules if rule.name != without]
         if "logical" not in self._trail:
             self._trail["logical"] = ((), begin(self._model, self._statistics, self._options))
         draft = replace(self._trail["logical"][1], options=self._options, without=without, apart=apart)
-        is_known = True  # whether the phases so far are those of the trail
+        is_known = True  # True while each phase so far has the key that it has in the trail
         for phase, make in PIPELINE.items():
             if last == "logical":
                 break
@@ -217,14 +224,14 @@ class _Compilation:
                 draft = replace(self._trail[phase][1], options=self._options, without=without, apart=apart)
             else:
                 draft = self._ruled(make(draft), phase, rules)
-                if not (without or apart):  # the usual plan: others go on from its drafts
+                if not (without or apart):  # only the drafts of the usual plan are kept for other plans
                     self._trail[phase] = key, draft
             if phase == last:
                 break
         return draft
 
     def _ruled(self, draft: Draft, phase: Phase, rules: Sequence[Rule]) -> Draft:
-        """The draft after the rules of a phase."""
+        """Return the draft after the rules of a phase."""
         if phase == "nodes":
             return _settled(draft, rules, self._hook)
         for rule in rules:
@@ -233,7 +240,7 @@ class _Compilation:
         return draft
 
     def _applied(self, rule: Rule, apply: Callable[[Draft], Draft], draft: Draft) -> Draft:
-        """The draft after a rule, which may not change what the plan yields."""
+        """Return the draft after a rule. Raises PlanError if the rule changes what the plan yields."""
         after = apply(draft)
         if after.schema != draft.schema:
             raise PlanError(f"rule {rule.name} changed what the plan yields, from {draft.schema} to {after.schema}")
@@ -243,7 +250,7 @@ class _Compilation:
 
 
 def _settled(draft: Draft, rules: Sequence[Rule], hook: Hook | None) -> Draft:
-    """The draft after the rules on nodes. What they leave undone in evaluation, nobody asks for."""
+    """Return the draft after the rules on nodes. Reasons why rules did not fire are given for training only."""
     abilities = draft.options.traits.abilities
     train = optimize(draft.train, (), abilities, rules, hook=hook)
     if draft.evaluate is draft.train:
@@ -254,7 +261,7 @@ def _settled(draft: Draft, rules: Sequence[Rule], hook: Hook | None) -> Draft:
 
 
 def _key(phase: Phase, rules: Sequence[Rule], draft: Draft) -> Hashable:
-    """What the draft after a phase depends on beside the draft before it: its rules, choices and options."""
+    """Return a key of everything that a phase depends on, besides the draft before it: rules, choices and options."""
     options = draft.options
     names = tuple(rule.name for rule in rules if phase == rule.phase)
     match phase:
@@ -269,10 +276,10 @@ def _key(phase: Phase, rules: Sequence[Rule], draft: Draft) -> Hashable:
 
 
 def _firings(draft: Draft, rules: Sequence[Rule]) -> dict[str, int]:
-    """How often each rule fired."""
+    """Return how often each rule fired. Rules that were left out have 0."""
     return {rule.name: int(rule.fired(draft)) if rule in rules else 0 for rule in RULES}
 
 
 def without(planned: Planned, rule: str) -> Planned:
-    """The plan of the same model with one rule less."""
+    """Return the plan of the same model with one more rule disabled."""
     return planned.with_options(replace(planned.options, disabled=(*planned.options.disabled, rule)))

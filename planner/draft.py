@@ -17,7 +17,7 @@ from planner.statistics import Statistics
 from planner.steps.step import Step
 
 TRAIN, EVALUATE, PREPARE = "train", "evaluate", "prepare"
-"""In the names of stages; `Draft.cuts` has a graph for each."""
+"""The first parts of the names of stages, and the keys of `Draft.cuts`."""
 
 NO_STEPS, NO_EPOCH = Forward((), ()), Epoch((), ())
 NO_PLAN = Plan((), (), (), (), (), ())
@@ -28,7 +28,7 @@ class Model:
     """The model that is planned, and its loss."""
 
     train: Spec  # the model in training mode
-    evaluate: Spec  # and in evaluation mode
+    evaluate: Spec  # the model in evaluation mode
     loss: LossSpec
 
 
@@ -40,35 +40,35 @@ class Draft:
     statistics: Statistics
     options: Options
     without: str = ""  # the rule that is left out by choice
-    apart: bool = False  # whether training leaves evaluation alone, by choice, also where both are the same graph
+    apart: bool = False  # True: evaluation has a pass of its own by choice, even if both are the same graph
 
-    # phase "logical": graphs as they were written; rules then replace `train` and `evaluate`
-    logical: Node = field(kw_only=True)  # that of training
+    # phase "logical": the graphs as they were written; rules replace `train` and `evaluate` later
+    logical: Node = field(kw_only=True)  # the graph of training, which no rule replaces
     train: Node = field(kw_only=True)
     evaluate: Node = field(kw_only=True)
-    firings: tuple[Firing, ...] = ()  # of rules on graphs
-    declined: tuple[Declined, ...] = ()
+    firings: tuple[Firing, ...] = ()  # firings of rules on graphs
+    declined: tuple[Declined, ...] = ()  # reasons why rules did not fire, in all phases
 
     # phase "rewritten"
-    unhoisted: Node | None = None  # the graph of training before it
+    unhoisted: Node | None = None  # the graph of training before the rules of this phase
     held: Mapping[Node, StaticColumn] = field(
         default_factory=dict
-    )  # what is computed once, and the column that holds it
-    evaluates_as_well: bool = False  # whether a training pass counts all that an evaluation would
+    )  # the values that are computed once, each with the column that holds it
+    evaluates_as_well: bool = False  # True: a training pass counts the metrics of all splits, as an evaluation does
 
     # phase "stages"
     cuts: Mapping[str, Cut] = field(default_factory=dict)
 
     # phase "steps"
-    forward: Forward = NO_STEPS  # of training
-    inference: Forward = NO_STEPS  # of evaluation
+    forward: Forward = NO_STEPS  # the forward pass of training
+    inference: Forward = NO_STEPS  # the forward pass of evaluation
     predict: tuple[Step, ...] = ()
-    once: Forward = NO_STEPS  # what makes the columns that are computed once
-    levels: int | None = None  # up to which vertices lie in the order of their levels
+    once: Forward = NO_STEPS  # the pass that makes the columns that are computed once
+    levels: int | None = None  # level up to which vertices are ordered by level; None: all are ordered by id
 
     # phase "epoch"
-    naive: Epoch = NO_EPOCH  # with all gradients
-    epoch: Epoch = NO_EPOCH
+    naive: Epoch = NO_EPOCH  # the epoch with all gradients
+    epoch: Epoch = NO_EPOCH  # the epoch after the rules of this phase
 
     # phases "plan" and "physical"
     plan: Plan = NO_PLAN
@@ -88,11 +88,11 @@ class Draft:
         return self.train.output, self.evaluate.output, yields, trained, self.plan.trainable
 
     def cost(self, steps: Sequence[Step], pricing: Pricing | None = None) -> PassCost:
-        """The estimated cost of a walk over steps of the finished plan, at the plan's pricing or another."""
+        """Return the estimated cost of steps of the finished plan, at the plan's pricing or another."""
         return pass_seconds(self.plan, steps, self.statistics, pricing or self.options.pricing)
 
     def seconds(self, pricing: Pricing | None = None) -> float:
-        """The estimated seconds of an epoch with its part of an evaluation, at the plan's pricing or another."""
+        """Return the estimated seconds of an epoch with its share of the evaluations, at the plan's pricing or another."""
         every, train = self.options.eval_every, self.plan.train
         if not every:
             return self.cost(train, pricing).seconds
@@ -102,5 +102,5 @@ class Draft:
         return (evaluated + (every - 1) * self.cost(train, pricing).seconds) / every
 
     def stopped(self, rule: str, reason: str) -> Draft:
-        """The draft with one more reason why a rule did not fire."""
+        """Return the draft with one more reason why a rule did not fire."""
         return replace(self, declined=(*self.declined, Declined(rule, reason)))

@@ -1,4 +1,4 @@
-"""The history of a graph: which rules fired on it, and what stopped others."""
+"""The history of a graph: the firings of rules, and the reasons why other rules did not fire."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from planner.nodes import Node
 
 Hook = Callable[[str, Any, Any], None]
-"""A function that is called after each firing with the rule's name and what it changed, before and after."""
+"""A function that is called after each firing, with the rule's name and the node or draft before and after it."""
 
 
 @dataclass(frozen=True)
@@ -19,16 +19,16 @@ class Firing:
     rule: str
     before: Node
     after: Node
-    beside: Node | None = None  # the operator with which that before became one
+    beside: Node | None = None  # another operator that `after` replaces too
 
 
 @dataclass(frozen=True)
 class Declined:
-    """A place where a rule did not fire, and what stopped it."""
+    """A rule that did not fire somewhere, and the reason."""
 
     rule: str
     reason: str
-    collects: bool = False  # whether it leaves neighbourhoods to be collected
+    collects: bool = False  # True if neighbourhoods are collected because of that
 
 
 @dataclass(frozen=True)

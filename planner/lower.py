@@ -84,9 +84,9 @@ def lower(cut: Cut, loss: LossSpec, prefix: str) -> Forward:
     """Make the stages of a model's forward graph and order its steps.
 
     Args:
-        cut: its operators, assigned to stages.
-        loss: for the last stage.
-        prefix: of the stages' names: "train" or "evaluate".
+        cut: The graph, with its operators assigned to stages.
+        loss: The loss of the last stage.
+        prefix: The first part of the names of stages: "train" or "evaluate".
     """
     making, (root,) = _Making(cut), cut.roots
     last = cut.assignment.get(root, max(cut.assignment.values(), default=-1) + 1)
@@ -103,8 +103,8 @@ def lower_columns(cut: Cut, prefix: str) -> Forward:
     """Make the stages of columns that are computed once and order its steps.
 
     Args:
-        cut: of `cut_columns`.
-        prefix: of the names of stages.
+        cut: The result of `cut_columns`.
+        prefix: The first part of the names of stages.
     """
     making = _Making(cut)
     for index in sorted(set(cut.assignment.values())):

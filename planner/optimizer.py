@@ -1,4 +1,4 @@
-"""The driver of rules on nodes: runs them to a fixpoint, checks what they return, and remembers what they did."""
+"""The driver of rules on nodes. It applies them until nothing changes, checks their results, and records firings."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from planner.rules import RULES
 from planner.spec import Ability
 
 MAX_PASSES = 50
-"""A model of depth n settles in a few passes whatever n is; more than this is a rule at odds with another."""
+"""The most passes over a graph. A few are enough for a model of any depth; if more are needed, rules undo one another."""
 
 Order = Sequence[Node]
 """The nodes of a graph, children first."""
@@ -32,15 +32,15 @@ def optimize(
     """Apply the enabled rules on nodes until nothing changes.
 
     Args:
-        root: the forward graph.
-        disabled: names of rules to leave out.
-        abilities: of the engine; rules that need others are left out.
-        rules: in the order in which they are tried; those of later phases are left out.
-        says_why: whether it shall say what stopped the others.
-        hook: called after each firing.
+        root: The root of the forward graph.
+        disabled: The names of the rules to leave out.
+        abilities: The abilities of the engine. Rules that need other abilities are left out.
+        rules: The rules, in the order in which they are tried. Rules of other phases are left out.
+        says_why: True if the result shall have the reasons why rules did not fire.
+        hook: A function that is called after each firing.
 
     Raises:
-        PlanError: a rule changed an operator's output type, or the rules undo one another.
+        PlanError: If a rule changes an operator's type of output, or rules undo one another.
     """
     enabled = [rule for rule in rules if rule.phase == "nodes" and rule.name not in disabled]
     firings: list[Firing] = []
@@ -64,12 +64,16 @@ def optimize(
 
 
 def _is_able(rule: Rule, abilities: Collection[Ability]) -> bool:
-    """True if an engine with these abilities can run what a rule makes."""
+    """Return True if an engine with these abilities can run the operators that a rule makes."""
     return not isinstance(rule, NodeRule) or rule.needs is None or rule.needs in abilities
 
 
 def _walks(rules: Sequence[Rule]) -> Iterator[_Joining | _Walk]:
-    """Rules that follow one another walk together; one that asks who reads a node sees a graph that no other is changing."""
+    """Yield the walks over the graph. Consecutive rules share a walk.
+
+    A rule that joins nodes has a walk of its own. So has a rule with `pays`: it asks which nodes read a node, so no other
+    rule may change the graph meanwhile.
+    """
     for _, group in groupby(rules, lambda rule: rule.name if isinstance(rule, GraphRule) or _pays(rule) else None):
         found = list(group)
         if isinstance(found[0], GraphRule):
@@ -83,17 +87,17 @@ def _pays(rule: Rule) -> bool:
 
 
 Walked = tuple[Node, Order, list[Firing]]
-"""A graph, its nodes in order, and what was fired to get there."""
+"""The root of a graph, its nodes in order, and the firings that led to it."""
 
 
 class _Joining:
-    """A rule that makes one of nodes that are alike, also those that other rules have just made alike."""
+    """A walk of a rule that joins nodes that compute the same, also if other rules have just made them so."""
 
     def __init__(self, rule: GraphRule) -> None:
         self._rule, self._alike = rule, Alike()
 
     def over(self, root: Node, order: Order) -> Walked:
-        """The graph with the rule applied."""
+        """Return the graph with the rule applied."""
         found = self._rule.apply(root, order, self._alike)
         if not found.twins:
             return root, order, []
@@ -102,18 +106,18 @@ class _Joining:
 
 
 class _Walk:
-    """Rules that are tried on each node in one walk, with their output checked."""
+    """A walk in which several rules are tried on each node, and their results are checked."""
 
     def __init__(self, rules: Sequence[NodeRule]) -> None:
         self._rules = rules
         self._on: dict[type[Node], list[NodeRule]] = {}  # by kind of node
-        # Nodes on which none of them fired, and none ever will: rules are pure, and nodes immutable.
+        # Nodes on which no rule of the walk fires. None ever will, because rules are pure and nodes immutable.
         self._idle: set[Node] = set()
-        self._order: Order = ()  # of the graph at hand
-        self._readers: dict[Node, list[Node]] | None = None  # in it, once asked for
+        self._order: Order = ()  # the nodes of the graph at hand
+        self._readers: dict[Node, list[Node]] | None = None  # the readers of its nodes, found when a rule asks
 
     def over(self, root: Node, order: Order) -> Walked:
-        """The graph with the rules applied to every node. Where none fires on any of them, nothing is built anew."""
+        """Return the graph with the rules applied to every node. If none fires, it is the same graph."""
         self._order, self._readers = order, None
         if not any(self._fired(node) for node in order if node not in self._idle):
             return root, order, []
@@ -122,14 +126,14 @@ class _Walk:
         for node in order:
             moved = node.with_children(new)
             if self._readers is not None and moved is not node:
-                self._readers.setdefault(moved, self._readers[node])  # read as before, for all that was done so far
+                self._readers.setdefault(moved, self._readers[node])  # the readers of the node that it replaces
             fired = [] if moved in self._idle else self._fired(moved)
             firings += fired
             new[node] = fired[-1].after if fired else moved
         return new[root], topological(new[root]), firings
 
     def _fired(self, node: Node) -> list[Firing]:
-        """What the rules make of a node, one after the other."""
+        """Apply the rules to a node, each to the result of the one before, and return the firings."""
         found: list[Firing] = []
         first, idle = node, True
         for rule in self._asked(type(node)):
@@ -151,7 +155,7 @@ class _Walk:
         return found
 
     def _asked(self, kind: type[Node]) -> list[NodeRule]:
-        """The rules that are asked about a kind of node."""
+        """Return the rules that are tried on a kind of node."""
         if kind not in self._on:
             self._on[kind] = [rule for rule in self._rules if issubclass(kind, rule.on)]
         return self._on[kind]
@@ -167,7 +171,7 @@ def _unsettled(firings: Sequence[Firing]) -> PlanError:
 
 
 def _reasons(order: Order, enabled: Sequence[Rule], abilities: Collection[Ability]) -> tuple[Declined, ...]:
-    """Why the enabled rules left what they left; the same words once."""
+    """Return the reasons why the enabled rules did not fire, each text once for a rule."""
     found: dict[Declined, None] = {}
     there = set(map(type, order))
     for rule in enabled:
@@ -183,7 +187,7 @@ def _reasons(order: Order, enabled: Sequence[Rule], abilities: Collection[Abilit
 
 
 def _lacking(rule: NodeRule, node: Node) -> str | None:
-    """What an engine cannot do, where a rule would have fired if it could."""
+    """Return the ability that an engine lacks, in words, if a rule would have fired on a node with it. Else None."""
     if rule.needs is None or rule.apply(node) is None:
         return None
     return f"{LACKING[rule.needs]}; the neighbourhoods of {place(node)} are collected"

@@ -1,4 +1,4 @@
-"""The options of the planner: what a user may ask of it, and the engine that will run the plan."""
+"""The options of the planner: the user's wishes, and the engine that will run the plan."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from planner.traits import EngineTraits
 
 @dataclass(frozen=True)
 class Options:
-    """Options that a user has, with what was decided for the user before the plan is made."""
+    """The user's options, and the choices that were made for the user before planning."""
 
-    plan: Literal["auto", "general"] = "auto"  # "general": the paper's plan without pushdown
-    disabled: tuple[str, ...] = ()  # rules by name
-    rgb: bool = True  # Reverse Graph Backpropagation; False is the naive way
+    plan: Literal["auto", "general"] = "auto"  # "general": the paper's plan, without pushdown
+    disabled: tuple[str, ...] = ()  # names of the rules to leave out
+    rgb: bool = True  # Reverse Graph Backpropagation; False: the naive way
     eval_every: int = 1  # epochs between evaluations; 0: at the end only
-    engine_reason: str = ""  # why the engine that `pricing` names
-    free_bytes: int | None = None  # memory that was free when the engine was chosen, if that decided
-    memory: str = ""  # what it is estimated to take, in words
-    peak_bytes: int | None = None  # the same of all processes on this host; None: as without a limit
-    memory_limit: int | None = None  # bytes that all processes may take; None: no limit
+    engine_reason: str = ""  # the reason, in words, for the engine that `pricing` names
+    free_bytes: int | None = None  # memory that was free when the engine was chosen; None: it did not matter
+    memory: str = ""  # the estimated memory of the run, in words
+    peak_bytes: int | None = None  # estimated peak of all processes on this host; None: the footprint of the plan
+    memory_limit: int | None = None  # bytes that all processes together may take; None: no limit
     pricing: Pricing = field(default_factory=Pricing)  # the engine that will run the plan, and its seconds
-    choices: tuple[str, ...] = ()  # what choose_physical took beside the plan, otherwise than usual
+    choices: tuple[str, ...] = ()  # unusual choices of choose_physical besides the plan, in words
 
     @property
     def traits(self) -> EngineTraits:

@@ -1,4 +1,4 @@
-"""The phases of planning: what each makes of the draft of the one before, and then hands to its rules."""
+"""The functions with which the phases of planning begin. Each adds to the draft of the phase before."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from planner.steps.step import Step
 
 
 def begin(model: Model, statistics: Statistics, options: Options) -> Draft:
-    """Phase "logical": the graphs of training and evaluation as they were written.
+    """Begin phase "logical" with the graphs of training and evaluation as they were written.
 
     Raises:
-        PlanError: the model yields something else than the loss is of.
+        PlanError: If the model does not yield the output that the loss needs.
     """
     logical = build(model.train, statistics.weighted)
     _check_output(logical, model.loss)
@@ -38,12 +38,12 @@ def _check_output(root: Node, loss: LossSpec) -> None:
 
 
 def remember(draft: Draft) -> Draft:
-    """Phase "rewritten": both graphs as rules on single nodes leave them, before rules look at both."""
+    """Begin phase "rewritten", whose rules look at both graphs. The graph of training before them is remembered."""
     return replace(draft, unhoisted=draft.train)
 
 
 def cut_apart(draft: Draft) -> Draft:
-    """Phase "stages": the graphs with their collections, and a stage for each operator of the DL Engine."""
+    """Begin phase "stages": insert collections into the graphs, and give each operator of the DL Engine a stage."""
     cuts = {TRAIN: cut(insert_collects(draft.train))}
     cuts[EVALUATE] = cuts[TRAIN] if draft.evaluate is draft.train else cut(insert_collects(draft.evaluate))
     cuts[PREPARE] = cut_columns({insert_collects(node): column.name for node, column in draft.held.items()}, PREPARE)
@@ -51,7 +51,7 @@ def cut_apart(draft: Draft) -> Draft:
 
 
 def lower_cuts(draft: Draft) -> Draft:
-    """Phase "steps": the stages of each graph, and the steps of forward passes."""
+    """Begin phase "steps" with the stages of each graph and the steps of the forward passes."""
     loss = draft.model.loss
     forward, inference = (lower(draft.cuts[name], loss, name) for name in (TRAIN, EVALUATE))
     return replace(
@@ -64,18 +64,18 @@ def lower_cuts(draft: Draft) -> Draft:
 
 
 def _counting_all(forward: Forward) -> Forward:
-    """The pass, the last stage of which counts the metrics of all splits, not of the training vertices alone."""
+    """Return the pass with a last stage that counts the metrics of all splits, and not of the training split alone."""
     *others, last = forward.stages
     return replace(forward, stages=(*others, replace(last, counts="all")))
 
 
 def _evaluating(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """A forward pass that ends in metrics."""
+    """Return the steps of a forward pass with a last step that yields metrics."""
     return (*steps[:-1], replace(_last(steps), mode="evaluate"))
 
 
 def _predicting(steps: tuple[Step, ...], loss: LossSpec) -> tuple[Step, ...]:
-    """A forward pass that ends in the model's output."""
+    """Return the steps of a forward pass with a last step that yields the model's output."""
     last = _last(steps)
     inputs = tuple(name for name in last.inputs if name not in ("label", "split"))
     output = Column(OUTPUT, (loss.outputs,))
@@ -84,18 +84,18 @@ def _predicting(steps: tuple[Step, ...], loss: LossSpec) -> tuple[Step, ...]:
 
 def _last(steps: tuple[Step, ...]) -> PipeStep:
     last = steps[-1]
-    assert isinstance(last, PipeStep)  # the last stage, see planner.lower
+    assert isinstance(last, PipeStep)  # the last step runs the last stage, see planner.lower
     return last
 
 
 def add_backward(draft: Draft) -> Draft:
-    """Phase "epoch": the steps of an epoch of training, forward and backward."""
+    """Begin phase "epoch" with the steps of a training epoch, forward and backward."""
     naive = differentiate(draft.forward, draft.options.rgb)
     return replace(draft, naive=naive, epoch=marked(naive))
 
 
 def assemble(draft: Draft) -> Draft:
-    """Phase "plan": the passes of an epoch as a plan, which takes hoisted columns for the graph's own."""
+    """Begin phase "plan" with the passes of an epoch as a plan, in which hoisted columns still count as the graph's."""
     epoch, inference = draft.epoch, draft.inference
     trainable = [parameter.name for stage in epoch.stages for parameter in stage.parameters if parameter.trainable]
     columns = {column.name: column for root in (draft.train, draft.evaluate) for column in static_columns(root)}
@@ -115,7 +115,7 @@ def assemble(draft: Draft) -> Draft:
 
 
 def complete(draft: Draft) -> Draft:
-    """Phase "physical": the plan with the steps that make hoisted columns."""
+    """Begin phase "physical": add the steps that make hoisted columns to the plan."""
     plan, held = draft.plan, draft.held
     hoisted = tuple(Column(c.name, c.output.shape, c.output.dtype, static=True) for c in held.values())
     own = {column.name: column for column in plan.static_columns if column not in hoisted}

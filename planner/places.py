@@ -1,4 +1,4 @@
-"""Words for places in a finished plan: a stage goes by its name, and a step on the graph by what it makes."""
+"""Names of places in a finished plan: the name of a stage, or of the column that a step on the graph makes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
 SHOWN = 8
-"""Places that are named; of more, how many there are."""
+"""The most places that are named. Of the others, only the number is told."""
 
 
 def listed(places: Sequence[str]) -> str:
-    """Places in words.
+    """Return names of places as one text.
 
     >>> listed(["train.0", "train.1"])
     'train.0, train.1'
@@ -25,17 +25,17 @@ def listed(places: Sequence[str]) -> str:
 
 
 def forward_half(plan: Plan) -> tuple[Step, ...]:
-    """The steps of training up to the turn, with it."""
+    """Return the steps of training up to the turn, the turn included."""
     turn = next(at for at, step in enumerate(plan.train) if isinstance(step, PipeStep) and step.mode == "turn")
     return plan.train[: turn + 1]
 
 
 def names(steps: Sequence[Step]) -> list[str]:
-    """The stages of steps, and what steps on the graph make."""
+    """Return the names of the places of steps, each once."""
     return list(dict.fromkeys(step.stage if isinstance(step, PipeStep) else step.makes[0] for step in steps))
 
 
 def stages_of(plan: Plan, steps: Sequence[Step]) -> list[Stage]:
-    """The stages that steps run, in their order."""
+    """Return the stages that steps run, each once, in the order of the steps."""
     found = dict.fromkeys(step.stage for step in steps if isinstance(step, PipeStep))
     return [plan.stage(name) for name in found]

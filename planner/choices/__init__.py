@@ -1,1 +1,1 @@
-"""Choices by cost, in estimated seconds: between plans, engines and passes, of which each gives the same answer."""
+"""Choices by estimated seconds: between plans, engines and passes that all give the same answer."""

@@ -1,4 +1,4 @@
-"""Take the way to run a plan that is estimated to take least time, of those that memory has room for."""
+"""Take the way to run a plan that is estimated to take least time, among those for which memory has room."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from planner.rule import Again, ChoiceRule, Rule
 Found = TypeVar("Found")
 
 LEAST_GAIN = 0.1
-"""Of an epoch: what another plan has to spare. Estimates err by about as much, and the usual plan is the better known one."""
+"""The share of an epoch that another plan has to spare. Estimates err by about as much, and more is known of the usual plan."""
 
 EVALUATES_APART = "evaluation in a pass of its own, for training to be pruned"
 
@@ -24,14 +24,14 @@ class Candidate(Generic[Found]):
     """A way to run a plan: an engine, a number of partitions, or the plan that is made without a rule."""
 
     what: Found
-    cost: float  # estimated seconds, or what these rise with
-    fits: bool = True  # in memory
+    cost: float  # estimated seconds, or a number that rises with them
+    fits: bool = True  # True if memory has room for it
 
 
 def choose_physical(candidates: Sequence[Candidate[Found]], least_gain: float = 0.0) -> Candidate[Found]:
-    """The same numbers from any engine, layout, pass and set of rules: so the one runs that costs least and fits.
+    """Any engine, layout, pass and set of rules gives the same numbers, so the cheapest that fits in memory is taken.
 
-    The first candidate is the usual one: it stands unless it does not fit, or another spares more than `least_gain`.
+    The first candidate is the usual one. It is taken unless it does not fit, or another one spares more than `least_gain`.
 
     >>> choose_physical([Candidate("local", 20.0), Candidate("blocks", 9.0)], least_gain=15.0).what
     'local'
@@ -39,8 +39,8 @@ def choose_physical(candidates: Sequence[Candidate[Found]], least_gain: float = 
     '4 partitions'
 
     Args:
-        candidates: at least one; where none fits, the first is what the caller will refuse.
-        least_gain: in the unit of their costs.
+        candidates: The candidates, at least one. If none fits, the first is returned, and the caller has to refuse it.
+        least_gain: The least gain, in the unit of their costs.
     """
     first = candidates[0]
     best = min((one for one in candidates if one.fits), key=lambda one: one.cost, default=first)
@@ -51,12 +51,14 @@ def choose_physical(candidates: Sequence[Candidate[Found]], least_gain: float = 
 
 
 def choose_plan(usual: Draft, again: Again, rules: Sequence[Rule]) -> Draft:
-    """The plan with all rules that fire, or the one without a doubtful rule, if that is estimated to take less.
+    """Return the usual plan, or a plan without a doubtful rule.
+
+    The latter is taken if it is estimated to take less time, or if it fits in memory and the usual plan does not.
 
     Args:
-        usual: the finished plan with all rules.
-        again: makes it anew, without a rule or with evaluation apart.
-        rules: those that are enabled.
+        usual: The finished plan with all enabled rules.
+        again: A function that makes the plan anew, without a rule or with evaluation in a pass of its own.
+        rules: The enabled rules.
     """
     usual = _in_passes(usual, again)
     fits = _fits(usual)
@@ -70,7 +72,10 @@ def choose_plan(usual: Draft, again: Again, rules: Sequence[Rule]) -> Draft:
 
 
 def _in_passes(draft: Draft, again: Again) -> Draft:
-    """The plan whose training evaluates as well, or the one where it is pruned: whichever is estimated to take less."""
+    """Return the plan, or the one with evaluation in a pass of its own if that is estimated to take less time.
+
+    The second plan is made only if training evaluates as well, and could be pruned without that.
+    """
     plan = draft.plan
     evaluates_whole = plan.reuses_evaluation and not plan.train_and_evaluate
     if not evaluates_whole or plan.levels is None or plan.targets != "train":
@@ -79,7 +84,7 @@ def _in_passes(draft: Draft, again: Again) -> Draft:
 
 
 def why_without(usual: Candidate[Found], found: Candidate[Found]) -> str:
-    """The reason for the plan without a rule, in words, and how to have the usual one."""
+    """Return the reason for the plan without a rule, in words, and the option that brings back the usual one."""
     reason = f"an epoch is estimated to take {1 - found.cost / usual.cost:.0%} less without it"
     if not usual.fits:
         reason = "what it holds does not fit in the memory limit"
@@ -87,12 +92,15 @@ def why_without(usual: Candidate[Found], found: Candidate[Found]) -> str:
 
 
 def _candidate(draft: Draft) -> Candidate[Draft]:
-    """A plan with whether it fits, and what an epoch costs as on any machine and in any run."""
+    """Return a plan as a candidate. Its cost is the same on any machine and in any run: see `anywhere`."""
     return Candidate(draft, draft.seconds(anywhere(draft.options.pricing)), _fits(draft))
 
 
 def _fits(draft: Draft) -> bool:
-    """True if memory has room for a plan. Where it has too little on Spark, columns go to the disk, and partitions are more."""
+    """Return True if memory has room for a plan.
+
+    A plan on Spark always fits, because its columns may go to the disk and its partitions may be smaller.
+    """
     options = draft.options
     if options.memory_limit is None or options.traits.memory != "process":
         return True
@@ -100,7 +108,7 @@ def _fits(draft: Draft) -> bool:
 
 
 def choices(draft: Draft) -> tuple[str, ...]:
-    """The ways in which a plan is not as usual, in words."""
+    """Return the ways in which a plan differs from the usual one, in words."""
     return (*[f"without {draft.without}"] * bool(draft.without), *[EVALUATES_APART] * draft.apart)
 
 

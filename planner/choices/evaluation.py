@@ -17,16 +17,19 @@ PRUNED_APART = (
 
 
 def anywhere(pricing: Pricing) -> Pricing:
-    """The pricing that is the same on any machine and in any run: a result's last digits depend on what is chosen."""
+    """Return the pricing of an engine without anything learnt from this machine or from earlier runs.
+
+    Choices then are the same everywhere. This matters because the last digits of a result depend on them.
+    """
     return Pricing(pricing.traits)
 
 
 def evaluate_beside(draft: Draft) -> Plan | str:
-    """The plan with a pass that trains and evaluates, where that is estimated to pay; else what speaks against it."""
+    """Return the plan with a pass that trains and evaluates, or the reason, in words, why it would take more time."""
     statistics = draft.statistics
-    # What is compared with another plan is the same anywhere, too.
+    # A plan with `apart` is compared with another one, so this choice too has to be the same everywhere.
     pricing = anywhere(draft.options.pricing) if draft.apart else draft.options.pricing
-    own = pricing.rates.passes * pricing.corrections.fixed  # of a pass, whatever its steps
+    own = pricing.rates.passes * pricing.corrections.fixed  # seconds of a pass besides its steps
 
     def seconds(plan: Plan, steps: Sequence[Step]) -> float:
         return pass_seconds(plan, steps, statistics, pricing).seconds - own if steps else 0.0
@@ -36,19 +39,19 @@ def evaluate_beside(draft: Draft) -> Plan | str:
 
 
 def beside_training(plan: Plan, seconds: Callable[[Plan, Sequence[Step]], float], job: float = 0.0) -> Plan | str:
-    """Evaluate in the pass that trains, where training draws random numbers: what stands before the first is made once.
+    """Add a pass that trains and evaluates, if it is estimated to take less time than two passes.
 
-    A pass of training that is to evaluate as well makes that once, and then the rest of both, if that is estimated to pay.
-    On Spark it may pay also where nothing is alike, for a pass is a job. Where a stage of training computes what is alike on
-    the way to something else, it may put it out for evaluation.
+    Training draws random numbers and evaluation does not. All values before the first random number are the same in both,
+    and the combined pass computes them once. A stage of training may output such a value for evaluation, even if training
+    itself needs no column of it. On Spark the pass may save time even if no value is the same, because a pass is a job.
 
     Args:
-        plan: complete, but for that pass.
-        seconds: what steps of a plan are estimated to take, but for what a pass takes by itself.
-        job: seconds of that, as of a job on Spark; 0 in one process.
+        plan: The plan, complete but for that pass.
+        seconds: A function that estimates the seconds of steps of a plan, without the fixed part of a pass.
+        job: The seconds of that fixed part, for a job on Spark; 0 in one process.
 
     Returns:
-        The plan with the pass; where it spares too little, what speaks against it.
+        The plan with the pass, or the reason, in words, why it would take more time.
     """
 
     def spares(found: Beside) -> float:

@@ -1,4 +1,4 @@
-"""What each rule did to a plan: fired where and gained what, or did not fire and why."""
+"""The part of explain about rules: where each rule fired and what it gained, or why it did not fire."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
-SAME, GAIN, LOSS = "=", "+", "!"  # before what a rule does to a pass
+SAME, GAIN, LOSS = "=", "+", "!"  # marks before the line on what a rule gains
 
 
 def rule_lines(planned: Planned) -> list[str]:
-    """For every rule: how often it fired, where, and what that gained, or what stopped it."""
+    """Return lines on every rule: how often it fired, where, and what that gained, or why it did not fire."""
     lines: list[str] = []
     for fact in _rule_facts(planned, ablations(planned)):
         state = _state(fact["enabled"], fact["fired"])
@@ -42,7 +42,7 @@ def rule_lines(planned: Planned) -> list[str]:
 
 
 def rule_state(planned: Planned, name: str) -> str:
-    """What became of a rule, in two or three words."""
+    """Return the state of a rule, in two or three words."""
     (rule,) = (rule for rule in RULES if rule.name == name)
     return _state(_enabled(planned, rule), planned.fired(rule))
 
@@ -61,7 +61,10 @@ def _wrapped(mark: str, reason: str) -> list[str]:
 
 
 def gain_words(gain: Mapping[str, Any]) -> str:
-    """The training pass with and without a rule, in a sentence; an epoch with its evaluation, where the rule is about both."""
+    """Return a sentence that compares the training pass with and without a rule.
+
+    If the rule is about evaluation, the sentence compares an epoch with its evaluation.
+    """
     with_it, taken = _told(gain, ""), _told(gain, "_without")
     of_what = "an epoch with its evaluation" if gain["evaluated"] else "the training pass"
     steps = "step" if gain["steps"] == 1 else "steps"
@@ -74,7 +77,7 @@ def gain_words(gain: Mapping[str, Any]) -> str:
 
 
 def gain_mark(gain: Mapping[str, Any]) -> str:
-    """Whether a pass is longer by a rule, or the same, or neither."""
+    """Return `SAME` if a rule changes no printed figure, `LOSS` if it takes at least 1 % more time, else `GAIN`."""
     if _told(gain, "") == _told(gain, "_without"):
         return SAME
     return LOSS if _percent_spared(gain) <= -1 else GAIN
@@ -85,18 +88,23 @@ def _told(gain: Mapping[str, Any], suffix: str) -> str:
 
 
 def _percent_spared(gain: Mapping[str, Any]) -> float:
-    """Of the seconds without a rule."""
+    """Return the seconds that a rule spares, in percent of the seconds without it."""
     ours, others = gain["seconds"], gain["seconds_without"]
     return 100 * (1 - ours / others) if others else 0.0
 
 
 def ablations(planned: Planned) -> dict[str, Planned]:
-    """For every rule that fired on the plan, the plan without it."""
+    """Return the plans without each rule that fired on the plan, by the name of the rule."""
     return {rule.name: without(planned, rule.name) for rule in RULES if planned.firings[rule.name]}
 
 
 def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> list[dict[str, Any]]:
-    """Every rule as plain data, in the order of RULES; `less` are its `ablations`, where they are known."""
+    """Return the facts about every rule as plain data, in the order of RULES.
+
+    Args:
+        planned: The plan.
+        less: Its `ablations`, if known.
+    """
     less = ablations(planned) if less is None else less
     below = _Below()
     return [
@@ -110,7 +118,11 @@ def _firings(planned: Planned, name: str) -> list[Firing]:
 
 
 def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str, Any]]:
-    """Without rewrites. The first rule that leaves neighbourhoods to be collected says what these take, in all layers."""
+    """Return the facts about every rule, without its rewrites.
+
+    The first rule that leaves neighbourhoods to be collected has one more reason: the time that collected
+    neighbourhoods take in all layers.
+    """
     facts = [_rule_fact(planned, rule, less.get(rule.name)) for rule in RULES]
     leaving = [entry.rule for entry in planned.rewritten.declined if entry.collects]
     first = next((fact for fact in facts if fact["name"] in leaving), None)
@@ -135,12 +147,15 @@ def _rule_fact(planned: Planned, rule: Rule, less: Planned | None) -> dict[str, 
 
 
 def _where(planned: Planned, rule: Rule) -> list[str]:
-    """The places where a rule fired."""
+    """Return the places where a rule fired."""
     return rule.where(planned.draft, rule.name)
 
 
 def _collecting(planned: Planned) -> str:
-    """What neighbourhoods cost: to bring them to the DL Engine, to compute on them there, and to take their gradients back."""
+    """Return the time that neighbourhoods take, in a sentence, or "" if none is collected.
+
+    It is the time to bring them to the DL Engine, to compute on them there, and to take their gradients back.
+    """
     cost = planned.cost(planned.plan.train)
     costs = zip(planned.plan.train, cost.steps, strict=True)
     seconds = sum(cost.seconds for step, cost in costs if _is_of_neighbourhoods(step))
@@ -155,7 +170,10 @@ def _is_of_neighbourhoods(step: Step) -> bool:
 
 
 def _gain(planned: Planned, less: Planned, rule: Rule) -> dict[str, Any]:
-    """An epoch with and without a rule; with its evaluation, where the rule is about both. Seconds are estimated."""
+    """Return the steps, bytes and estimated seconds of a training pass with and without a rule.
+
+    If the rule is about evaluation, they are those of an epoch with its evaluation.
+    """
     evaluated = rule.of_evaluation
     ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
     gain = {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
@@ -171,12 +189,12 @@ def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> 
 
 
 def moved_bytes(planned: Planned, steps: Sequence[Step]) -> int:
-    """Bytes that all steps of a pass hand on."""
+    """Return the bytes that the steps of a pass hand on together."""
     return sum(step.bytes(planned.statistics, planned.plan) for step in steps)
 
 
 def _why_same(planned: Planned, less: Planned, rule: Rule) -> str:
-    """Why a rule that fired changes no figure of its pass."""
+    """Return the reason, in words, why a rule that fired changes no printed figure of its passes."""
     if replace(planned.plan, fired=()) == replace(less.plan, fired=()):
         return _said_of_others([other.name for other in RULES if other != rule and _does_more(less, planned, other)])
     changed = [words for words, steps in _WALKS.items() if steps(planned.plan) != steps(less.plan)]
@@ -202,7 +220,7 @@ _WALKS: Mapping[str, Callable[[Plan], Sequence[Step]]] = {
 
 
 def _does_more(one: Planned, other: Planned, rule: Rule) -> bool:
-    """Whether a rule fires more often on one plan than on the other, or as often in other places."""
+    """Return True if a rule fires more often on one plan than on the other, or as often but in other places."""
     ours, others = one.fired(rule), other.fired(rule)
     return ours > others or (ours == others > 0 and _where(one, rule) != _where(other, rule))
 
@@ -221,18 +239,21 @@ def _calls(plan: Plan) -> int:
 
 
 class _Below:
-    """What lies below nodes, one bit for each: models are deep, and hundreds of rewrites of one go down to its inputs."""
+    """The sets of nodes at or below each node, as bits of an integer.
+
+    Models are deep, and hundreds of rewrites of one model go down to its inputs, so sets of nodes would take long.
+    """
 
     def __init__(self) -> None:
         self._places: dict[Node, int] = {}
         self._bits: dict[Node, int] = {}
 
     def has(self, root: Node, node: Node) -> bool:
-        """Whether a node is below another, or is it; both were given to `learn`."""
+        """Return True if `node` is at or below `root`. Both must have been given to `learn`."""
         return bool(self._bits[root] >> self._places[node] & 1)
 
     def learn(self, root: Node) -> None:
-        """Note all below a node."""
+        """Note the nodes at and below a node."""
         stack = [root]
         while stack:
             node = stack[-1]
@@ -256,18 +277,24 @@ def _rewrite(firing: Firing, below: _Below) -> dict[str, Any]:
 
 
 def _joining(first: Node, twin: Node, after: Node) -> dict[str, Any]:
-    """Two operators and the one that they became: the same text, also below them, but for the layers."""
+    """Return the facts about two operators that were joined.
+
+    Their inputs are left out, because both have the same ones.
+    """
     return {"layer": layer_of(twin), "before": [_placed(first), _placed(twin)], "after": [_placed(after)]}
 
 
 def _placed(node: Node) -> str:
-    """The line of an operator with its layer, which the labels of some have already."""
+    """Return the line of an operator with its layer. The labels of some operators name it already."""
     words = label(node)
     return f"{words} {shape(node)}" + ("" if "layer=" in words else f", {place(node)}")
 
 
 def _lines(root: Node, other: Node, below: _Below) -> list[str]:
-    """The operators that one side of a rewrite has and the other has not, inputs indented below; `...` where both go on."""
+    """Return lines with the operators that only one side of a rewrite has, inputs indented below.
+
+    An operator that both sides have begins with `...`, and its inputs are left out.
+    """
     lines, stack, shown = [], [(root, 0)], set()
     while stack:
         node, depth = stack.pop()

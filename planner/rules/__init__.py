@@ -1,6 +1,7 @@
-"""The rules, in the order in which they are applied: the table of contents of what the planner does to a plan.
+"""The rules, in the order in which they are applied.
 
-Each is an object beside its function, in a file of its own. Every rule can be disabled by its name; the answer never changes.
+Each rule is an object beside its function, in a file of its own. A user can disable every rule by its name. The numbers
+that training computes do not depend on it, but for rounding.
 """
 
 from __future__ import annotations
@@ -30,56 +31,58 @@ from planner.rules import (
 )
 
 RULES: tuple[Rule, ...] = (
-    # On the whole graph, before each round of those on single nodes: they see who reads a value, and make values alike.
+    # On the whole graph, before each round of the rules on single nodes. They ask which nodes read a value, and they make
+    # more nodes alike.
     share_subplans.RULE,
-    # Before the others, to which a message that is weighted by 1 is not a plain copy.
+    # Before the rules that look for plain copies of a source's row: a copy times a weight of 1 would not be one.
     drop_unit_weight.RULE,
-    # Before those that push down: a message that is f(x_j) becomes a plain copy of f(x).
+    # Before the rules that push down: a message f(x_j) becomes a plain copy of f(x), which they can push down.
     lift_message.RULE,
-    # After lifting; takes whole neighbourhood aggregates out of the DL Engine.
+    # After lifting, which makes the plain copies. It takes whole aggregates out of the DL Engine.
     push_down.RULE,
-    # After lifting too, which leaves a few numbers for each edge, and beside push_down, which needs no edge columns.
+    # After lifting as well, which leaves few numbers for each edge. Messages that push_down takes need no edge columns,
+    # and are left to it.
     push_down_edges.RULE,
     push_down_extremes.RULE,
-    # On what push_down makes.
+    # After push_down, which makes the sums that change places with linear maps.
     commute_linear.RULE,
-    # On the rewritten graph: what is hoisted is as large as can be.
+    # On the rewritten graph, where the parts that can be hoisted are as large as they get.
     hoist_invariant.RULE,
-    # When both graphs are what they will be, and before they are steps, which are no nodes that can be compared.
+    # After all rules on both graphs, which it compares, and before these become steps.
     reuse_evaluation.RULE,
-    # After all rewrites: only then is it known which operators stand between two graph operators.
+    # After all rewrites, because only then is it known which operators stand between two graph operators.
     fuse_apply.RULE,
-    # On the steps of forward, from which backward then inherits what it leaves out.
+    # On the steps of forward, before backward is derived from them and inherits their levels.
     prune_vertices.RULE,
-    # On the whole epoch: what is dead shows once backward has been derived.
+    # On the whole epoch, because gradients exist only once backward has been derived.
     drop_dead_gradients.RULE,
-    # After that: only then is it known which stages run backward, and what these read.
+    # After that, because only then is it known which stages run backward, and what these read.
     keep_or_recompute.RULE,
-    # On all passes as a plan: only then is it known what every stage reads.
+    # On the plan of all passes, because only then is it known what every stage reads.
     hold_sparse.RULE,
-    # On finished plans, of which it takes one.
+    # On finished plans, because it takes one of them.
     choose_physical.RULE,
     # On the finished plans of all models of a batch.
     share_models.RULE,
 )
 
 RULE_NAMES: tuple[str, ...] = tuple(rule.name for rule in RULES)
-"""What a user can disable, in the same order."""
+"""The names by which a user can disable rules, in the same order."""
 
 REPAID_BY_EPOCHS: tuple[str, ...] = tuple(rule.name for rule in RULES if rule.repaid_by_epochs)
-"""The rules that a single pass, such as a prediction, does better without."""
+"""The names of the rules without which a single pass, such as a prediction, takes less time."""
 
 
 def enabled(disabled: Collection[str], plan: str = "auto", rules: Collection[Rule] = RULES) -> tuple[Rule, ...]:
-    """The rules that are left.
+    """Return the rules that are enabled, in order.
 
     Args:
-        disabled: names of rules to leave out.
+        disabled: The names of the rules to leave out.
         plan: "auto", or "general" for the paper's plan.
-        rules: all of them.
+        rules: All rules.
 
     Raises:
-        PlanError: there is no such rule, or no such plan.
+        PlanError: If there is no rule or no plan of a given name.
     """
     names = [rule.name for rule in rules]
     for name in disabled:

@@ -11,9 +11,10 @@ from planner.rule import NodeRule
 
 
 def commute_linear(node: Node) -> Node | None:
-    """A(x W) = (A x) W for a sum along edges or a factor for each row: summed is whichever moves fewer numbers in an epoch.
+    """A(x W) = (A x) W, where A sums along edges or scales each row. The side that moves fewer numbers in an epoch is summed.
 
-    In backward the gradient of that side moves, and has as many; that of x only if a parameter is behind it.
+    Forward moves the rows that are summed, and backward moves their gradients, which are as wide. Rows that depend on no
+    trained parameter have no gradient.
 
     >>> from planner.nodes import Parameter, StaticColumn
     >>> from planner.printer import tree
@@ -28,7 +29,7 @@ def commute_linear(node: Node) -> Node | None:
     Propagate(sum, edges=graph, features)                             graph [V, 4]
     """
     x = mapped(node)
-    if x is not None and moved(x) < moved(node):  # what is summed of it moves no less
+    if x is not None and moved(x) < moved(node):  # a quick test: the sum of x moves at least as many numbers as x
         before = pulled(node)
         if before is not None and moved(before.arguments[0]) < moved(node):
             return before
@@ -38,19 +39,23 @@ def commute_linear(node: Node) -> Node | None:
 
 
 def moved(summed: Node) -> int:
-    """Numbers that each edge moves for a sum in an epoch, forward and backward."""
+    """Return the numbers that move along each edge for a sum in an epoch, forward and backward."""
     return summed.output.width * (2 if summed.trained else 1)
 
 
 def pays(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
-    """Whether a sum is spared: what a map is moved below is read by nobody else, or by maps that yield less together.
+    """Return True if fewer numbers move after the rule has fired.
+
+    A map that moves below a sum must not leave that sum to other readers. If only maps read the sum, all of them move.
+    Their outputs must then move fewer numbers together than the sum does.
 
     Args:
-        node: where the rule would fire.
-        readers: of every node; what is not among them has just been rewritten, and is looked at again.
+        node: The node on which the rule would fire.
+        readers: The readers of every node. A node that has just been rewritten is missing, and is asked about again in
+            the next walk.
     """
     if not isinstance(node, MatMul):
-        return True  # a map is taken above a sum: nobody else read that sum of it
+        return True  # the map moves above the sum, so the sum of its output is no longer needed
     sums = passed(node)
     if not sums or any(one not in readers for one in sums):
         return False
@@ -61,7 +66,7 @@ def pays(node: Node, readers: Mapping[Node, Sequence[Node]]) -> bool:
 
 
 def declined(node: Node) -> str | None:
-    """Why a sum stayed on the wider side, and what to write instead."""
+    """Return the reason why a sum stayed on the wider side, and what to write instead, or None."""
     if not isinstance(node, Propagate) or not isinstance(node.x, MatMul) or bias(node.x) is None:
         return None
     if moved(node.x.arguments[0]) >= moved(node):

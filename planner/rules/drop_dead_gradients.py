@@ -16,11 +16,14 @@ from planner.steps.step import Step
 
 
 def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple[Step, ...]:
-    """A gradient that reaches no parameter need not exist: not that of a static column, nor any that only leads to one.
+    """A gradient is never used if it leads to no trained parameter, such as the gradient of a static column.
 
     Args:
-        steps: the steps of a training epoch, forward and backward.
-        stages: its stages; what leads to one of their trainable parameters is kept.
+        steps: The steps of a training epoch, forward and backward.
+        stages: The stages of the epoch. Gradients that lead to one of their trainable parameters are kept.
+
+    Returns:
+        The steps without those that make only unused gradients, and with only the used outputs of the others.
     """
     by_name = {stage.name: stage for stage in stages}
     turn = _turn(steps)
@@ -35,19 +38,22 @@ def drop_dead_gradients(steps: Sequence[Step], stages: Sequence[Stage]) -> tuple
 
 
 def _live(step: Step, by_name: Mapping[str, Stage], read: set[str]) -> Step | None:
-    """What of a step somebody reads, or None. A pipe forward adds gradients: all that it makes is one column."""
+    """Return a step of backward with only the outputs that are read, or None if none is.
+
+    A pipe forward adds gradients and makes one column, so it is kept whole or not at all.
+    """
     if isinstance(step, PipeStep) and not step.emits:
         return _live_pipe(step, by_name[step.stage], read)
     return step if read.intersection(step.makes) else None
 
 
 def _turn(steps: Sequence[Step]) -> int:
-    """Where backward begins: before it, nothing makes a gradient."""
+    """Return the index of the turn, where backward begins. No step before it makes a gradient."""
     return next(index for index, step in enumerate(steps) if isinstance(step, PipeStep) and step.mode == "turn")
 
 
 def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
-    """A stage's backward with what somebody reads, or None."""
+    """Return the backward of a stage with only the outputs that are read, or None if it is not needed."""
     outputs = tuple(column for column in step.outputs if column.name in read)
     names = {column.name for column in outputs}
     sinks = {value.value for value in stage.inputs if gradient_name(value.value, stage.name) in names}
@@ -61,7 +67,7 @@ def _live_pipe(step: PipeStep, stage: Stage, read: set[str]) -> PipeStep | None:
 
 
 def _gradients_read(step: Step) -> set[str]:
-    """What a step of backward reads, less the columns that only a stage reads again."""
+    """Return the names of the columns that a step of backward reads. For the backward of a stage, only gradients count."""
     if isinstance(step, PipeStep) and not step.emits:
         return {column for gradient in step.gradients for column in gradient.columns}
     return set(step.reads)
@@ -77,7 +83,7 @@ def _apply(draft: Draft) -> Draft:
 
 
 def _count(draft: Draft) -> int:
-    """Columns of gradients that are gone."""
+    """Return the number of gradient columns that the rule has left out."""
     return _columns_made(draft.naive.steps) - _columns_made(draft.epoch.steps)
 
 
@@ -86,7 +92,10 @@ def _columns_made(steps: Sequence[Step]) -> int:
 
 
 def _where(draft: Draft, _: str) -> list[str]:
-    """The columns that training reads and no trainable parameter is behind, but for those that never have a gradient."""
+    """Return the columns that training reads and that depend on no trainable parameter.
+
+    Columns for which no gradient is defined are left out.
+    """
     plan = draft.plan
     trained: set[str] = set()
     read: dict[str, None] = {}
@@ -102,7 +111,7 @@ def _where(draft: Draft, _: str) -> list[str]:
 
 
 def _trained_outputs(stage: Stage, trained: set[str]) -> set[str]:
-    """The columns that a stage makes of trainable parameters, or of columns that are."""
+    """Return the columns that a stage computes from trainable parameters, or from columns among `trained`."""
     behind = {parameter.name for parameter in stage.parameters if parameter.trainable}
     behind |= {i.value for i in stage.inputs if i.column in trained}
     reached = stage.computed_from(behind)

@@ -8,7 +8,7 @@ from planner.rule import NodeRule
 
 
 def drop_unit_weight(node: Node) -> Node | None:
-    """Where the graph has no weights, every edge weighs 1, and x * 1 = x.
+    """x * 1 = x, and every edge weighs 1 if the graph has no weights.
 
     >>> from planner.nodes import EdgeWeight, Elementwise, Scatter, StaticColumn
     >>> from planner.printer import tree
@@ -26,7 +26,7 @@ def drop_unit_weight(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Why a product with the weight stayed."""
+    """Return the reason why a product with the edge's weight stayed, or None for any other node."""
     product = weighted(node)
     return None if product is None else "the graph has weights, so messages are multiplied by them"
 

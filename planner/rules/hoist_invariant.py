@@ -1,4 +1,4 @@
-"""Compute once, before the first epoch, what no epoch changes."""
+"""Compute once, before the first epoch, the values that no epoch changes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,25 @@ from planner.steps.edge_dropout import EdgeDropout
 
 MOVED = " (its linear map moved behind the sum)"
 REPAID = 100
-"""Times as wide as what it spares may a column be that is summed once: 50 epochs in which both passes are spared a sum."""
+"""The largest width of a sum that is computed once, divided by the width of the sums that this spares.
+
+At this width it is repaid after 50 epochs, each of which is spared a sum in forward and one in backward.
+"""
 
 
 @dataclass(frozen=True)
 class Hoisted:
-    """A forward graph that reads what is computed once as static columns."""
+    """A forward graph in which static columns stand for the values that are computed once."""
 
     root: Node
-    columns: Mapping[Node, StaticColumn]  # by what they stand for in it; two layers may have the same
-    held: Mapping[Node, StaticColumn]  # by what is to be computed, of the first layer that has it
+    columns: Mapping[Node, StaticColumn]  # each with the node that it stands for; nodes of two layers may share one
+    held: Mapping[Node, StaticColumn]  # each with the node that computes it, from the first layer that has such a node
 
 
 def hoist_invariant(root: Node) -> Hoisted:
-    """f(static) = a static column, where f sums along edges and has no parameter and no random number.
+    """f(static) = a static column, if f sums along edges and has no parameter and no random number.
 
-    A linear map that stands before such a sum changes places with it: (A x) W needs A x, which is the same in every epoch.
+    A linear map that comes before such a sum changes places with it. A(x W) = (A x) W, and A x is the same in every epoch.
 
     >>> from planner.nodes import Propagate
     >>> from planner.printer import tree
@@ -56,11 +59,13 @@ def hoist_invariant(root: Node) -> Hoisted:
 
 
 def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
-    """Another graph over the same inputs, reading what it has in common with the hoisted one. It hoists no more.
+    """Return another graph over the same inputs in which the columns in `held` stand for equal nodes.
+
+    Nothing else is hoisted from it.
 
     Args:
-        root: that graph.
-        held: see `Hoisted`.
+        root: The root of that graph, such as the graph of evaluation.
+        held: The columns that are computed once, as in `Hoisted`.
     """
     if not held:
         return root
@@ -72,10 +77,10 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
 
 
 def declined(root: Node) -> list[str]:
-    """What the first sums along edges depend on, a reason for each layer that has some of them.
+    """Return the reasons why the first sums along edges differ from epoch to epoch, one for each layer with such a sum.
 
     Args:
-        root: of a graph in which nothing could be hoisted.
+        root: The root of a graph from which nothing could be hoisted.
     """
     facts = _Facts()
     found: dict[str, str] = {}
@@ -87,7 +92,10 @@ def declined(root: Node) -> list[str]:
 
 
 def _too_wide(node: Node, facts: _Facts) -> str | None:
-    """Of a sum whose linear map alone changes: what keeps that from changing places with the sum."""
+    """Return the reason why a linear map did not change places with a sum, if nothing else varies below it. Else None.
+
+    The only such reason is the width of the sum that would be held.
+    """
     x = mapped(node)
     if x is None or not facts.is_invariant(x):
         return None
@@ -99,7 +107,7 @@ def _too_wide(node: Node, facts: _Facts) -> str | None:
 
 
 def _depends_on(node: Node) -> str:
-    """What makes a node differ from epoch to epoch."""
+    """Return the cause, in words, for which a node differs from epoch to epoch."""
     below = topological(node)
     if any(isinstance(one, (Dropout, EdgeDropout)) for one in below):
         return "comes after a dropout, which draws anew in every epoch"
@@ -108,10 +116,16 @@ def _depends_on(node: Node) -> str:
 
 
 def _substituted(order: Sequence[Node], products: Mapping[Node, MatMul], columns: Mapping[Node, StaticColumn]) -> Node:
-    """The graph of these nodes, children first, with products in place of sums, and columns in place of what they hold."""
+    """Return the root of a graph in which products stand for sums, and columns for the nodes whose values they hold.
+
+    Args:
+        order: The nodes of the graph, children first.
+        products: The product that takes the place of each of some sums.
+        columns: The column that takes the place of each of some nodes.
+    """
     if not columns:
         return order[-1]
-    new: dict[Node, Node] = dict(columns)  # of sums that products read, too, which are not among these nodes
+    new: dict[Node, Node] = dict(columns)  # some are for sums that only the products read, which are not in `order`
     for node in order:
         if node not in columns:
             new[node] = products.get(node, node).with_children(new)
@@ -119,15 +133,23 @@ def _substituted(order: Sequence[Node], products: Mapping[Node, MatMul], columns
 
 
 def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node], bool]) -> dict[Node, MatMul]:
-    """The products (A x) W that stand for A (x W) where that leaves a sum A x that is wanted and can be hoisted."""
+    """Return the products (A x) W that may stand for sums A (x W), by the sum.
+
+    These are the products whose A x can be hoisted, is not too wide, and is wanted.
+
+    Args:
+        order: The nodes of a graph, children first.
+        facts: The facts about nodes so far.
+        wanted: A function that returns True if a sum A x is wanted.
+    """
     products: dict[Node, MatMul] = {}
     for node in order:
         facts.learn(node)
         x = mapped(node)
-        if x is None or not facts.is_invariant(x):  # what no sum of it can make good
+        if x is None or not facts.is_invariant(x):  # then no sum of it can be hoisted
             continue
         product = pulled(node)
-        assert product is not None  # something is mapped
+        assert product is not None  # because `mapped` has found its x
         summed = _summed(product)
         pays = summed.output.width <= REPAID * node.output.width
         if pays and facts.can_be_hoisted(summed) and wanted(summed):
@@ -136,13 +158,13 @@ def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node], bool
 
 
 def _summed(product: MatMul) -> Node:
-    """The A x of (A x) W."""
+    """Return the A x of (A x) W."""
     x: Node = product.arguments[0]
     return x
 
 
 def _outermost(order: Sequence[Node], products: Mapping[Node, MatMul], facts: _Facts) -> list[Node]:
-    """What can be hoisted and is no part of anything that can, children first."""
+    """Return the nodes that can be hoisted and lie below no other such node, children first."""
     found: set[Node] = set()
     seen: set[Node] = set()
     stack = [order[-1]]
@@ -160,30 +182,33 @@ def _outermost(order: Sequence[Node], products: Mapping[Node, MatMul], facts: _F
 
 
 class _Facts:
-    """What is known of nodes, learnt from their children's."""
+    """The facts about nodes that decide if they can be hoisted. Those of a node follow from those of its children."""
 
     def __init__(self) -> None:
         self._invariant: dict[Node, bool] = {}
-        self._sums: dict[Node, bool] = {}  # whether neighbours take part
+        self._sums: dict[Node, bool] = {}  # True if neighbours take part in the node or below it
 
     def can_be_hoisted(self, node: Node) -> bool:
-        """Whether it is a column that is the same in every epoch and takes more than arithmetic on static columns."""
+        """Return True if a node is a float column that depends on neighbours and is the same in every epoch."""
         self.learn(node)
         if not self._invariant[node] or not self._sums[node]:
             return False
         return node.output.rows == "vertex" and node.output.dtype == "float32"
 
     def is_first_sum(self, node: Node) -> bool:
-        """Whether it is the first operator, on the way from the inputs, in which neighbours take part."""
+        """Return True if neighbours take part in a node, but in no node below it. The node must be learnt."""
         return self._sums[node] and not any(self._sums[child] for child in node.children)
 
     def is_invariant(self, node: Node) -> bool:
-        """Whether it is the same in every epoch."""
+        """Return True if the value of a node is the same in every epoch."""
         self.learn(node)
         return self._invariant[node]
 
     def learn(self, node: Node) -> None:
-        """Note a node. Those below it are few that are not known yet: whoever asks goes through a graph children first."""
+        """Note the facts about a node.
+
+        It recurses into nodes below that are not known yet. They are few, because callers walk a graph children first.
+        """
         if node in self._invariant:
             return
         for child in node.children:
@@ -198,7 +223,7 @@ class _Facts:
 
 
 def _apply(draft: Draft) -> Draft:
-    """Both graphs, reading what training hoists as static columns."""
+    """Return the draft with static columns in both graphs for the values that training hoists."""
     found = hoist_invariant(draft.train)
     if not found.columns:
         return draft
@@ -208,16 +233,16 @@ def _apply(draft: Draft) -> Draft:
 
 
 def _where(draft: Draft, name: str) -> list[str]:
-    """The layers whose sums are held, and which of these are of what a linear map read."""
+    """Return the layers whose sums are held. `MOVED` follows a layer whose linear map changed places with the sum."""
     before = set(topological(draft.unhoisted or draft.train))
     firings = [firing.before for firing in draft.firings if firing.rule == name]
     return list(dict.fromkeys((layer_of(node) or ITSELF) + MOVED * (node not in before) for node in firings))
 
 
 def _in_doubt(draft: Draft, fits: bool) -> bool:
-    """A sum of sparse features that is held is no longer sparse: a linear map of it multiplies what is zero, too.
+    """Return True if the plan without the rule may be the better one.
 
-    And what is held takes memory.
+    A held sum of sparse features is not sparse, so linear maps of it multiply zeros too. Held columns also take memory.
     """
     sparse = "sparse_rows" in draft.options.traits.abilities and pays_sparse(draft.statistics)
     return bool(draft.plan.hoisted) and (sparse or not fits)

@@ -1,4 +1,4 @@
-"""Multiply only those features that are not zero."""
+"""Multiply only the features that are not zero."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ HOISTED = "stages read what hoist_invariant holds in place of the features, whic
 
 
 def hold_sparse(plan: Plan) -> Plan:
-    """x W = the sum of x_k W_k over the x_k that are not zero: a linear map of the features skips the others.
+    """x W = the sum of x_k W_k over the x_k that are not zero, so a linear map of the features can skip the zeros.
 
-    Bags of words have some ten numbers in thousands. The sums are the same but for their order.
+    In bags of words, some ten numbers among thousands are not zero. The sums differ only in the order of their terms.
     """
     return replace(plan, stages=tuple(map(_held, plan.stages)))
 
@@ -34,13 +34,15 @@ def hold_sparse(plan: Plan) -> Plan:
 def declined(
     plan: Plan, statistics: Statistics, abilities: Collection[Ability], hoisted: Collection[str] = ()
 ) -> str | None:
-    """Why the features stay as they are, where stages multiply them, or a sum of them that is held.
+    """Return the reason why the features are not held sparse, or None.
+
+    There is a reason only if stages multiply the features, or a hoisted column.
 
     Args:
-        plan: without the steps that run once.
-        statistics: of the graph.
-        abilities: of the engine.
-        hoisted: the columns that these make.
+        plan: The plan without the steps that run once.
+        statistics: The statistics of the graph.
+        abilities: The abilities of the engine.
+        hoisted: The names of the columns that the steps that run once make.
     """
     multiplied = {i.column for stage in plan.stages for i in stage.inputs if _is_multiplied(i, stage)}
     if multiplied.isdisjoint([FEATURES, *hoisted]):
@@ -57,7 +59,7 @@ def declined(
 
 
 def pays_sparse(statistics: Statistics) -> bool:
-    """Whether so few of the features are not zero that products skip more than they lose by that."""
+    """Return True if so few features are not zero that sparse products take less time than dense ones."""
     return statistics.density <= 1 / SPARSE_TIMES
 
 
@@ -66,12 +68,15 @@ def _held(stage: Stage) -> Stage:
 
 
 def _could_be(i: StageInput, stage: Stage) -> bool:
-    """Whether kernels alone read the features, and multiply them: autograd, which runs other stages, has all of the rows."""
+    """Return True if an input is the features, and only linear maps with kernels read it.
+
+    If autograd runs the stage, it needs all numbers of a row.
+    """
     return i.column == FEATURES and _is_multiplied(i, stage) and not run_by_autograd(stage)
 
 
 def _is_multiplied(i: StageInput, stage: Stage) -> bool:
-    """Whether linear maps of one stage are all that reads an input."""
+    """Return True if only linear maps read an input, and the stage neither reads edges nor hands the input on."""
     if i.role != "vertex" or stage.edge_sets or i.value in {o.value for o in stage.outputs}:
         return False
     readers = [call for call in stage.calls if i.value in call.reads]
@@ -91,13 +96,16 @@ def _apply(draft: Draft) -> Draft:
 
 
 def _count(draft: Draft) -> int:
-    """Inputs that are held sparse, but for those of stages that a pass with both has beside them."""
+    """Return the number of inputs that are held sparse.
+
+    Stages that only a pass with both training and evaluation runs do not count.
+    """
     stages = {stage.name for stage in (*draft.epoch.stages, *draft.inference.stages)}
     return sum(i.sparse for stage in draft.plan.stages if stage.name in stages for i in stage.inputs)
 
 
 def _where(draft: Draft, _: str) -> list[str]:
-    """The stages of training and evaluation that read the features sparse."""
+    """Return the names of the stages of training and evaluation that read the features sparse."""
     plan = draft.plan
     return [one.name for one in stages_of(plan, (*plan.train, *plan.evaluate)) if any(i.sparse for i in one.inputs)]
 

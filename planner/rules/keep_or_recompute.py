@@ -1,4 +1,4 @@
-"""Keep in memory what spares most time in backward, and write to a file or compute again what does not fit."""
+"""Keep in memory the values that spare most time in backward, and write the others to a file or compute them again."""
 
 from __future__ import annotations
 
@@ -19,9 +19,13 @@ ALL_KEPT = "on local, what backward reads stays in memory"
 def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
     """A value kept = the same value read from a file = the same value computed again.
 
-    What lies between the forward and the backward of an epoch is all there at the turn, so memory is one knapsack. Chunks
-    are kept one by one: filling it by seconds spared for a byte is the best that can be done, whatever its size, which is
-    why no plan needs to know that. Beyond memory, a file or another run, whichever takes less time.
+    All values that forward saves for backward exist at the same time, at the turn. So memory is one knapsack, and it is
+    filled chunk by chunk, first with the values that spare most seconds for a byte. This order does not depend on the
+    size of memory, so the plan need not know that size. Values beyond memory go to a file or are computed again, whichever
+    takes less time.
+
+    Returns:
+        The stage with its overflow and its worth in seconds a byte, or the same stage if it saves nothing.
     """
     kept = kept_bytes(stage, statistics)
     if not kept:
@@ -32,11 +36,11 @@ def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
 
 
 def choose_overflow(again: float, file: float | None) -> tuple[Overflow, float]:
-    """What takes least time beyond memory, and how long: what room in memory would spare.
+    """Return the faster way for values beyond memory, and its seconds, which room in memory would spare.
 
     Args:
-        again: seconds of another run.
-        file: seconds to write and read a file; None: it takes none of it, as of autograd's graphs.
+        again: The seconds to compute the values again.
+        file: The seconds to write and read a file. None: the values cannot go to a file, because autograd holds them.
     """
     if file is None or again <= file:
         return "recompute", again
@@ -47,7 +51,7 @@ def choose_overflow(again: float, file: float | None) -> tuple[Overflow, float]:
 
 
 def _apply(draft: Draft) -> Draft:
-    """The epoch, its stages that run backward with what is to become of what they keep."""
+    """Return the draft with the overflow and the worth set in each stage of the epoch that runs backward."""
     if draft.options.traits.memory == "process":
         return draft.stopped(RULE.name, ALL_KEPT)
     epoch = draft.epoch
@@ -61,7 +65,7 @@ def _count(draft: Draft) -> int:
 
 
 def _where(draft: Draft, _: str) -> list[str]:
-    """The stages of training that keep something for their backward."""
+    """Return the names of the stages of training that keep values for their backward."""
     return [stage.name for stage in stages_of(draft.plan, draft.plan.train) if stage.worth > 0]
 
 

@@ -9,9 +9,9 @@ from planner.spec import ValueType, operator_name
 
 
 def lift_message(node: Node) -> Node | None:
-    """f(x[end]) = f(x)[end]: a row-wise f commutes with the scatter of its only row-valued inputs.
+    """f(x[end]) = f(x)[end] for a row-wise f, if all its inputs with rows come from the same end of the edge.
 
-    Its random numbers would change, so dropout stays on the edges.
+    Dropout stays on the edges, because it would draw other random numbers on vertices.
 
     >>> from planner.nodes import Elementwise, StaticColumn
     >>> from planner.printer import tree
@@ -24,7 +24,7 @@ def lift_message(node: Node) -> Node | None:
     Scatter(end=source, edges=graph)                                  dl    [E, 4]
     Elementwise(relu, features)                                       dl    [V, 4]
     """
-    if not isinstance(node, Apply) or node.type.rows != "edge":  # so it is none of parameters alone
+    if not isinstance(node, Apply) or node.type.rows != "edge":  # nor has one on parameters alone
         return None
     inputs = tensor_arguments(node)
     scatters = [value for value in inputs if isinstance(value, Scatter)]
@@ -38,7 +38,10 @@ def lift_message(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Why an operator that costs much on edges stayed there, and what to write instead."""
+    """Return the reason why a costly operator stayed on edges, and what to write instead, or None.
+
+    Only dropout and operators with a parameter are named.
+    """
     if isinstance(node, Dropout) and node.output.rows == "edge":
         return f"dropout in the message of {place(node)} draws its own numbers for every edge; apply it to x before the layer"
     if not isinstance(node, Apply) or node.type.rows != "edge":

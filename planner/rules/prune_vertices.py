@@ -17,17 +17,19 @@ EVALUATES_AS_WELL = (
     "reuse_evaluation to prune it"
 )
 MOST_LEVELS = LEVELS - 1
-"""That are told apart: more pay only where edges are few, and there little is left to prune."""
+"""The number of levels that may be pruned. Deeper ones are worth it only if edges are few, and then little is left out."""
 
 
 def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step, ...]:
-    """The loss reads training vertices alone: the last layer is needed there, the one before also at their in-neighbours.
+    """The loss reads only training vertices, so a layer is needed only within as many hops of them as layers follow it.
 
-    The *level* of a vertex is the fewest hops along edges from it to a *target*: a training vertex, or where a graph has few
-    more vertices in any split, one of these, and then evaluation is pruned as well. What the loss reads is needed
-    within level 0; where a sum over in-edges is needed within level k, what it sums is needed within k + 1; what several
-    read, within the deepest level of theirs. Gradients inherit the levels: beyond, they are zero. A level is pruned where
-    it is estimated to hold few enough of all vertices. Prediction and what is computed once have rows for all vertices.
+    The *level* of a vertex is the fewest hops along edges from it to a *target*. Targets are the training vertices. If
+    few more vertices are in any split, all of these are targets, and evaluation is pruned as well.
+
+    The loss reads rows within level 0. If a sum over in-edges is needed within level k, the rows that it sums are needed
+    within level k + 1. A column with several readers is needed within the deepest of their levels. Gradients inherit the
+    levels, and are zero beyond them. A level is pruned if it is estimated to hold few enough of all vertices. Prediction
+    and the columns that are computed once have rows for all vertices.
 
     >>> from planner.physical import Column
     >>> from planner.steps.pipe import PipeStep
@@ -42,8 +44,8 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
     [None, 1, 0, 0]
 
     Args:
-        steps: of a forward pass; the last is the turn, or the evaluation.
-        statistics: of the graph.
+        steps: The steps of a forward pass. The last one is the turn, or the evaluation.
+        statistics: The statistics of the graph.
     """
     needed: dict[str, int] = {}
     pruned: list[Step] = []
@@ -56,16 +58,16 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
 
 
 def deepest_level(statistics: Statistics) -> int | None:
-    """The deepest level that is pruned on a graph, whatever the model; None: none is.
+    """Return the deepest level that is pruned on a graph, or None. It does not depend on the model.
 
-    Engines lay vertices out by it, so that all models on a graph find them in one order, and sum in one order too.
+    Engines order vertices by level up to it. So the order of vertices and of sums is the same for all models on a graph.
     """
     levels = takewhile(lambda level: _pays(level, statistics), range(MOST_LEVELS))
     return max(levels, default=None)
 
 
 def declined(statistics: Statistics) -> str | None:
-    """Why nothing is pruned, or None where the last layer is."""
+    """Return the reason why nothing is pruned, or None if at least the last layer is."""
     if not statistics.training:
         return "how many vertices are trained on is not known"
     if not _pays(0, statistics):
@@ -81,7 +83,7 @@ def _pays(level: int, statistics: Statistics) -> bool:
 
 
 def _hops(step: Step) -> dict[str, int]:
-    """What a step reads, with how much farther off the rows may be than those that it makes."""
+    """Return the columns that a step reads, each with 1 if its rows are one hop away from the rows that it makes, else 0."""
     return {name: int(name in step.hop_away) for name in step.reads}
 
 
@@ -89,7 +91,7 @@ def _hops(step: Step) -> dict[str, int]:
 
 
 def _apply(draft: Draft) -> Draft:
-    """Levels are the same for every model that is planned so, whether its own plan is pruned or not."""
+    """Return the draft with pruned passes. `levels` is set even if nothing is pruned: see `deepest_level`."""
     known = draft.statistics
     reason = declined(known)
     draft = replace(draft, levels=deepest_level(known))
@@ -109,9 +111,9 @@ def _count(draft: Draft) -> int:
 
 
 def _where(draft: Draft, _: str) -> list[str]:
-    """For each level, the steps that run within it, and the vertices that it is estimated to hold.
+    """Return a text for each level: the steps that run within it, and the estimated number of its vertices.
 
-    They are those of training's forward half, from which backward has its levels, and those of evaluation.
+    Only the steps of training's forward half and of evaluation are named. Backward inherits its levels from the former.
     """
     levels: dict[int, list[Step]] = {}
     for step in (*forward_half(draft.plan), *draft.plan.evaluate):

@@ -9,10 +9,10 @@ from planner.rule import NodeRule
 
 
 def push_down(node: Node) -> Node | None:
-    """The sum over in-edges of [w_e *] x[source] is Propagate(x): nothing is collected; mean = sum / in-degree.
+    """The sum over in-edges of [w_e *] x[source] is Propagate(x), and the mean is that sum divided by the in-degree.
 
-    Section 4.2 of the Lotan report: when message and aggregate have no parameters, one aggregated vector per vertex is
-    piped in place of its neighbourhood.
+    No neighbourhood is collected. Section 4.2 of the Lotan report says so: if message and aggregate have no parameters,
+    one aggregated vector for each vertex is piped in place of its neighbourhood.
 
     >>> from planner.nodes import StaticColumn
     >>> from planner.printer import tree
@@ -37,7 +37,7 @@ def push_down(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Why an aggregate stayed in the DL Engine, and what to write instead."""
+    """Return the reason why an aggregate stayed in the DL Engine, and what to write instead, or None."""
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
     where = place(node)
@@ -61,7 +61,10 @@ def _reason(message: Node) -> str:
 
 
 def _on_edges(message: Node) -> list[Node]:
-    """The nodes of a message that have edge rows, itself first; what lies below vertex rows is of other layers."""
+    """Return the nodes of a message that have edge rows, the message first.
+
+    The walk stops at vertex rows, because the nodes below them belong to other layers.
+    """
     found = [message]
     for node in found:
         found += [child for child in dict.fromkeys(node.children) if child.output.rows == "edge" and child not in found]

@@ -1,4 +1,4 @@
-"""Do unparameterised arithmetic on edges in the Graph Engine, even where both ends take part in it."""
+"""Do unparameterised arithmetic on edges in the Graph Engine, even if both ends take part in it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from planner.steps.edge_sum import EdgeSum
 from planner.steps.scaled_propagate import ScaledPropagate
 
 FACTORS = 16
-"""Of a product that is opened: z * z for z = y * y and so on has twice as many with each."""
+"""The most factors into which a product is taken apart. In a chain such as z = y * y, w = z * z they double each time."""
 
 
 def push_down_edges(node: Node) -> Node | None:
-    """The sum over in-edges of f(both ends, weight) * x[source], f without parameters, needs edge columns and no collection.
+    """The sum over in-edges of f(both ends, weight) * x[source] needs no collection if f has no parameters.
 
-    f becomes expressions, edge softmax and dropout over edge columns; the sum becomes a propagate that these scale, one
-    number for each head. A narrow message without such an x is itself an edge column, summed. Plain copies, and those times
-    the edge's weight, are left to `push_down`.
+    f becomes an edge column, which expressions, edge softmax and dropout compute with one number for each head. The sum
+    becomes a propagate that this column scales. A narrow message without such an x becomes an edge column that is
+    summed. Plain copies of x[source], and their products with the edge's weight, are left to `push_down`.
 
     >>> from planner.nodes import EdgeSoftmax, Elementwise, StaticColumn
     >>> x, score = (StaticColumn(name, ValueType("vertex", (width,))) for name, width in (("features", 4), ("label", 1)))
@@ -44,7 +44,7 @@ def push_down_edges(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Why an aggregate stayed in the DL Engine."""
+    """Return the reason why an aggregate stayed in the DL Engine, or None."""
     if not isinstance(node, Aggregate) or not _is_of_concern(node):
         return None
     try:
@@ -67,7 +67,7 @@ def _pushed(node: Aggregate) -> Node:
 
 
 def _scaled(node: Aggregate, message: Node, values: EdgeValues) -> Node | None:
-    """A propagate, where the message is the source's row times something of each edge and head; else None."""
+    """Return a propagate if the message is the source's row times a number for each edge and head, else None."""
     factors = _factors(message)
     copies = [f for f in factors if isinstance(f, Scatter) and f.end == "source" and f.output == message.output]
     if len(copies) != 1 or len(factors) < 2:
@@ -85,7 +85,7 @@ def _scaled(node: Aggregate, message: Node, values: EdgeValues) -> Node | None:
 
 
 def _factors(message: Node) -> list[Node]:
-    """What a product multiplies, as far as it is opened; a value that is no product of values is its only factor."""
+    """Return the factors of a product, taken apart up to `FACTORS`. A value that is no product is its own only factor."""
     factors: list[Node] = []
     stack = [message]
     while stack:
@@ -99,7 +99,10 @@ def _factors(message: Node) -> list[Node]:
 
 
 def _heads(factor: Node, message: Node) -> int | None:
-    """How many runs of numbers of a message a factor multiplies, one number for each; None if it is not of that form."""
+    """Return the number of heads for which a factor has one number each, or None if it has another form.
+
+    The number for a head multiplies a run of consecutive numbers in each row of the message.
+    """
     full, given = message.output.shape, factor.output.shape
     padded = (1,) * (len(full) - len(given)) + given
     for split in range(len(full) + 1):

@@ -9,9 +9,9 @@ from planner.steps.extreme import Extreme
 
 
 def push_down_extremes(node: Node) -> Node | None:
-    """The max (min) over in-edges of x[source] is Extreme(x): nothing is collected.
+    """The max (min) over in-edges of x[source] is Extreme(x), which collects nothing.
 
-    Its gradient goes to the sources that have the extreme, in equal shares.
+    The gradient goes to the sources that have the extreme value, in equal shares.
 
     >>> from planner.nodes import StaticColumn
     >>> from planner.printer import tree
@@ -33,7 +33,7 @@ def push_down_extremes(node: Node) -> Node | None:
 
 
 def declined(node: Node) -> str | None:
-    """Why a max or min stayed in the DL Engine, and what to write instead."""
+    """Return the reason why a max or min stayed in the DL Engine, and what to write instead, or None."""
     if not isinstance(node, Aggregate) or node.kind not in ("max", "min"):
         return None
     return (

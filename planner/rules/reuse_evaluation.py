@@ -15,15 +15,18 @@ from planner.steps.step import Step
 
 
 def reuse_evaluation(train: Node, evaluate: Node) -> bool:
-    """evaluate(w after step t) = forward(w before step t + 1), where both are the same graph: one pass does for both.
+    """evaluate(w after step t) = forward(w before step t + 1), if both are the same graph. Then one pass does for both.
 
-    So the last stage of training counts the metrics of all splits, not of the training vertices alone, and only the last
-    epoch needs an evaluation of its own. Random numbers in training make the two graphs differ: see
-    `planner.choices.evaluation`.
+    The last stage of training then counts the metrics of all splits, and not of the training vertices alone. Only the
+    last epoch needs an evaluation of its own. Random numbers in training make the two graphs differ. For such models
+    see `planner.choices.evaluation`.
 
     Args:
-        train: the graph of training as it will run.
-        evaluate: that of evaluation.
+        train: The graph of training as it will run.
+        evaluate: The graph of evaluation as it will run.
+
+    Returns:
+        True if both are the same graph.
 
     >>> from planner.nodes import Dropout, StaticColumn
     >>> from planner.spec import ValueType
@@ -44,7 +47,7 @@ def _apply(draft: Draft) -> Draft:
 
 
 def _beside(draft: Draft) -> Draft:
-    """Where the graphs differ, a pass that evaluates beside training, if that is estimated to pay."""
+    """Add a pass that evaluates beside training, if the graphs differ and the pass is estimated to save time."""
     if draft.evaluates_as_well:
         return draft
     found = evaluate_beside(draft)
@@ -52,7 +55,10 @@ def _beside(draft: Draft) -> Draft:
 
 
 def _where(draft: Draft, _: str) -> list[str]:
-    """What of training evaluation does not compute again: all of its forward half, or what evaluation's own steps read."""
+    """Return the names of the steps of training that evaluation does not run again.
+
+    These are the whole forward half, or in a pass that trains and evaluates, the steps that evaluation's steps depend on.
+    """
     plan = draft.plan
     if not plan.train_and_evaluate:
         return names(forward_half(plan))
@@ -68,7 +74,10 @@ def _where(draft: Draft, _: str) -> list[str]:
 
 
 def _is_of_training(step: Step, plan: Plan) -> bool:
-    """True for a step of training in the pass that trains and evaluates: there, a stage may put out more."""
+    """Return True if a step of the pass that trains and evaluates belongs to training.
+
+    The step need not be one of `plan.train`, because its stage may have more outputs in this pass.
+    """
     return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in plan.train
 
 

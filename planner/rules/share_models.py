@@ -20,9 +20,9 @@ from planner.steps.step import ColumnStep, Step
 
 @dataclass(frozen=True)
 class Stack:
-    """Models whose plans have the same steps, as one: but for its prepare pass, of which it knows the columns alone."""
+    """One plan for models whose plans have the same steps. It has no prepare pass, but reads the columns that one makes."""
 
-    models: tuple[int, ...]  # their numbers in the batch
+    models: tuple[int, ...]  # the numbers of its models in the batch
     stages: tuple[Stage, ...]
     train: tuple[Step, ...]
     train_and_evaluate: tuple[Step, ...]
@@ -30,37 +30,38 @@ class Stack:
     predict: tuple[Step, ...]
 
     def training(self, evaluates: bool) -> tuple[Step, ...]:
-        """See `Plan.training`."""
+        """Return the training pass, or the pass that also evaluates, as `Plan.training` does."""
         return self.train_and_evaluate if evaluates and self.train_and_evaluate else self.train
 
 
 def share_models(plans: Mapping[int, Plan], models: int) -> Stack:
-    """A sum over edges of rows side by side = the sums side by side: models move and are summed together.
+    """A sum over edges of rows side by side = the sums side by side, so rows of several models are summed together.
 
-    So it is with all operators that take each number of a row by itself, and with attention, whose heads are those of all
-    models. Stages run each model's own part. What no model makes differently, from the graph alone, is there once.
+    The same holds for all operators that treat each number of a row by itself, and for attention over the heads of all
+    models. A stage runs a part for each model. Values that all models compute alike, from the graph alone, exist once.
 
     Args:
-        plans: of the same steps, see `alike`, by the models' numbers.
-        models: in the batch.
+        plans: The plans, which are `alike`, by their models' numbers in the batch.
+        models: The number of models in the batch.
 
     Raises:
-        PlanError: a step on edges reads what models make beside what none does.
+        PlanError: If a step on edges reads columns of the models together with a column that all models share.
     """
     return _Stacking(plans, models).stack()
 
 
 def alike(plan: Plan) -> Hashable:
-    """What plans that can be stacked have in common: everything but how wide columns are, and what stages do inside.
+    """Return a key that is equal for plans that can be stacked.
 
-    Steps that read edges must agree in widths too, for runs of numbers that belong together are equally long in a row.
+    It leaves out the widths of columns and the calls inside stages. Steps on edges are the exception: the key has the
+    shapes of the columns that they read, because all heads in a row must be equally long.
     """
     steps = tuple(tuple(_form(step, plan.columns) for step in steps) for steps in plan.passes[1:])
     return steps, tuple(map(_interface, plan.stages)), plan.levels, plan.source_gradients
 
 
 def draws_on_edges(plan: Plan) -> bool:
-    """Whether a step draws random numbers, which each model has of its own."""
+    """Return True if a step on edges of the training pass draws random numbers. Each model has random numbers of its own."""
     return any(isinstance(step, EdgeStep) and step.DRAWS for step in plan.train)
 
 
@@ -77,7 +78,7 @@ def _form(step: Step, columns: Mapping[str, Column]) -> Hashable:
 
 
 def _places(step: PipeStep) -> tuple[Gradients, ...]:
-    """Gradients without the names of values, which are a stage's own."""
+    """Return the gradients of a step without the names of values, which may differ between models."""
     return tuple(Gradients("", gradient.columns) for gradient in step.gradients)
 
 
@@ -92,16 +93,16 @@ def _interface(stage: Stage) -> Hashable:
 
 
 class _Stacking:
-    """Plans of the same steps, being made one."""
+    """The making of one plan from plans with the same steps."""
 
     def __init__(self, plans: Mapping[int, Plan], models: int) -> None:
         self._plans, self._models = plans, models
         self._first = next(iter(plans.values()))
         self._stages = {name: [plan.stage(name) for plan in plans.values()] for name in _run(self._first)}
-        # columns and collections of a pass that are the same for all models
+        # columns and collections of the pass at hand that are the same for all models
         self._alike: set[str] = set()
-        self._read_once: dict[str, set[str]] = {}  # those of them that stages read, by stage
-        self._once: set[str] = set()  # stages that run once for all
+        self._read_once: dict[str, set[str]] = {}  # columns among these that a stage reads, by stage
+        self._once: set[str] = set()  # stages that run once for all models
 
     def stack(self) -> Stack:
         passes = zip(*(plan.passes[1:] for plan in self._plans.values()), strict=True)
@@ -109,14 +110,18 @@ class _Stacking:
         return Stack(tuple(self._plans), tuple(map(self._stage, self._stages)), *made)
 
     def _pass(self, passes: Sequence[tuple[Step, ...]]) -> tuple[Step, ...]:
-        """One pass of all models. What it makes may be called as what another makes: training draws, evaluation does not."""
+        """Return one pass for all models.
+
+        The search for columns that are the same begins anew in each pass, because passes share names. A column may differ
+        between models in training, which draws random numbers, and be the same in evaluation.
+        """
         self._alike = {column.name for column in (*self._first.static_columns, *self._first.hoisted)}
         for step in passes[0]:
             self._find_alike(step)
         return tuple(map(self._step, zip(*passes, strict=True)))
 
     def _find_alike(self, step: Step) -> None:
-        """Note what a step makes, if no model makes it differently."""
+        """Note the columns that a step makes, if they are the same for all models."""
         if isinstance(step, PipeStep):
             columns = {i.column for i in self._stages[step.stage][0].inputs}
             self._read_once.setdefault(step.stage, self._alike & columns)
@@ -144,7 +149,7 @@ class _Stacking:
         return first.side_by_side(output, next(iter(self._plans)))
 
     def _column(self, columns: Sequence[Column]) -> Column:
-        """The columns of all models as one."""
+        """Return one column for the columns of all models."""
         first = columns[0]
         if first.name in self._alike or len(columns) == 1:
             return first
@@ -184,19 +189,19 @@ def _output(outputs: Sequence[StageOutput]) -> StageOutput:
 
 
 def _are_one(stages: Sequence[Stage]) -> bool:
-    """Whether stages of the same inputs compute the same, whatever the model."""
+    """Return True if stages of several models compute the same from the same inputs."""
     first, *others = map(_inside, stages)
     draws = any(call.op == "lotan.dropout" for call in first.calls)
     return not (first.parameters or first.loss or draws) and all(other == first for other in others)
 
 
 def _inside(stage: Stage) -> Stage:
-    """Without what does not matter to what it computes."""
+    """Return a stage without the layers and source lines of its calls, which do not change what it computes."""
     return replace(stage, calls=tuple(replace(call, layer="", where="") for call in stage.calls))
 
 
 def _run(plan: Plan) -> list[str]:
-    """The stages that the passes of an epoch run, by name."""
+    """Return the names of the stages that passes after `prepare` run, in the plan's order."""
     steps = chain.from_iterable(plan.passes[1:])
     run = {step.stage for step in steps if isinstance(step, PipeStep)}
     return [stage.name for stage in plan.stages if stage.name in run]
@@ -206,7 +211,7 @@ def _run(plan: Plan) -> list[str]:
 
 
 def stacked(plans: Sequence[Plan]) -> tuple[Stack, ...]:
-    """The plans of a batch, those with the same steps as one."""
+    """Return the stacks of a batch, in which plans with the same steps are one."""
     groups: dict[Hashable, dict[int, Plan]] = {}
     for model, plan in enumerate(plans):
         groups.setdefault(model if draws_on_edges(plan) else alike(apart(plan)), {})[model] = plan
@@ -214,7 +219,7 @@ def stacked(plans: Sequence[Plan]) -> tuple[Stack, ...]:
 
 
 def alone(plans: Sequence[Plan]) -> tuple[Stack, ...]:
-    """The plans of a batch, each by itself."""
+    """Return the stacks of a batch, with one plan in each."""
     return _of_groups([{model: plan} for model, plan in enumerate(plans)], len(plans))
 
 
@@ -226,14 +231,17 @@ def _of_groups(groups: Sequence[dict[int, Plan]], models: int) -> tuple[Stack, .
 
 
 def _agreed(group: dict[int, Plan]) -> dict[int, Plan]:
-    """Plans of the same training and evaluation, whose passes with both are alike too: else nothing is shared in those."""
+    """Return plans that are alike in all passes, given plans whose training and evaluation are alike.
+
+    If their passes that train and evaluate differ, they get new ones, in which evaluation takes nothing from training.
+    """
     if len({alike(plan) for plan in group.values()}) == 1:
         return group
     return {model: evaluated_beside(apart(plan), shares=False).plan for model, plan in group.items()}
 
 
 def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list[Stack]:
-    """A group as one stack, or where that cannot be, each model by itself."""
+    """Return a group as one stack, or each of its models as a stack if models cannot share a step."""
     try:
         return [share_models(_prefixed(group, "" if number is None else f"{number}/"), models)]
     except PlanError:
@@ -242,7 +250,10 @@ def _stacked(group: Mapping[int, Plan], models: int, number: int | None) -> list
 
 
 def _prefixed(group: Mapping[int, Plan], prefix: str) -> dict[int, Plan]:
-    """Plans whose own columns and stages have names that no other stack has."""
+    """Return the plans with a prefix before the names of their columns and stages, so that stacks have different names.
+
+    Columns that the prepare pass makes keep their names.
+    """
 
     def name(old: str) -> str:
         return prefix + old

@@ -1,4 +1,4 @@
-"""Compute once what several layers compute from the same inputs."""
+"""Compute a value once if several layers compute it from the same inputs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from planner.rule import GraphRule, Joined
 
 
 def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike | None = None) -> Joined:
-    """f(x) of one layer = f(x) of another, where both are the same operator: one node, with the names of both layers.
+    """f(x) of one layer = f(x) of another, if both are the same operator. One node takes the place of both.
 
-    Random numbers belong to the operator that draws them (its key), so two dropouts of one column stay two.
+    It has the names of both layers. Random numbers belong to the key of the operator that draws them, so two dropouts of
+    one column stay two nodes.
 
     Args:
-        root: the graph.
-        order: its nodes, children first, where that is known.
-        alike: what is known of nodes already.
+        root: The root of the graph.
+        order: The nodes of the graph, children first, if known.
+        alike: The search for nodes that compute the same, with its findings so far.
 
     >>> from planner.nodes import Elementwise, Propagate, StaticColumn
     >>> from planner.printer import tree
@@ -41,7 +42,7 @@ def share_subplans(root: Node, order: Sequence[Node] | None = None, alike: Alike
     groups: dict[Node, list[Node]] = {}
     for node, first in zip(order, firsts, strict=True):
         groups.setdefault(first, []).append(node)
-    kept: dict[Node, Node] = {}  # what stands for a group
+    kept: dict[Node, Node] = {}  # the node that stands for a group, by the group's first node
     new: dict[Node, Node] = {}
     for node, first in zip(order, firsts, strict=True):
         if first not in kept:
