@@ -1,8 +1,8 @@
-"""What the JVM of a Spark session of our own writes to standard error: errors, and nothing below them.
+"""Keeps the standard error of a JVM that we start for Spark to errors alone.
 
-Three things write there: Spark's logging, which a configuration file of ours settles; the JVM itself, which warns of incubator
-modules before any code runs and has no option against it; and the Python workers that the JVM starts. So the JVM's standard
-error is a pipe, and a thread passes on all but that warning.
+Three things write there. Spark's logging is set by a configuration file of ours. The JVM itself warns of incubator modules
+before any code runs, and has no option against it. The Python workers that the JVM starts write there too. So the JVM's
+standard error is a pipe, and a thread passes on everything but that warning.
 """
 
 from __future__ import annotations

@@ -220,7 +220,7 @@ def _place(room: Room, rows: int, shape: tuple[int, ...]) -> Tensor:
 
 
 def _tensors(mode: Mode, found: StageResult) -> Tensors:
-    """What goes back, by its name on the wire."""
+    """Return the tensors that go back, by their names on the wire."""
     tensors = {tensor_names.output(name): _flat(rows) for name, rows in found.outputs.items()}
     tensors |= {tensor_names.input_gradient(name): _flat(rows) for name, rows in found.input_gradients.items()}
     tensors |= {f"{GRADIENT}{name}": sums.contiguous().numpy() for name, sums in found.parameter_gradients.items()}
