@@ -1,11 +1,9 @@
 """Check docstrings and commit subjects for faults of style that a program can find.
 
-python tools/check_prose.py            print the faults and exit 1 if there are any
-python tools/check_prose.py --relist   write the files that have faults now into tools/prose_to_mend.txt, after files have moved
+`python tools/check_prose.py` prints the faults and exits with 1 if there are any.
 
 A docstring must not begin with one of `FRAGMENTS`, must have at least three words, and no sentence of it may be longer
-than `MOST_WORDS` words. Files listed in tools/prose_to_mend.txt are not mended yet. Their faults are not printed, but a
-listed file without faults must be taken off the list, so that the list only shrinks.
+than `MOST_WORDS` words.
 
 The subject of a commit has at most `MOST_CHARACTERS` characters. Only commits made since this file was added are read.
 """
@@ -21,7 +19,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("lotan", "planner", "messenger")
-TO_MEND = "tools/prose_to_mend.txt"
 
 FRAGMENTS = ("Of", "See", "Those", "What", "Where", "Whether")
 FEWEST_WORDS = 3
@@ -112,23 +109,14 @@ def _words(text: str) -> list[str]:
     return [word for word in _CODE.sub("code", text).split() if re.search(r"\w", word)]
 
 
-def faulty_files(root: Path) -> dict[str, list[str]]:
-    """The faults of each file that has any, as they are printed, by the file's path below `root`."""
-    found = {}
-    for package in PACKAGES:
-        for path in sorted((root / package).rglob("*.py")):
-            name = path.relative_to(root).as_posix()
-            faults = [f"{name}:{line}: {fault}" for line, fault in docstring_faults(path.read_text())]
-            if faults:
-                found[name] = faults
-    return found
-
-
-def all_faults(found: dict[str, list[str]], to_mend: list[str]) -> list[str]:
-    """The faults of files that are not listed as yet to be mended, and the entries of that list that must go."""
-    faults = [fault for name, faults in found.items() if name not in to_mend for fault in faults]
-    stale = [name for name in to_mend if name not in found]
-    return faults + [f"{TO_MEND}: {name} has no faults (any more): take it off the list" for name in stale]
+def file_faults(root: Path) -> list[str]:
+    """Return the faults of the docstrings of all packages below `root`, each with its file and line."""
+    return [
+        f"{path.relative_to(root).as_posix()}:{line}: {fault}"
+        for package in PACKAGES
+        for path in sorted((root / package).rglob("*.py"))
+        for line, fault in docstring_faults(path.read_text())
+    ]
 
 
 def commit_faults(root: Path) -> list[str]:
@@ -156,18 +144,12 @@ def _git(root: Path, *arguments: str) -> list[str]:
     return run.stdout.splitlines()
 
 
-def main(arguments: list[str]) -> int:
-    """Run the check and returns the exit status."""
-    found = faulty_files(ROOT)
-    listed = ROOT / TO_MEND
-    if arguments == ["--relist"]:
-        listed.write_text("".join(f"{name}\n" for name in found))
-        return 0
-    to_mend = listed.read_text().split() if listed.exists() else []
-    faults = all_faults(found, to_mend) + commit_faults(ROOT)
-    print("\n".join(faults) if faults else f"prose: no faults; {len(to_mend)} files are yet to be mended")
+def main() -> int:
+    """Run the check and return the exit status."""
+    faults = file_faults(ROOT) + commit_faults(ROOT)
+    print("\n".join(faults) if faults else "prose: no faults")
     return 1 if faults else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

@@ -70,11 +70,12 @@ def test_every_kind_of_docstring_is_read_and_named_with_its_line():
     assert found[3][1].startswith("f: ")
 
 
-def test_a_listed_file_is_spared_until_it_is_mended():
-    found = {"lotan/a.py": ["lotan/a.py:1: fault"], "lotan/b.py": ["lotan/b.py:2: fault"]}
-    assert check["all_faults"](found, ["lotan/a.py"]) == ["lotan/b.py:2: fault"]
-    (stale,) = check["all_faults"](found, ["lotan/a.py", "lotan/b.py", "lotan/mended.py"])
-    assert "lotan/mended.py" in stale
+def test_faults_of_all_packages_are_found_with_their_files_and_lines(tmp_path):
+    for name in ("lotan/engines/a.py", "planner/b.py", "messenger/c.py", "tests/d.py"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text('"""A module without faults."""\n\n\ndef f():\n    """Of a b."""\n')
+    found = [fault.partition(": f: the docstring begins")[0] for fault in check["file_faults"](tmp_path)]
+    assert found == ["lotan/engines/a.py:5", "planner/b.py:5", "messenger/c.py:5"]
 
 
 def test_this_checkout_passes():
