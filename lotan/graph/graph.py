@@ -69,6 +69,7 @@ class Graph:
         GraphError: vertices and edges are not two pandas or two Spark DataFrames, or a name is no string.
 
     Example:
+        >>> import pandas as pd
         >>> vertices = pd.DataFrame({"id": [1, 2], "features": [[0.0, 1.0], [1.0, 0.0]]})
         >>> graph = Graph(vertices, pd.DataFrame({"src": [1], "dst": [2]}), undirected=True)
         >>> graph.statistics.vertices, graph.statistics.edges

@@ -15,6 +15,8 @@ import pytest
 
 from lotan.hosts.jar import JAR
 
+pytestmark = pytest.mark.processes
+
 ON_SPARK = ["rows"] + ["blocks"] * JAR.is_file()
 
 # Handlers that do nothing stand for a call that does not come back.
@@ -55,8 +57,6 @@ except KeyboardInterrupt:
 UNREAD = """
 import sys, types
 from lotan.cli import main
-
-pytestmark = pytest.mark.processes
 def run(options):
     print(0, flush=True)
     while True:

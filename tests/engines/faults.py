@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lotan.engines.rows.pipe import PipeBuilder
-from lotan.engines.rows.pipe_task import PipeTask
+from lotan.engines.rows.pipe_task import PipeTask, Returned
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,10 @@ class Faulty:
 
     task: PipeTask
     fault: Fault
+
+    @property
+    def returned(self) -> tuple[Returned, ...]:
+        return self.task.returned
 
     def schema(self, id_type: str) -> str:
         return self.task.schema(id_type)

@@ -28,6 +28,8 @@ from tests.engines.blocks.faults import FailingTasks, Place, at_commit
 from tests.engines.faults import Fault, inject
 from tests.training.test_trainer import assert_same_checkpoint
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 EPOCHS = 12
 EPOCHS_ON_SPARK = 2
@@ -42,8 +44,6 @@ train_and_die(sys.argv[1], sys.argv[2:])
 DISTURBED = """
 import sys
 from tests.training import test_killed
-
-pytestmark = pytest.mark.processes
 getattr(test_killed, sys.argv[1])(sys.argv[2])
 """
 
