@@ -45,6 +45,8 @@ class Node(metaclass=Interned):
 
     # The attributes below follow from the fields and from the inputs' attributes, which are set already. So no graph is
     # too deep for them.
+    values: ClassVar[tuple[Any, ...]]
+    """The values of its fields, in order."""
     children: ClassVar[tuple[Node, ...]]
     """The operators that this one reads, in the order of the fields, each as often as it is read."""
     output: ClassVar[ValueType]
@@ -58,11 +60,11 @@ class Node(metaclass=Interned):
 
     def __post_init__(self) -> None:
         """Set the attributes that follow from the fields. They are frozen afterwards."""
+        values = (*[getattr(self, name) for name in self.__match_args__],)
         children: list[Node] = []
-        identity = (type(self), *_keys(self.values, children))
+        identity = (type(self), *_keys(values, children))
         trained = getattr(self, "trainable", False) or any(child.trained for child in children)
-        found = {"children": tuple(children), "output": self._yields(), "trained": trained, "identity": identity}
-        for name, value in found.items():
+        for name, value in zip(_DERIVED, (values, (*children,), self._yields(), trained, identity), strict=True):
             object.__setattr__(self, name, value)
 
     def _yields(self) -> ValueType:
@@ -70,19 +72,19 @@ class Node(metaclass=Interned):
         type: ValueType = getattr(self, "type")  # noqa: B009  # some operators have no such field
         return type
 
-    @property
-    def values(self) -> tuple[Any, ...]:
-        """The values of its fields, in order."""
-        return tuple(getattr(self, name) for name in self.__match_args__)
-
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.values
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """Return the same operator over other inputs, or `self` if no input changes."""
-        if all(new.get(child, child) is child for child in self.children):
-            return self
-        return type(self)(*replaced(self.values, new))
+        for child in self.children:
+            if new.get(child, child) is not child:
+                return type(self)(*replaced(self.values, new))
+        return self
+
+
+_DERIVED = ("values", "children", "output", "trained", "identity")
+"""The attributes that follow from a node's fields."""
 
 
 def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
@@ -94,28 +96,31 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     """
     keys: list[Any] = []
     for value in values:
-        if isinstance(value, Node):
+        kind = type(value)
+        if kind is str or kind is ValueType:  # most are; asked first, as checks for a class with a metaclass are slow
+            keys.append(value)
+        elif kind is tuple:
+            keys.append((*_keys(value, nodes),))
+        elif isinstance(value, Node):
             nodes.append(value)
             keys.append(value)
-        elif isinstance(value, str | ValueType):
-            keys.append(value)
-        elif type(value) is tuple:
-            keys.append((*_keys(value, nodes),))
         else:
-            keys.append((type(value), value.hex() if isinstance(value, float) else value))
+            keys.append((kind, value.hex() if kind is float else value))
     return keys
 
 
 def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
     """Return field values with some nodes replaced by others, also inside tuples."""
-    return [
-        new.get(value, value)
-        if isinstance(value, Node)
-        else (*replaced(value, new),)
-        if type(value) is tuple
-        else value
-        for value in values
-    ]
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is tuple:
+            found.append((*replaced(value, new),))
+        elif kind is not str and isinstance(value, Node):
+            found.append(new.get(value, value))
+        else:
+            found.append(value)
+    return found
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -329,8 +334,10 @@ def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: An
         new: Replacements for input nodes, by the node that is replaced.
         changes: New values of fields, by name.
     """
-    values = replaced(node.values, new) if new else node.values
-    return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
+    values = replaced(node.values, new) if new else [*node.values]
+    for name, value in changes.items():
+        values[node.__match_args__.index(name)] = value
+    return type(node)(*values)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:
