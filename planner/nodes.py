@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 from weakref import WeakValueDictionary
 
 from planner.spec import EdgeSet, ValueType
 
 _pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_is_trained = attrgetter("trained")
 _lock = threading.Lock()  # two trainers may plan at the same time
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -45,8 +47,6 @@ class Node(metaclass=Interned):
 
     # The attributes below follow from the fields and from the inputs' attributes, which are set already. So no graph is
     # too deep for them.
-    values: ClassVar[tuple[Any, ...]]
-    """The values of its fields, in order."""
     children: ClassVar[tuple[Node, ...]]
     """The operators that this one reads, in the order of the fields, each as often as it is read."""
     output: ClassVar[ValueType]
@@ -60,20 +60,25 @@ class Node(metaclass=Interned):
 
     def __post_init__(self) -> None:
         """Set the attributes that follow from the fields. They are frozen afterwards."""
-        values = (*[getattr(self, name) for name in self.__match_args__],)
         children: list[Node] = []
-        identity = (type(self), *_keys(values, children))
-        trained = getattr(self, "trainable", False) or any(child.trained for child in children)
-        for name, value in zip(_DERIVED, (values, (*children,), self._yields(), trained, identity), strict=True):
-            object.__setattr__(self, name, value)
+        derive = object.__setattr__
+        derive(self, "identity", (type(self), *_keys(self.values, children)))
+        derive(self, "children", (*children,))
+        derive(self, "output", self._yields())
+        derive(self, "trained", getattr(self, "trainable", False) or any(map(_is_trained, children)))
 
     def _yields(self) -> ValueType:
         """Return the type of the output. By default this is the field `type`."""
         type: ValueType = getattr(self, "type")  # noqa: B009  # some operators have no such field
         return type
 
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values of its fields, in order."""
+        return [getattr(self, name) for name in self.__match_args__]
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.values
+        return type(self), (*self.values,)
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """Return the same operator over other inputs, or `self` if no input changes."""
@@ -83,11 +88,7 @@ class Node(metaclass=Interned):
         return self
 
 
-_DERIVED = ("values", "children", "output", "trained", "identity")
-"""The attributes that follow from a node's fields."""
-
-
-def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
+def _keys(values: Sequence[Any], nodes: list[Node]) -> list[Any]:
     """Return hashable keys of field values, which tell 1, 1.0 and True apart, and 0.0 and -0.0. A node is its own key.
 
     Args:
@@ -100,7 +101,8 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
         if kind is str or kind is ValueType:  # most are; asked first, as checks for a class with a metaclass are slow
             keys.append(value)
         elif kind is tuple:
-            keys.append((*_keys(value, nodes),))
+            inside = _keys(value, nodes)
+            keys.append(value if all(map(is_, inside, value)) else (*inside,))  # one tuple for both, if it can be
         elif isinstance(value, Node):
             nodes.append(value)
             keys.append(value)
@@ -109,7 +111,7 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     return keys
 
 
-def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
+def replaced(values: Sequence[Any], new: Mapping[Node, Node]) -> list[Any]:
     """Return field values with some nodes replaced by others, also inside tuples."""
     found: list[Any] = []
     for value in values:
