@@ -11,12 +11,10 @@ from planner.kernels import (
     ACTIVATIONS,
     VIEWS,
     contracted,
-    head_dots,
     is_product,
     multiplicands,
     never_made,
     numbers_taken,
-    run_by_autograd,
 )
 from planner.physical import Stage
 from planner.spec import PRODUCTS, Call, operator_name
@@ -124,7 +122,7 @@ def multiplied(stage: Stage) -> Set[str]:
     is named too.
     """
     found = {name for call in stage.calls if is_product(call) for name in call.reads}
-    found.update(name for dots in head_dots(stage).values() for name in (dots.x, dots.vectors))
+    found.update(name for dots in stage.head_dots.values() for name in (dots.x, dots.vectors))
     found |= multiplicands(stage)
     for call in reversed(stage.calls):
         if call.output in found and operator_name(call.op) in VIEWS:
@@ -137,7 +135,7 @@ def _kept(stage: Stage) -> Set[str]:
     calls = stage.on_vertices
     outputs = {call.output for call in calls if operator_name(call.op) in ACTIVATIONS}
     relus = {call.output for call in calls if operator_name(call.op) == "relu"}
-    if run_by_autograd(stage):
+    if stage.run_by_autograd:
         also = ("dropout", *PRODUCTS)
         return outputs | {call.output for call in calls if operator_name(call.op) in also} | multiplied(stage)
     for call in calls:

@@ -10,11 +10,13 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from planner.patterns import RESHAPES
-from planner.physical import Stage
 from planner.spec import PRODUCTS, Argument, Call, Ref, operator_name
+
+if TYPE_CHECKING:
+    from planner.physical import Stage  # a stage knows its kernels, so it imports this module
 
 ACTIVATIONS = ("relu", "elu", "leaky_relu", "tanh", "sigmoid", "gelu", "silu", "softplus")
 IN_ORDER = RESHAPES | {"aten.flatten.using_ints"}
@@ -67,7 +69,7 @@ def _dots(total: Call, product: Call | None, shapes: Shapes, vectors: Shapes) ->
 
 def never_made(stage: Stage) -> Set[str]:
     """Return the values that exist only inside a kernel."""
-    return {dots.product for dots in head_dots(stage).values()}
+    return {dots.product for dots in stage.head_dots.values()}
 
 
 def is_product(call: Call) -> bool:
@@ -96,7 +98,7 @@ def numbers_taken(stage: Stage, call: Call) -> int:
 
     This is the width of its output, or of its input if it reduces over channels or heads.
     """
-    dots = head_dots(stage).get(call.output) if call.op == SUM else None
+    dots = stage.head_dots.get(call.output) if call.op == SUM else None
     if dots is not None:
         return dots.heads * dots.channels
     if is_head_mean(call):
@@ -175,7 +177,7 @@ def _is_kernel(call: Call, facts: _Facts) -> bool:
         case "aten.elu.default" | "aten.leaky_relu.default":
             numbers = call.arguments[1:]
             return all(isinstance(number, int | float) and number > 0 for number in numbers)
-    return (call.op == SUM and call.output in head_dots(facts.stage)) or is_head_mean(call)
+    return (call.op == SUM and call.output in facts.stage.head_dots) or is_head_mean(call)
 
 
 def drops_some(call: Call) -> bool:

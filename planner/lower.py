@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from planner.graph_steps import graph_step
@@ -54,6 +55,11 @@ class Cut:
     assignment: Mapping[Node, int]  # the stage of each operator that yields rows of vertices; lower numbers run first
     repeated: Set[Node]  # the result of `repeated_values`
     read_by_graph_operators: Set[Node]
+
+    @cached_property
+    def refs(self) -> Mapping[Node, Ref]:
+        """Every node as an argument of a call."""
+        return {node: Ref(name) for node, name in self.names.items()}
 
 
 def cut(root: Node) -> Cut:
@@ -283,28 +289,24 @@ def _call(node: Node, cut: Cut) -> Call:
             keywords = tuple((key, _argument(argument, cut)) for key, argument in node.keywords)
             return Call(name, node.op, arguments, output, keywords, node.layer)
         case Dropout():
-            return Call(name, "lotan.dropout", (_ref(node.x, cut), node.p, node.key), output, layer=node.layer)
+            return Call(name, "lotan.dropout", (cut.refs[node.x], node.p, node.key), output, layer=node.layer)
         case Scatter():
-            return Call(name, "lotan.scatter", (_ref(node.x, cut), node.end, node.edges), output, layer=node.layer)
+            return Call(name, "lotan.scatter", (cut.refs[node.x], node.end, node.edges), output, layer=node.layer)
         case Aggregate():
             return Call(
-                name, "lotan.aggregate", (_ref(node.message, cut), node.kind, node.edges), output, layer=node.layer
+                name, "lotan.aggregate", (cut.refs[node.message], node.kind, node.edges), output, layer=node.layer
             )
         case EdgeSoftmax():
-            return Call(name, "lotan.edge_softmax", (_ref(node.scores, cut), node.edges), output, layer=node.layer)
+            return Call(name, "lotan.edge_softmax", (cut.refs[node.scores], node.edges), output, layer=node.layer)
         case EdgeWeight():
             return Call(name, "lotan.edge_weight", (node.edges,), output)
     raise TypeError(f"{type(node).__name__} is no operator of a stage")  # every kind of member is listed above
 
 
-def _ref(node: Node, cut: Cut) -> Ref:
-    return Ref(cut.names[node])
-
-
 def _argument(argument: NodeArgument, cut: Cut) -> Argument:
     if isinstance(argument, tuple):
         return tuple(_argument(item, cut) for item in argument)
-    return _ref(argument, cut) if isinstance(argument, Node) else argument
+    return cut.refs[argument] if isinstance(argument, Node) else argument
 
 
 def _schedule(cut: Cut, stages: Mapping[int, Stage], last: int | None = None) -> tuple[Step, ...]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter, is_
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 from weakref import WeakValueDictionary
 
 from planner.spec import EdgeSet, ValueType
 
 _pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
+_is_trained = attrgetter("trained")
 _lock = threading.Lock()  # two trainers may plan at the same time
 
 AnyNode = TypeVar("AnyNode", bound="Node")
@@ -59,11 +61,11 @@ class Node(metaclass=Interned):
     def __post_init__(self) -> None:
         """Set the attributes that follow from the fields. They are frozen afterwards."""
         children: list[Node] = []
-        identity = (type(self), *_keys(self.values, children))
-        trained = getattr(self, "trainable", False) or any(child.trained for child in children)
-        found = {"children": tuple(children), "output": self._yields(), "trained": trained, "identity": identity}
-        for name, value in found.items():
-            object.__setattr__(self, name, value)
+        derive = object.__setattr__
+        derive(self, "identity", (type(self), *_keys(self.values, children)))
+        derive(self, "children", (*children,))
+        derive(self, "output", self._yields())
+        derive(self, "trained", getattr(self, "trainable", False) or any(map(_is_trained, children)))
 
     def _yields(self) -> ValueType:
         """Return the type of the output. By default this is the field `type`."""
@@ -71,21 +73,22 @@ class Node(metaclass=Interned):
         return type
 
     @property
-    def values(self) -> tuple[Any, ...]:
+    def values(self) -> Sequence[Any]:
         """The values of its fields, in order."""
-        return tuple(getattr(self, name) for name in self.__match_args__)
+        return [getattr(self, name) for name in self.__match_args__]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), self.values
+        return type(self), (*self.values,)
 
     def with_children(self, new: Mapping[Node, Node]) -> Node:
         """Return the same operator over other inputs, or `self` if no input changes."""
-        if all(new.get(child, child) is child for child in self.children):
-            return self
-        return type(self)(*replaced(self.values, new))
+        for child in self.children:
+            if new.get(child, child) is not child:
+                return type(self)(*replaced(self.values, new))
+        return self
 
 
-def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
+def _keys(values: Sequence[Any], nodes: list[Node]) -> list[Any]:
     """Return hashable keys of field values, which tell 1, 1.0 and True apart, and 0.0 and -0.0. A node is its own key.
 
     Args:
@@ -94,28 +97,32 @@ def _keys(values: tuple[Any, ...], nodes: list[Node]) -> list[Any]:
     """
     keys: list[Any] = []
     for value in values:
-        if isinstance(value, Node):
+        kind = type(value)
+        if kind is str or kind is ValueType:  # most are; asked first, as checks for a class with a metaclass are slow
+            keys.append(value)
+        elif kind is tuple:
+            inside = _keys(value, nodes)
+            keys.append(value if all(map(is_, inside, value)) else (*inside,))  # one tuple for both, if it can be
+        elif isinstance(value, Node):
             nodes.append(value)
             keys.append(value)
-        elif isinstance(value, str | ValueType):
-            keys.append(value)
-        elif type(value) is tuple:
-            keys.append((*_keys(value, nodes),))
         else:
-            keys.append((type(value), value.hex() if isinstance(value, float) else value))
+            keys.append((kind, value.hex() if kind is float else value))
     return keys
 
 
-def replaced(values: tuple[Any, ...], new: Mapping[Node, Node]) -> list[Any]:
+def replaced(values: Sequence[Any], new: Mapping[Node, Node]) -> list[Any]:
     """Return field values with some nodes replaced by others, also inside tuples."""
-    return [
-        new.get(value, value)
-        if isinstance(value, Node)
-        else (*replaced(value, new),)
-        if type(value) is tuple
-        else value
-        for value in values
-    ]
+    found: list[Any] = []
+    for value in values:
+        kind = type(value)
+        if kind is tuple:
+            found.append((*replaced(value, new),))
+        elif kind is not str and isinstance(value, Node):
+            found.append(new.get(value, value))
+        else:
+            found.append(value)
+    return found
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -329,8 +336,10 @@ def altered(node: AnyNode, new: Mapping[Node, Node] | None = None, **changes: An
         new: Replacements for input nodes, by the node that is replaced.
         changes: New values of fields, by name.
     """
-    values = replaced(node.values, new) if new else node.values
-    return type(node)(**dict(zip(node.__match_args__, values, strict=True)) | changes)
+    values = replaced(node.values, new) if new else [*node.values]
+    for name, value in changes.items():
+        values[node.__match_args__.index(name)] = value
+    return type(node)(*values)
 
 
 def tensor_arguments(node: Apply) -> tuple[Node, ...]:

@@ -20,6 +20,7 @@ from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, Literal
 
+from planner import kernels
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
@@ -148,6 +149,16 @@ class Stage:
     def on_vertices(self) -> tuple[Call, ...]:
         """The calls whose output has a row for each vertex."""
         return tuple(call for call in self.calls if call.type.rows == "vertex")
+
+    @cached_property
+    def head_dots(self) -> Mapping[str, kernels.HeadDots]:
+        """The result of `planner.kernels.head_dots`, which pricing asks for often."""
+        return kernels.head_dots(self)
+
+    @cached_property
+    def run_by_autograd(self) -> bool:
+        """The result of `planner.kernels.run_by_autograd`, which pricing asks for often."""
+        return kernels.run_by_autograd(self)
 
     def computed_from(self, names: Iterable[str]) -> set[str]:
         """Return the names of the given values and parameters, and of all values that are computed from any of them."""

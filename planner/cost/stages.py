@@ -11,7 +11,7 @@ from planner.chunks import SAVED_BYTES, chunk_count, chunk_rows, chunks_in_group
 from planner.estimate import SPARSE_TIMES, row_bytes
 from planner.footprint import trained_stages
 from planner.keeping import saved_row_bytes
-from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken, run_by_autograd
+from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken
 from planner.layout import Layout
 from planner.physical import Plan, Stage
 from planner.spec import Call, operator_name
@@ -114,7 +114,7 @@ def _backward(stage: Stage, density: float) -> Work:
 
 def _by_who_runs(stage: Stage, found: Work) -> Work:
     """Count the numbers of a stage that autograd runs as another unit of work, which has a rate of its own."""
-    if run_by_autograd(stage):
+    if stage.run_by_autograd:
         found.numbers, found.autograd_numbers = 0.0, found.numbers
     return found
 

@@ -123,7 +123,8 @@ def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str,
     The first rule that leaves neighbourhoods to be collected has one more reason: the time that collected
     neighbourhoods take in all layers.
     """
-    facts = [_rule_fact(planned, rule, less.get(rule.name)) for rule in RULES]
+    ours = {kind: _walked(planned, kind, "") for kind in {rule.of_evaluation for rule in RULES if rule.name in less}}
+    facts = [_rule_fact(planned, rule, less.get(rule.name), ours) for rule in RULES]
     leaving = [entry.rule for entry in planned.rewritten.declined if entry.collects]
     first = next((fact for fact in facts if fact["name"] in leaving), None)
     if first is not None and (said := _collecting(planned)):
@@ -131,7 +132,10 @@ def _rule_facts(planned: Planned, less: Mapping[str, Planned]) -> list[dict[str,
     return facts
 
 
-def _rule_fact(planned: Planned, rule: Rule, less: Planned | None) -> dict[str, Any]:
+def _rule_fact(
+    planned: Planned, rule: Rule, less: Planned | None, ours: Mapping[bool, Mapping[str, float]]
+) -> dict[str, Any]:
+    """Return the facts about one rule. `ours` holds the figures of the plan with all rules, by kind of pass."""
     enabled, fired = _enabled(planned, rule), planned.fired(rule)
     declined = [entry.reason for entry in planned.rewritten.declined if entry.rule == rule.name]
     if enabled and not (fired or declined):
@@ -142,7 +146,7 @@ def _rule_fact(planned: Planned, rule: Rule, less: Planned | None) -> dict[str, 
         "fired": fired,
         "where": _where(planned, rule) if fired else [],
         "declined": declined,
-        "gain": _gain(planned, less, rule) if less is not None else None,
+        "gain": _gain(planned, less, rule, ours[rule.of_evaluation]) if less is not None else None,
     }
 
 
@@ -169,18 +173,18 @@ def _is_of_neighbourhoods(step: Step) -> bool:
     return isinstance(step, CollectStep | GatherStep) or (isinstance(step, PipeStep) and bool(step.collections))
 
 
-def _gain(planned: Planned, less: Planned, rule: Rule) -> dict[str, Any]:
+def _gain(planned: Planned, less: Planned, rule: Rule, ours: Mapping[str, float]) -> dict[str, Any]:
     """Return the steps, bytes and estimated seconds of a training pass with and without a rule.
 
     If the rule is about evaluation, they are those of an epoch with its evaluation.
     """
-    evaluated = rule.of_evaluation
-    ours, others = (one.plan.epoch(evaluates=True) if evaluated else [one.plan.train] for one in (planned, less))
-    gain = {"evaluated": evaluated} | _walked(planned, ours, "") | _walked(less, others, "_without")
+    gain = {"evaluated": rule.of_evaluation, **ours, **_walked(less, rule.of_evaluation, "_without")}
     return gain | {"same_because": _why_same(planned, less, rule) if gain_mark(gain) == SAME else ""}
 
 
-def _walked(planned: Planned, passes: Sequence[Sequence[Step]], suffix: str) -> dict[str, float]:
+def _walked(planned: Planned, evaluated: bool, suffix: str) -> dict[str, float]:
+    """The figures of an epoch with its evaluation, or of the training pass, under names with a suffix."""
+    passes = planned.plan.epoch(evaluates=True) if evaluated else (planned.plan.train,)
     return {
         f"steps{suffix}": sum(map(len, passes)),
         f"bytes{suffix}": sum(moved_bytes(planned, steps) for steps in passes),

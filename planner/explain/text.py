@@ -174,6 +174,7 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
     """
     cost = planned.cost(steps)
     lines, costs = [], cost.steps
+    backward = {step.stage for step in steps if isinstance(step, PipeStep) and step.mode == "backward"}
     for number, step in enumerate(steps):
         rows, moved = step.rows(planned.statistics), step.bytes(planned.statistics, planned.plan)
         where = "dl" if isinstance(step, PipeStep) else "graph"
@@ -185,7 +186,7 @@ def step_lines(planned: Planned, steps: Sequence[Step]) -> list[str]:
                 for call in planned.plan.stage(step.stage).calls
                 for line in wrapped("     " + call_label(call), WIDTH)
             ]
-            lines += _kept_line(planned, planned.plan.stage(step.stage), steps)
+            lines += _kept_line(planned, planned.plan.stage(step.stage)) if step.stage in backward else []
     return [*lines, *own_line(duration(cost.own))]
 
 
@@ -194,10 +195,9 @@ def own_line(seconds: str) -> list[str]:
     return aligned(f"   {OWN}", "", f"{'':>16}", f"{'':>8}", f"{seconds:>8}", beside=BESIDE)
 
 
-def _kept_line(planned: Planned, stage: Stage, steps: Sequence[Step]) -> list[str]:
-    """Return the line on values that a forward run saves, if the stage has a backward in this pass."""
-    runs_backward = any(isinstance(s, PipeStep) and s.stage == stage.name and s.mode == "backward" for s in steps)
-    kept = saved_row_bytes(stage) if runs_backward else 0
+def _kept_line(planned: Planned, stage: Stage) -> list[str]:
+    """Return the line on values that a forward run saves for the stage's backward, if there are any."""
+    kept = saved_row_bytes(stage)
     if not kept:
         return []
     line = f"     keeps {size(kept)} a row for backward"

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from planner.draft import Draft
 from planner.estimate import SPARSE_TIMES
-from planner.kernels import run_by_autograd
 from planner.linear_maps import LINEAR
 from planner.physical import Plan, Stage, StageInput
 from planner.places import stages_of
@@ -72,7 +71,7 @@ def _could_be(i: StageInput, stage: Stage) -> bool:
 
     If autograd runs the stage, it needs all numbers of a row.
     """
-    return i.column == FEATURES and _is_multiplied(i, stage) and not run_by_autograd(stage)
+    return i.column == FEATURES and _is_multiplied(i, stage) and not stage.run_by_autograd
 
 
 def _is_multiplied(i: StageInput, stage: Stage) -> bool:

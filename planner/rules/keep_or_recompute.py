@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from planner.draft import Draft
 from planner.keeping import kept_bytes, seconds_again, spill_seconds
-from planner.kernels import run_by_autograd
 from planner.physical import Overflow, Stage
 from planner.places import stages_of
 from planner.rule import DraftRule
@@ -30,7 +29,7 @@ def keep_or_recompute(stage: Stage, statistics: Statistics) -> Stage:
     kept = kept_bytes(stage, statistics)
     if not kept:
         return stage
-    file = None if run_by_autograd(stage) else spill_seconds(kept)
+    file = None if stage.run_by_autograd else spill_seconds(kept)
     overflow, seconds = choose_overflow(seconds_again(stage, statistics), file)
     return replace(stage, overflow=overflow, worth=seconds / kept)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 
 from planner.choices.evaluation import evaluate_beside
@@ -62,7 +63,8 @@ def _where(draft: Draft, _: str) -> list[str]:
     plan = draft.plan
     if not plan.train_and_evaluate:
         return names(forward_half(plan))
-    trains = [_is_of_training(step, plan) for step in plan.train_and_evaluate]
+    own = frozenset(plan.train)
+    trains = [_is_of_training(step, own) for step in plan.train_and_evaluate]
     both = list(zip(plan.train_and_evaluate, trains, strict=True))
     needed = {name for step, is_training in both if not is_training for name in step.reads}
     shared: list[Step] = []
@@ -73,12 +75,12 @@ def _where(draft: Draft, _: str) -> list[str]:
     return names(shared[::-1]) or ["one pass for both, without common steps"]
 
 
-def _is_of_training(step: Step, plan: Plan) -> bool:
+def _is_of_training(step: Step, own: Set[Step]) -> bool:
     """Return True if a step of the pass that trains and evaluates belongs to training.
 
-    The step need not be one of `plan.train`, because its stage may have more outputs in this pass.
+    The step need not be one of `own`, the steps of training, because its stage may have more outputs in this pass.
     """
-    return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in plan.train
+    return step.stage.startswith(f"{TRAIN}.") if isinstance(step, PipeStep) else step in own
 
 
 RULE = DraftRule(
