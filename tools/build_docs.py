@@ -45,7 +45,7 @@ def main() -> int:
     if options.pages_only:
         return 0
     shutil.rmtree(SITE, ignore_errors=True)
-    # Its cache does not know that docstrings have changed.
+    # Zensical's cache does not notice that docstrings have changed, so it is cleaned.
     status = subprocess.run([sys.executable, "-m", "zensical", "build", "--clean", "--strict"], cwd=ROOT).returncode
     if status == 0:
         bring_home()

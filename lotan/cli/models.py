@@ -40,7 +40,7 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
 
     Raises:
         GraphError: If the graph has no features or labels, or if class numbers go far beyond the number of vertices.
-        ConfigurationError, ModelError: As in `make_model`.
+        ConfigurationError, ModelError: If `make_model` raises it.
     """
     width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
     if not width:
@@ -59,8 +59,8 @@ def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -
     """Return the estimated footprint of the model on a graph in files, before labels are read: its outputs are guessed.
 
     Raises:
-        ConfigurationError: As in `make_model`, and if the estimate exceeds the memory limit.
-        ModelError: As in `make_model`, and if the model cannot be traced.
+        ConfigurationError: If `make_model` raises it, or if the estimate exceeds the memory limit.
+        ModelError: If `make_model` raises it, or if the model cannot be traced.
     """
     width = graph.estimate().width if graph.origin == "files" else 0
     return foreseen_of(make_model(options, width, GUESSED_OUTPUTS), graph, config) if width else None

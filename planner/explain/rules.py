@@ -103,7 +103,7 @@ def rule_facts(planned: Planned, less: Mapping[str, Planned] | None = None) -> l
 
     Args:
         planned: The plan.
-        less: Its `ablations`, if known.
+        less: The result of `ablations(planned)`, or None to compute it here.
     """
     less = ablations(planned) if less is None else less
     below = _Below()

@@ -33,7 +33,7 @@ class EdgeDropout(EdgeOperator):
 
     @property
     def shown(self) -> list[str]:
-        """Its probability and its key."""
+        """The probability and the key of the dropout."""
         return [f"p={self.p:g}", f"key={self.key}"]
 
 
@@ -50,7 +50,7 @@ class EdgeDropoutStep(EdgeStep):
 
     @property
     def words(self) -> list[str]:
-        """Its input and its probability."""
+        """The name of the input, and the probability."""
         return [self.input, f"p={self.p:g}"]
 
     def side_by_side(self, output: Column, model: int) -> Self:

@@ -90,7 +90,7 @@ class EdgeStep(ColumnStep):
 
     @property
     def label(self) -> str:
-        """Its kind, its columns and settings, and its output."""
+        """The kind of the step, its columns and settings, and its output."""
         within = [] if self.within is None else [f"within={self.within}"]
         name = type(self).__name__.removesuffix("Step")
         return f"{name}({', '.join([*self.words, self.edges, *within])}) -> {self.output.name}"

@@ -44,7 +44,7 @@ class EdgeSumStep(EdgeStep):
 
     @property
     def words(self) -> list[str]:
-        """Its input, and the end of the edges at which it sums."""
+        """The name of the input, and the end of the edges at which the step sums."""
         return [self.input, f"by {self.end}"]
 
     def adjoint(self, gradient: str, backward: Backward) -> None:

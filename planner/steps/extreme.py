@@ -39,11 +39,11 @@ class Extreme(EdgeOperator):
 
 
 @dataclass(frozen=True)
-class ExtremeStep(EdgeStep):
-    """output[v] = maximum ("max") or minimum ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
+class _ComparingStep(EdgeStep):
+    """The common part of the steps that compare the input's rows at sources with an extreme over in-edges."""
 
     input: str
-    kind: str
+    kind: str  # "max" or "min"
 
     NEEDS = "extremes"
     AT_SOURCES = ("input",)
@@ -55,8 +55,13 @@ class ExtremeStep(EdgeStep):
 
     @property
     def words(self) -> list[str]:
-        """The kind of the extreme, and its input."""
+        """The kind of the extreme, and the columns that the step reads."""
         return [self.kind, *self.columns]
+
+
+@dataclass(frozen=True)
+class ExtremeStep(_ComparingStep):
+    """output[v] = maximum ("max") or minimum ("min") of input[u] over in-edges (u, v), number by number; 0 without any."""
 
     def adjoint(self, gradient: str, backward: Backward) -> None:
         """Add a step that divides the gradient among the sources that have the extreme."""
@@ -70,27 +75,13 @@ class ExtremeStep(EdgeStep):
 
 
 @dataclass(frozen=True)
-class ExtremeGradientStep(EdgeStep):
+class ExtremeGradientStep(_ComparingStep):
     """output[u] = sum over out-edges (u, v) with input[u] = extreme[v] of gradient[v] / (in-edges of v with that value)."""
 
-    input: str
-    kind: str
     extreme: str
     gradient: str
 
-    NEEDS = "extremes"
     READS = ("input", "extreme", "gradient")
-    AT_SOURCES = ("input",)
-
-    @property
-    def read_whole(self) -> tuple[str, ...]:
-        """The names of all columns that it reads."""
-        return self.columns
-
-    @property
-    def words(self) -> list[str]:
-        """The kind of the extreme, and the columns that it reads."""
-        return [self.kind, *self.columns]
 
     def work_on(self, edges: int, plan: Plan) -> Work:
         """Return the comparisons for each edge and number."""

@@ -53,7 +53,7 @@ class PropagateStep(ColumnStep):
 
     @property
     def label(self) -> str:
-        """Its input, its edges and its flags, and its output."""
+        """The step's input, edges, flags and output."""
         flags = ["reverse"] * self.reverse + ["weighted"] * self.weighted + ["naive"] * (not self.combine)
         within = [] if self.within is None else [f"within={self.within}"]
         return f"Propagate({', '.join([self.input, self.edges, *flags, *within])}) -> {self.output.name}"

@@ -62,7 +62,7 @@ class ScaledPropagateStep(EdgeStep):
 
     @property
     def words(self) -> list[str]:
-        """Its columns, and "reverse" if it runs over the reverse graph."""
+        """The names of the columns, and "reverse" if the step runs over the reverse graph."""
         return [*self.columns, *["reverse"] * self.reverse]
 
     def side_by_side(self, output: Column, model: int) -> Self:
