@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from lotan.settings.optimizers import SGD, Adagrad, Adam, AdamW
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
-    from lotan.tuning import Tuned, tune
+    from lotan.tuning.result import Tuned
+    from lotan.tuning.tuner import tune
 
 __all__ = [
     "SGD",
@@ -71,7 +72,8 @@ _PLACES = {
     "persisted": "lotan.training.persisted_graph",
     **dict.fromkeys(("MessengerError", "PlanError"), "lotan.borders"),
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
-    **dict.fromkeys(("Tuned", "tune"), "lotan.tuning"),
+    "Tuned": "lotan.tuning.result",
+    "tune": "lotan.tuning.tuner",
     **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.settings.optimizers"),
 }
 

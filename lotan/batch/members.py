@@ -14,8 +14,6 @@ from lotan.settings.optimizers import Adam, Optimizer
 from lotan.training.learner import Learner
 
 MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
-OWN = ("optimizer", "seed", "epochs", "patience")
-"""The settings that may differ from member to member."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from lotan.arguments import require_kind
-from lotan.batch.members import OWN, Member, MemberState, check_own, folder_of
+from lotan.batch.members import Member, MemberState, check_own, folder_of
 from lotan.batch.plan import divide, plan_batch
 from lotan.batch.report import batch_report, plan_data, plan_lines
 from lotan.borders import PlanError, spark_translated
@@ -28,7 +28,7 @@ from lotan.graph import Graph
 from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job, prepare
 from lotan.results.run import Run
-from lotan.settings.config import TrainerConfig, make_config
+from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
 from lotan.training.early_stopping import LOWER_IS_BETTER
@@ -75,7 +75,7 @@ class ModelBatch:
         **options: Any,
     ) -> None:
         require_kind("ModelBatch", "graph", graph, Graph, 'a lotan.Graph, such as lotan.Graph.read("digits")')
-        if own := [name for name in OWN if name in options]:
+        if own := [name for name in MEMBER_SETTINGS if name in options]:
             raise ConfigurationError(f"{', '.join(own)}: each member has its own; give it to lotan.Member")
         if max_models is not None and (type(max_models) is not int or max_models < 1):
             raise ConfigurationError(f"max_models is {max_models!r}; expected an integer of at least 1")
@@ -141,7 +141,7 @@ class ModelBatch:
             for name in ("checkpoint_dir", "log_dir")
             if (folder := getattr(self.config, name)) is not None
         }
-        return replace(self.config, **{name: getattr(member, name) for name in OWN}, **folders)
+        return replace(self.config, **{name: getattr(member, name) for name in MEMBER_SETTINGS}, **folders)
 
     def stop(self, number: int, reason: str) -> None:
         """Stop the training of a member.

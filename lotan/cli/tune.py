@@ -19,7 +19,7 @@ from lotan.cli.outputs import add_result_options, check_outputs
 from lotan.tuning.search_names import SEARCHES
 
 if TYPE_CHECKING:
-    from lotan.tuning import Tuned
+    from lotan.tuning.result import Tuned
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ _models.__name__ = "auto or whole number"  # argparse prints it: "invalid auto o
 
 def run(options: argparse.Namespace) -> int:
     """Search, write the results to the given places, and print the models, best first."""
-    from lotan.tuning import tune
+    from lotan.tuning.tuner import tune
 
     check_outputs(options, files=("report", "html"), directories=("save_best", "log_dir"))
     tuned = tune(

@@ -66,7 +66,6 @@ class _Started:
     lock: ClassVar = threading.RLock()
 
     session: SparkSession
-    folder: LocalFolder | None = None
     users: int = 0
 
     def use(self) -> OpenSpark:
@@ -82,11 +81,7 @@ class _Started:
             return
         if _Started.current is self:
             _Started.current = None
-        try:
-            self.session.stop()
-        finally:
-            if self.folder is not None:
-                self.folder.close()
+        self.session.stop()
 
 
 @dataclass
@@ -105,18 +100,22 @@ class OpenSpark:
 
 
 class JavaFolder:
-    """The folder for the temporary files of this process's JVM. It exists until the process ends, not only for a session."""
+    """The folder for all files that the JVM of this process writes: Spark's blocks, warehouse and temporary files.
+
+    It exists until the process ends, not only for a session: a JVM keeps the `spark.local.dir` of its first session for all
+    later ones. What a session writes is removed by Spark when the session stops.
+    """
 
     path: ClassVar[Path | None] = None
 
     @classmethod
-    def option(cls) -> str:
-        """Return the Java option that makes the JVM use the folder."""
+    def make(cls) -> Path:
+        """Return the folder, which the first call makes."""
         if cls.path is None:
             folder = LocalFolder()
             atexit.register(_remove_after_java, folder)
             cls.path = folder.path
-        return f'"-Djava.io.tmpdir={cls.path}"'
+        return cls.path
 
 
 def _remove_after_java(folder: LocalFolder) -> None:
@@ -216,14 +215,13 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
         dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     )
     os.environ["PYTHONPATH"] = path
-    folder = LocalFolder()
-    atexit.register(folder.close)  # for a process that ends before it could close the folder
+    folder = JavaFolder.make()
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
         "spark.executorEnv.PYTHONPATH": path,
-        "spark.sql.warehouse.dir": str(folder.path / "warehouse"),
-        "spark.local.dir": str(folder.path),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.local.dir": str(folder),
         # Most of the bytes moved are floats, which hardly get smaller by compression: a shuffled propagate takes 0.39
         # instead of 0.46 processor seconds without it.
         "spark.shuffle.compress": "false",
@@ -233,7 +231,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     }
     if SparkContext._gateway is None:
         given = spark_default("spark.driver.defaultJavaOptions")
-        java = [DYING_JAVA, *logging_options(), *filter(None, [given]), JavaFolder.option()]
+        java = [DYING_JAVA, *logging_options(), *filter(None, [given]), f'"-Djava.io.tmpdir={folder}"']
         options["spark.driver.defaultJavaOptions"] = " ".join(java)
     if _is_here(master):
         options |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
@@ -263,11 +261,10 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     except BaseException as error:
         if SparkContext._gateway is None:  # PySpark does not know the Java process that it was about to start
             _end([child for child in psutil.Process().children() if child not in before])
-        folder.close()
         if isinstance(error, Exception):
             raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
         raise
-    return _Started(session, folder).use()
+    return _Started(session).use()
 
 
 def _end(processes: list[psutil.Process]) -> None:

@@ -19,6 +19,8 @@ ENGINES = ("auto", "blocks", "rows", "local")
 PLANS = ("auto", "general")
 PROPAGATES = ("join", "messages")
 TASKS: tuple[Task, ...] = get_args(Task)
+MEMBER_SETTINGS = ("optimizer", "seed", "epochs", "patience")
+"""The settings that may differ between the members of a model batch."""
 _TEXTS: dict[str, tuple[type, ...]] = {
     "monitor": (str,),
     "master": (str,),

@@ -7,9 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from lotan.arguments import described, require_count, require_flag
-from lotan.batch.members import OWN
 from lotan.errors import ConfigurationError
-from lotan.settings.config import TrainerConfig, make_config
+from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
 from lotan.tuning.search import ETA
 from lotan.tuning.search_names import SEARCHES, SearchName
 
@@ -56,9 +55,9 @@ def make_configs(options: Mapping[str, Any]) -> tuple[TuneConfig, TrainerConfig,
         ConfigurationError: an argument is unknown or cannot be used.
     """
     own = [item.name for item in fields(TuneConfig)]
-    common = [item.name for item in fields(TrainerConfig) if item.name not in {*OWN, *own}]
+    common = [item.name for item in fields(TrainerConfig) if item.name not in {*MEMBER_SETTINGS, *own}]
     for name in options:
-        if name in OWN and name not in own:
+        if name in MEMBER_SETTINGS and name not in own:
             raise ConfigurationError(f"tune got {name}, which is each model's own: set it in the grid")
         if name not in (*own, *common):
             raise ConfigurationError(f"unknown setting {name}; there are {', '.join([*own, *common])}")

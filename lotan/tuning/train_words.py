@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from lotan.batch.members import OWN
-from lotan.settings.config import TrainerConfig
+from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
@@ -33,7 +32,7 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     idle = ("router", "keys") if engine == "local" else ()  # settings that "auto" may have and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
         value = (engine if name == "engine" else None) or getattr(config, name)
-        if name in (*OWN, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):
+        if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):
             continue
         if name == "rgb":
             found.append("--no-rgb")

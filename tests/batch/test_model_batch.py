@@ -253,8 +253,9 @@ def test_models_of_other_outputs_train_apart_and_as_alone():
             assert_as_alone(batch, number, expected, members[number].model)
 
 
-def test_a_heap_that_is_too_small_for_all_divides_them(monkeypatch):
-    """On Spark; the heap does not grow once that runs."""
+@pytest.mark.spark
+def test_a_heap_that_is_too_small_for_all_divides_them(spark, monkeypatch):
+    """The heap of Spark does not grow once Spark runs."""
     on, members, asked = graph(), alike(4), []
 
     def needs(job: Any, config: Any, plan: Any = None) -> Footprint:

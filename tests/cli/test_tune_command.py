@@ -11,7 +11,7 @@ import pytest
 
 import lotan
 from lotan.cli import main
-from lotan.tuning import SEARCHES
+from lotan.tuning.search_names import SEARCHES
 
 GRID = """
 epochs = 3

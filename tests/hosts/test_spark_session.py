@@ -134,6 +134,36 @@ def test_nothing_of_a_spark_that_was_killed_is_left(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+TWO_SESSIONS = """
+from pathlib import Path
+from tempfile import gettempdir
+from lotan.hosts.local_folder import LocalFolder
+from lotan.hosts.spark_session import SparkSettings, open_spark
+for _ in range(2):
+    opened = open_spark(SparkSettings("local[1]"))
+    LocalFolder().close()  # as another run does when it starts
+    opened.session.createDataFrame([(number,) for number in range(50)], "a int").repartition(2).persist().count()
+    opened.close()
+    print(sum(file.stat().st_size for file in Path(gettempdir()).rglob("*") if file.is_file()))
+"""
+
+
+@pytest.mark.spark
+def test_a_second_session_of_a_process_works_while_other_runs_start(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_SESSIONS],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = map(int, done.stdout.split())
+    assert second <= first + 10_000  # a closed session's blocks are gone
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_our_jar_warns_of_is_shown_beside_spark_s_errors(builder):
     spark_session._start("local[1]", SparkSettings()).close()
     logging = spark_session.SparkContext._jvm.org.apache.logging.log4j

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lotan.errors import ConfigurationError
-from lotan.tuning import read_grid
+from lotan.tuning.grid_file import read_grid
 from lotan.tuning.keys import KEYS, MODEL
 from lotan.tuning.trial_settings import varied
 from tests.conftest import ROOT

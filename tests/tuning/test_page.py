@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from lotan.tuning import Trial, Tuned, read_grid
+from lotan.tuning.grid_file import read_grid
+from lotan.tuning.result import Trial, Tuned
 from lotan.tuning.scales import scale_of
 from tests.planner.explain.test_page import parsed
 

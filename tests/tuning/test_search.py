@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lotan.errors import ConfigurationError
-from lotan.tuning import read_grid
+from lotan.tuning.grid_file import read_grid
 from lotan.tuning.optuna_search import optuna_search, require_optuna
 from lotan.tuning.search import Round, Search, all_at_once, halving, rungs_of
 

@@ -8,8 +8,8 @@ import math
 import pytest
 
 from lotan.errors import ConfigurationError
-from lotan.tuning import read_grid
 from lotan.tuning.axes import Range
+from lotan.tuning.grid_file import read_grid
 from tests.tuning.graphs import MIXED
 
 
