@@ -23,6 +23,7 @@ from planner.nodes import (
 )
 from planner.spec import (
     AGGREGATES,
+    DROPOUT,
     PRODUCTS,
     STATIC_COLUMNS,
     Argument,
@@ -148,7 +149,7 @@ def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> N
 
 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
-    "aten.dropout.default": _dropout,
+    DROPOUT: _dropout,
     "lotan.scatter": _scatter,
     "lotan.aggregate": _aggregate,
     "lotan.edge_softmax": _edge_softmax,

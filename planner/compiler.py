@@ -18,7 +18,16 @@ from planner.history import Hook, Rewritten
 from planner.nodes import Node
 from planner.optimizer import optimize
 from planner.options import Options
-from planner.phases import add_backward, assemble, begin, complete, cut_apart, lower_cuts, remember
+from planner.phases import (
+    add_backward,
+    assemble,
+    begin,
+    complete,
+    cut_apart,
+    lower_cuts,
+    remember,
+    without_dropout,
+)
 from planner.physical import Plan
 from planner.rule import ChoiceRule, DraftRule, NodeRule, Phase, Rule
 from planner.rules import RULES, enabled
@@ -250,13 +259,17 @@ class _Compilation:
 
 
 def _settled(draft: Draft, rules: Sequence[Rule], hook: Hook | None) -> Draft:
-    """Return the draft after the rules on nodes. Reasons why rules did not fire are given for training only."""
+    """Return the draft after the rules on nodes. Reasons why rules did not fire are given for training only.
+
+    If evaluation differs from training by its dropouts alone, it begins with what the rules have made of training. Then
+    little is left to do.
+    """
     abilities = draft.options.traits.abilities
     train = optimize(draft.train, (), abilities, rules, hook=hook)
-    if draft.evaluate is draft.train:
-        evaluate = train.root
-    else:
-        evaluate = optimize(draft.evaluate, (), abilities, rules, says_why=False, hook=hook).root
+    evaluate = without_dropout(train.root) if draft.evaluate is draft.train else draft.evaluate
+    if evaluate is train.root:
+        return replace(draft, train=train.root, evaluate=evaluate, firings=train.firings, declined=train.declined)
+    evaluate = optimize(evaluate, (), abilities, rules, says_why=False, hook=hook).root
     return replace(draft, train=train.root, evaluate=evaluate, firings=train.firings, declined=train.declined)
 
 

@@ -45,6 +45,7 @@ class Draft:
     # phase "logical": the graphs as they were written; rules replace `train` and `evaluate` later
     logical: Node = field(kw_only=True)  # the graph of training, which no rule replaces
     train: Node = field(kw_only=True)
+    # the graph of evaluation; until the end of phase "nodes", `train` stands for it if only dropouts differ
     evaluate: Node = field(kw_only=True)
     firings: tuple[Firing, ...] = ()  # firings of rules on graphs
     declined: tuple[Declined, ...] = ()  # reasons why rules did not fire, in all phases

@@ -10,11 +10,12 @@ from planner.differentiate import differentiate, marked
 from planner.draft import EVALUATE, PREPARE, TRAIN, Draft, Model
 from planner.errors import PlanError
 from planner.lower import OUTPUT, Forward, cut, cut_columns, lower, lower_columns, static_columns
-from planner.nodes import Node
+from planner.nodes import Dropout, Node, transform
 from planner.options import Options
 from planner.physical import Column, Plan
 from planner.spec import LossSpec
 from planner.statistics import Statistics
+from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -27,7 +28,8 @@ def begin(model: Model, statistics: Statistics, options: Options) -> Draft:
     """
     logical = build(model.train, statistics.weighted)
     _check_output(logical, model.loss)
-    evaluate = logical if model.evaluate == model.train else build(model.evaluate, statistics.weighted)
+    is_alike = model.evaluate == model.train.without_dropout()
+    evaluate = logical if is_alike else build(model.evaluate, statistics.weighted)
     return Draft(model, statistics, options, logical=logical, train=logical, evaluate=evaluate)
 
 
@@ -35,6 +37,11 @@ def _check_output(root: Node, loss: LossSpec) -> None:
     if root.output.rows != "vertex" or root.output.shape != (loss.outputs,):
         given = f"{root.output.rows} rows of shape {root.output.shape}"
         raise PlanError(f"the model yields {given}; the task {loss.task} needs vertex rows of shape ({loss.outputs},)")
+
+
+def without_dropout(root: Node) -> Node:
+    """Return the graph without its random draws: what reads a dropout reads what the dropout read."""
+    return transform(root, lambda node: node.x if isinstance(node, (Dropout, EdgeDropout)) else None)
 
 
 def remember(draft: Draft) -> Draft:

@@ -20,7 +20,7 @@ A dtype among a call's arguments is a string: "torch.float32".
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -87,6 +87,8 @@ class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares
             width *= size
         return width
 
+
+DROPOUT = "aten.dropout.default"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 """The names of the operators that multiply by a matrix."""
@@ -159,6 +161,21 @@ class Spec:
     parameters: tuple[ParameterSpec, ...]
     calls: tuple[Call, ...]  # in execution order
     output: str  # name of the call whose rows, one per vertex, are the model's output (logits)
+
+    def without_dropout(self) -> Spec:
+        """Return the same model without its dropouts. What read the output of one reads the input of that one instead."""
+        read: dict[str, Argument] = {}
+        calls: list[Call] = []
+        for call in self.calls:
+            if call.op == DROPOUT and call.reads:
+                read[call.output] = instead(Ref(call.reads[0]), read)
+            elif read.keys().isdisjoint(call.reads):
+                calls.append(call)
+            else:
+                arguments, keywords = instead((call.arguments, call.keywords), read)
+                calls.append(replace(call, arguments=arguments, keywords=keywords))
+        output = instead(Ref(self.output), read).name
+        return replace(self, calls=tuple(calls), output=output)
 
 
 Task = Literal["classification", "multilabel", "regression"]
