@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from planner.choices.evaluation import anywhere
 from planner.cost import Pricing, Work, step_work, work_seconds
@@ -37,12 +37,14 @@ class Sums:
     def layer(self, within: int | None) -> float:
         """Return the seconds that a typical layer takes in an epoch on the vertices within a level, or on all.
 
-        The layer is a sum along edges, a linear map and an activation, forward and backward.
+        The layer is a sum along edges, a linear map and an activation, forward and backward. What it takes whatever the
+        number of rows does not count.
         """
         rows = self.statistics.rows_within(within)
         # the product makes its output, and the gradients of its input and of its weight
         products = Work(multiply_adds=WIDTH * WIDTH, product_numbers=2 * WIDTH, numbers=WIDTH) * (3 * rows)
-        return work_seconds(self._work(WIDTH, "graph", within) * 2 + products, anywhere(self.pricing))
+        sums = replace(self._work(WIDTH, "graph", within), steps=0.0)
+        return work_seconds(sums * 2 + products, anywhere(self.pricing))
 
     def _work(self, width: int, edges: EdgeSet, within: int | None) -> Work:
         step = PropagateStep("", Column("", (width,)), edges, within=within)

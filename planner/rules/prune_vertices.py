@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from planner.choices.choose_physical import LEAST_GAIN
 from planner.choices.sums import REPAID_BY, Sums
 from planner.draft import Draft
 from planner.places import forward_half, listed, names
@@ -20,6 +19,9 @@ EVALUATES_AS_WELL = (
 )
 MOST_LEVELS = LEVELS - 1
 """The number of levels that may be pruned. Deeper ones are worth it only if edges are few, and then little is left out."""
+LEAST_SPARED = 0.25
+"""The least share of a layer's seconds that pruning has to spare. A pruned layer computes less than evaluation needs, so
+evaluation can no longer share its forward pass, which is a third of the seconds."""
 ORDERED = 2e-7
 """The seconds for each edge that it takes, once, to order vertices by level. Measured on `local`, on up to a million edges."""
 
@@ -79,7 +81,7 @@ def declined(sums: Sums) -> str | None:
         share = 1 - sums.layer(0) / sums.layer(None)
         return (
             f"{known.training:,} of {known.vertices:,} vertices are trained on: a layer is estimated to take {share:.0%} less; "
-            f"it has to be {LEAST_GAIN:.0%}, and to repay in {REPAID_BY} epochs the ordering of the vertices"
+            f"it has to be {LEAST_SPARED:.0%}, and to repay in {REPAID_BY} epochs the ordering of the vertices"
         )
     return None
 
@@ -88,7 +90,7 @@ def _pays(level: int, sums: Sums) -> bool:
     """Return True if a typical layer takes enough less within a level, also to repay the ordering of the vertices."""
     whole = sums.layer(None)
     spared = whole - sums.layer(level)
-    return spared > LEAST_GAIN * whole and spared * REPAID_BY > ORDERED * sums.statistics.edges
+    return spared > LEAST_SPARED * whole and spared * REPAID_BY > ORDERED * sums.statistics.edges
 
 
 def _hops(step: Step) -> dict[str, int]:
