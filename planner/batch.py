@@ -94,7 +94,8 @@ def compile_batch(plans: Sequence[Plan], share: bool = True) -> Batch:
 def compile_cheapest(plans: Sequence[Plan], statistics: Statistics, pricing: Pricing) -> Batch:
     """Make one plan for all models of a batch, in which models share steps if that is estimated to take less time.
 
-    It takes more if columns of one model fit into the processors' caches and those of all models do not.
+    Sharing takes more time if the columns of one model fit into the processors' caches, and those of all models together do
+    not. The models share all steps that they can, or none.
 
     Args:
         plans: The plans of the models, as in `compile_batch`.

@@ -1,4 +1,4 @@
-"""The seconds of sums along edges, and of layers. Rules decide by them that fire before there is a plan to be priced."""
+"""The seconds of sums along edges, and of layers. They are for rules that fire before there is a plan to be priced."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from planner.statistics import Statistics
 from planner.steps.propagate import PropagateStep
 
 REPAID_BY = 50
-"""The number of epochs after which work that is done once, before the first epoch, has to be repaid."""
+"""The number of epochs within which work that is done once, before the first epoch, has to be repaid."""
 WIDTH = 64
-"""The numbers in a row of a typical layer."""
+"""The width of a typical layer. A rule that decides for all models on a graph alike cannot ask a model for its own."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """The prices of sums along the edges of a graph. They are the same on every machine: see `anywhere`."""
+    """The estimated seconds of sums along a graph's edges, and of a layer. They are the same on every machine: see `anywhere`."""
 
     statistics: Statistics
     pricing: Pricing  # of the engine; nothing of it that was learnt on this machine counts
@@ -37,8 +37,8 @@ class Sums:
     def layer(self, within: int | None) -> float:
         """Return the seconds that a typical layer takes in an epoch on the vertices within a level, or on all.
 
-        The layer is a sum along edges, a linear map and an activation, forward and backward. What it takes whatever the
-        number of rows does not count.
+        The layer is a sum along edges, a linear map and an activation, forward and backward. Seconds that do not depend on
+        the number of rows are left out.
         """
         rows = self.statistics.rows_within(within)
         # the product makes its output, and the gradients of its input and of its weight

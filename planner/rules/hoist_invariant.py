@@ -78,7 +78,7 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
 
 
 def is_repaid(node: Node, sums: Sums) -> bool:
-    """Return True if the seconds that A x takes once are less than A(x W) takes in the epochs that have to repay it."""
+    """Return True if A x takes once at most the seconds that A(x W) takes in the epochs that have to repay it."""
     once, in_an_epoch = _once_and_in_an_epoch(node, sums)
     return once <= REPAID_BY * in_an_epoch
 
@@ -103,15 +103,15 @@ def declined(root: Node, sums: Sums) -> list[str]:
         facts.learn(node)
         if facts.is_first_sum(node) and not facts.is_invariant(node):
             found.setdefault(
-                place(node), _too_wide(node, facts, sums) or f"what it sums over edges {_depends_on(node)}"
+                place(node), _not_repaid(node, facts, sums) or f"what it sums over edges {_depends_on(node)}"
             )
     return [f"{where}: {reason}" for where, reason in found.items()]
 
 
-def _too_wide(node: Node, facts: _Facts, sums: Sums) -> str | None:
+def _not_repaid(node: Node, facts: _Facts, sums: Sums) -> str | None:
     """Return the reason why a linear map did not change places with a sum, if nothing else varies below it. Else None.
 
-    The only such reason is the width of the sum that would be held.
+    The reason is that the epochs would not repay the wider sum that would be held.
     """
     x = mapped(node)
     if x is None or not facts.is_invariant(x):

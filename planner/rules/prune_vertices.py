@@ -20,10 +20,13 @@ EVALUATES_AS_WELL = (
 MOST_LEVELS = LEVELS - 1
 """The number of levels that may be pruned. Deeper ones are worth it only if edges are few, and then little is left out."""
 LEAST_SPARED = 0.25
-"""The least share of a layer's seconds that pruning has to spare. A pruned layer computes less than evaluation needs, so
-evaluation can no longer share its forward pass, which is a third of the seconds."""
-ORDERED = 2e-7
-"""The seconds for each edge that it takes, once, to order vertices by level. Measured on `local`, on up to a million edges."""
+"""The share of a layer's seconds that pruning has to spare, at least.
+
+A forward pass takes about a third of the seconds of a layer. Evaluation cannot share that of a pruned layer, which computes
+less than evaluation needs.
+"""
+ORDERING = 2e-7
+"""The seconds an edge that it takes, once, to order vertices by level. Measured on `local`, on up to a million edges."""
 
 
 def prune_vertices(steps: Sequence[Step], deepest: int | None) -> tuple[Step, ...]:
@@ -87,10 +90,10 @@ def declined(sums: Sums) -> str | None:
 
 
 def _pays(level: int, sums: Sums) -> bool:
-    """Return True if a typical layer takes enough less within a level, also to repay the ordering of the vertices."""
+    """Return True if pruning a typical layer to a level spares enough seconds, also to repay the ordering of the vertices."""
     whole = sums.layer(None)
     spared = whole - sums.layer(level)
-    return spared > LEAST_SPARED * whole and spared * REPAID_BY > ORDERED * sums.statistics.edges
+    return spared > LEAST_SPARED * whole and spared * REPAID_BY > ORDERING * sums.statistics.edges
 
 
 def _hops(step: Step) -> dict[str, int]:
