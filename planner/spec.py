@@ -89,6 +89,7 @@ class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares
 
 
 DROPOUT = "aten.dropout.default"
+"""The name of torch's dropout, as a model calls it. In a stage it is "lotan.dropout"."""
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 """The names of the operators that multiply by a matrix."""

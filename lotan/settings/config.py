@@ -15,7 +15,7 @@ from lotan.settings.plan_names import named_plan
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
-ENGINES = ("auto", "blocks", "rows", "local")
+ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 PLANS = ("auto", "general")
 PROPAGATES = ("join", "messages")
 TASKS: tuple[Task, ...] = get_args(Task)

@@ -17,12 +17,12 @@ from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages.randomness import Randomness, dropout
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
-from planner.spec import AGGREGATES, Argument, Call, EdgeSet, Ref, RowCount
+from planner.spec import AGGREGATES, DROPOUT, Argument, Call, EdgeSet, Ref, RowCount
 
 LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
-TENSOR_OPERATORS = ALLOWED - {"aten.dropout.default"}
+TENSOR_OPERATORS = ALLOWED - {DROPOUT}
 """The tensor operators that a stage may call. Random ones are excluded: they depend on earlier draws."""
 
 

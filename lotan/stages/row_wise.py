@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import torch
 
-from planner.spec import Argument, Ref, ValueType
+from planner.spec import DROPOUT, Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
 """The types of values, by name."""
@@ -130,7 +130,7 @@ def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: T
     if any(_is_rows(value, types) for value in bound.values()):
         reason = _CHECKS.get(op, _no_objection)(op, bound, types)
         return None if reason is None else f"{short_name(op)} {reason}"
-    if op == "aten.dropout.default":
+    if op == DROPOUT:
         return "dropout on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
     return None
 
