@@ -99,7 +99,7 @@ def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
 
 
 def marked(epoch: Epoch) -> Epoch:
-    """The epoch without stages that no step runs; of the others, the inputs whose gradient somebody reads are marked."""
+    """Return the epoch without the stages that no step runs. In the other stages, `mark_gradients` sets the marks."""
     run = {step.stage for step in epoch.steps if isinstance(step, PipeStep)}
     stages = mark_gradients([stage for stage in epoch.stages if stage.name in run], epoch.steps)
     return Epoch(stages, epoch.steps)

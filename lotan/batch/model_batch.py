@@ -258,8 +258,7 @@ class ModelBatch:
     def _state_of(self, learner: Learner) -> MemberState:
         return next(state for state in self.states if state.learner is learner)
 
-    # -- jobs, plans and the engine
-    # --------------------------------------------------------------------------------------
+    # -- jobs, plans and the engine ----------------------------------------------------------------------------------
 
     def _begin(self, chosen: Sequence[int]) -> list[Job]:
         """Trace, check and plan the chosen models if needed, begin or resume their training, and return their jobs."""

@@ -41,7 +41,7 @@ def spark_home() -> Path:
 
 
 def spark_configuration() -> Path:
-    """The folder of the configuration files of that Spark, which need not be there."""
+    """Return the folder of the configuration files of the Spark that PySpark starts. It need not exist."""
     return Path(os.environ.get("SPARK_CONF_DIR") or spark_home() / "conf")
 
 

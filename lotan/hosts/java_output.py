@@ -30,14 +30,14 @@ LAST_WORDS_SECONDS = 1.0  # for what a JVM that has ended wrote last to be passe
 
 
 def has_own_logging() -> bool:
-    """True if the user has configured Spark's logging by a file, which then stays the only one."""
+    """Return True if the user has configured Spark's logging by a file. It then stays the only configuration."""
     files = (file for file in spark_configuration().glob("log4j2*") if file.suffix != ".template")
     options = [*spark_defaults(), *(os.environ.get(name, "") for name in OPTION_VARIABLES)]
     return bool(os.environ.get("LOG4J_CONFIGURATION_FILE")) or any(files) or any(map(LOGGING_OPTION.search, options))
 
 
 def logging_options() -> list[str]:
-    """The Java options by which a JVM logs errors alone; none if the user has configured its logging."""
+    """Return the Java options by which a JVM logs errors alone; none if the user has configured its logging."""
     return [] if has_own_logging() else [f'"-Dlog4j2.configurationFile={LOGGING.as_uri()}"']
 
 
@@ -84,7 +84,7 @@ def _pass_on(reader: int) -> None:
 
 
 def without_noise(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    r"""Chunks of text as they come, without lines of noise. A part of a line waits only while it may become noise.
+    r"""Yield chunks of text as they come, without lines of noise. A part of a line waits only while it may become noise.
 
     >>> list(without_noise([b"WARNING: Us", b"ing incubator modules: jdk.x", b"\nWARN", b"ING: a disk\n", b"50 %\r"]))
     [b'WARNING: a disk\n', b'50 %\r']

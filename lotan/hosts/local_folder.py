@@ -1,4 +1,4 @@
-"""A run's folder for Spark's files, and the removal of folders that killed runs have left behind."""
+"""A process's folder for the files of its JVM, and the removal of folders that killed processes have left behind."""
 
 from __future__ import annotations
 

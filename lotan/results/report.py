@@ -33,7 +33,7 @@ def write_report(path: str | Path, report: Mapping[str, Any]) -> None:
 
 
 def finite(value: Any) -> Any:
-    """`value` with every NaN and infinity in it replaced by None."""
+    """Return a value of plain data in which None replaces every NaN and infinity."""
     match value:
         case Mapping():
             return {key: finite(item) for key, item in value.items()}
@@ -115,7 +115,7 @@ def cost_figures(
 
 
 def graph_figures(job: Job) -> dict[str, int]:
-    """The sizes of a job's graph."""
+    """Return the sizes of a job's graph."""
     return {
         "vertices": job.statistics.vertices,
         "edges": job.statistics.edges,

@@ -35,7 +35,7 @@ def read_machine() -> Reading:
 
 
 def _seconds(process: psutil.Process) -> float:
-    """Processor time of a process and of its children that have ended."""
+    """Return the processor seconds of a process and of its children that have ended; 0 if it cannot be asked."""
     with suppress(psutil.Error):
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)
@@ -43,7 +43,7 @@ def _seconds(process: psutil.Process) -> float:
 
 
 def load_between(before: Reading, after: Reading, cores: int) -> float:
-    """The share of all processors' time that others took.
+    """Return the share of all processors' time that other programs took between two readings.
 
     >>> load_between(Reading(0, 10, 1), Reading(2, 13, 3), cores=2)
     0.25

@@ -183,7 +183,7 @@ def _gain(planned: Planned, less: Planned, rule: Rule, ours: Mapping[str, float]
 
 
 def _walked(planned: Planned, evaluated: bool, suffix: str) -> dict[str, float]:
-    """The figures of an epoch with its evaluation, or of the training pass, under names with a suffix."""
+    """Return the figures of an epoch with its evaluation, or of the training pass, under names with a suffix."""
     passes = planned.plan.epoch(evaluates=True) if evaluated else (planned.plan.train,)
     return {
         f"steps{suffix}": sum(map(len, passes)),

@@ -79,7 +79,7 @@ def test_the_heap_is_as_asked_for_unless_sparks_own_files_say_otherwise(heap, de
 
 
 @pytest.mark.parametrize("given", ["", "-Dours=no"])
-def test_a_jvm_of_our_own_has_its_temporary_files_in_a_folder_of_the_run(given, builder, tmp_path):
+def test_a_jvm_of_our_own_has_its_temporary_files_in_a_folder_of_the_process(given, builder, tmp_path):
     (tmp_path / "spark-defaults.conf").write_text(f"spark.driver.defaultJavaOptions {given}\n" if given else "")
     spark_session._start("local[1]", SparkSettings()).close()
     assert builder.options["spark.driver.defaultJavaOptions"].split() == [
