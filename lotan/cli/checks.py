@@ -196,7 +196,7 @@ def check_jar() -> list[Finding]:
 
 
 def check_temporary_folder() -> list[Finding]:
-    """Check the folder in which Spark shuffles and checkpoints are first written."""
+    """Check the folder for temporary files, where Spark and workers write what does not fit into memory."""
     folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
     mend = "Set TMPDIR to a folder you may write to, on a disk with room."
     try:
