@@ -177,9 +177,9 @@ class Engine(Observed, ABC):
         """
         raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
+    @abstractmethod
     def total(self, step: TotalStep, column: Handle) -> Handle:
         """Reduce a column over all vertices, and give every vertex the result."""
-        raise EngineError(f"the {self.traits.name} engine runs no Total: plan with its own abilities")
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:

@@ -1,4 +1,4 @@
-"""Layers that normalise over all vertices, on blocks: as on local, and with the same bits in each run."""
+"""Layers that normalise over all vertices, on Spark: as on local, and with the same bits in each run."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lotan.engines.base import Outcome, Pass, run
 from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
 from lotan.engines.choice import ENGINES
 from lotan.engines.local import LocalEngine
+from lotan.engines.rows.engine import RowsEngine, RowsSettings
 from lotan.hosts.jar import JAR
 from lotan.planning.job import Job
 from lotan.training.learner import weights_of
@@ -51,7 +52,7 @@ def assert_close(one: Outcome, other: Outcome) -> None:
             assert found.ravel().tolist() == pytest.approx(expected.ravel().tolist(), rel=1e-5)
 
 
-USUAL = ("BatchNorm1d", "InstanceNorm, tracked", "GraphNorm", "PairNorm", "sum", "variance")
+USUAL = ("BatchNorm1d", "GraphNorm", "variance")
 """One of each kind of reduction and of what follows it."""
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FUNCTIONS) if name not in USUAL]
 
@@ -75,9 +76,30 @@ def test_equals_local(spark, workers, name):
     assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
 
 
-def test_trains_as_plain_torch(spark):
+ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance"))]
+
+
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_rows_equal_local(spark, workers, name):
+    drawn = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
+    job, a_pass = lotan.Trainer(model_of(name), drawn.graph, engine="local").job, Pass(1, weights_of(model_of(name)))
+    with closing(LocalEngine(chunk_rows=8)) as local:
+        plan = planned_for("local", job).plan
+        local.load(job.graph, plan)
+        expected = run(local, plan, plan.training(True), a_pass)
+    settings = RowsSettings(partitions=1 + len(name) % 3, chunk_rows=8)
+    with closing(RowsEngine(spark, workers.link, workers.endpoint, settings)) as rows:
+        plan = planned_for("rows", job).plan
+        rows.load(job.graph, plan)
+        outcomes = [run(rows, plan, plan.training(True), a_pass) for _ in range(2)]
+    assert_close(outcomes[0], expected)
+    assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+
+
+@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+def test_trains_as_plain_torch(spark, engine):
     drawn, model = sample(seed=3, share=0.2), model_of("BatchNorm1d, mean of all steps")
-    ours, found = trained(model, drawn, engine="blocks", partitions=3)
+    ours, found = trained(model, drawn, engine=engine, partitions=3)
     assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
 
 
