@@ -26,6 +26,9 @@ from planner.spec import (
     DROPOUT,
     PRODUCTS,
     STATIC_COLUMNS,
+    TOTAL,
+    TOTALS,
+    TRACK,
     Argument,
     Call,
     EdgeSet,
@@ -34,6 +37,7 @@ from planner.spec import (
     ValueType,
     operator_name,
 )
+from planner.steps.total import Total
 
 ELEMENTWISE = frozenset(
     {
@@ -148,6 +152,19 @@ def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> N
     return StaticColumn(str(name), call.type)
 
 
+def _total(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    x, kind = call.arguments
+    for known in TOTALS:
+        if kind == known:
+            return Total(_node(x, values, call), known, call.layer)
+    raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {TOTALS}")
+
+
+def _track(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    rows, buffer = (_node(argument, values, call) for argument in call.arguments)
+    return RowWise(call.op, (rows, buffer), (), call.type, call.layer)
+
+
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     DROPOUT: _dropout,
     "lotan.scatter": _scatter,
@@ -155,4 +172,6 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     "lotan.edge_softmax": _edge_softmax,
     "lotan.edge_weight": _edge_weight,
     "lotan.vertex_input": _vertex_input,
+    TOTAL: _total,
+    TRACK: _track,
 }

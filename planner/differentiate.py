@@ -15,7 +15,7 @@ sum.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from planner.expressions import Expression
@@ -40,9 +40,9 @@ class Epoch:
 
 @dataclass
 class _Backward(Backward):
-    """The backward pass while it is built, with the stages that add contributions to one gradient."""
+    """The backward pass while it is built, which adds several contributions to one gradient by a stage or a step."""
 
-    sums: list[Stage] = field(default_factory=list)  # stages that do nothing but add columns
+    sums: int = 0  # number of stages that do nothing but add columns
 
     def gradient(self, column: Column) -> str | None:
         """Return the name of the column that holds the gradient of a graph operator's output, or None if there is none.
@@ -55,11 +55,10 @@ class _Backward(Backward):
         return self._summed(parts, column) if column.edges is None else self._summed_on_edges(parts, column)
 
     def _summed(self, parts: Sequence[str], column: Column) -> str:
-        stage = _adding(f"train.sum.{len(self.sums) + 1}", parts, self.fresh(column.name), column.shape)
-        self.sums.append(stage)
-        made = tuple(Column(output.column, output.shape, within=column.within) for output in stage.outputs)
-        self.steps.append(PipeStep(stage.name, "forward", tuple(parts), (), (), made, within=column.within))
-        return made[0].name
+        self.sums += 1
+        total = Column(self.fresh(column.name), column.shape, within=column.within)
+        self.add_stage(_adding(f"train.sum.{self.sums}", parts, total.name, column.shape), total)
+        return total.name
 
     def _summed_on_edges(self, parts: Sequence[str], column: Column) -> str:
         assert column.edges is not None  # it is an edge column
@@ -95,7 +94,7 @@ def differentiate(forward: Forward, rgb: bool = True) -> Epoch:
     backward = _Backward({stage.name: stage for stage in forward.stages}, rgb, levels)
     for step in reversed(forward.steps):
         step.differentiate(backward)
-    return Epoch((*forward.stages, *backward.sums), (*forward.steps[:-1], *backward.steps))
+    return Epoch((*forward.stages, *backward.made), (*forward.steps[:-1], *backward.steps))
 
 
 def marked(epoch: Epoch) -> Epoch:

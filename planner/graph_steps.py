@@ -9,6 +9,7 @@ from planner.physical import Column
 from planner.steps.edge_step import EdgeOperator
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import Total, TotalStep
 
 
 def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
@@ -22,6 +23,8 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
     match node:
         case Propagate():
             return PropagateStep(names[node.x], column, node.edges, node.weighted)
+        case Total():
+            return TotalStep(names[node.x], column, node.kind)
         case EdgeOperator():
             return node.step(column, names)
     raise TypeError(f"{type(node).__name__} is no step of its own")  # all other operators are listed above

@@ -29,6 +29,7 @@ from planner.nodes import (
 )
 from planner.spec import operator_name
 from planner.steps.edge_step import EdgeOperator
+from planner.steps.total import Total
 
 WIDTH = 100  # columns of a line
 LEVELS = (
@@ -127,6 +128,8 @@ def _fields(node: Node) -> list[str]:
             return [f"kind={node.kind}", f"edges={node.edges}", *_layer(node.layer)]
         case Propagate():
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
+        case Total():
+            return [node.kind, "all vertices", *_layer(node.layer)]
         case EdgeOperator():
             return [*node.shown, *_layer(getattr(node, "layer", ""))]
         case EdgeSoftmax() | Collect():

@@ -12,6 +12,8 @@ Graph operators and their arguments:
                                         taken over the in-edges of each destination
     lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
+    lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
+    lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
 
 A dtype among a call's arguments is a string: "torch.float32".
@@ -43,6 +45,16 @@ Ability = Literal["edge_columns", "extremes", "sparse_rows"]
 """
 
 AGGREGATES = ("sum", "mean", "max", "min")
+
+TotalKind = Literal["sum", "mean", "sample", "moments"]
+"""The kinds of reductions over all vertices.
+
+- sum, mean: as in torch.
+- sample: the sum divided by the number of vertices less one, as in the unbiased variance.
+- moments: the mean and the biased variance of each number of a row, in a last dimension of size 2.
+"""
+
+TOTALS: tuple[TotalKind, ...] = ("sum", "mean", "sample", "moments")
 STATIC_COLUMNS = ("features", "label", "split", "in_degree", "gcn_scale@graph", "gcn_scale@self_loops")
 """The graph's own columns.
 
@@ -90,6 +102,7 @@ class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares
 
 DROPOUT = "aten.dropout.default"
 """The name of torch's dropout, as a model calls it. In a stage it is "lotan.dropout"."""
+TOTAL, TRACK = "lotan.total", "lotan.track"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 """The names of the operators that multiply by a matrix."""
@@ -155,6 +168,21 @@ class ParameterSpec:
 
 
 @dataclass(frozen=True)
+class Tracked:
+    """The running statistics of a layer that normalises by the mean and variance of all vertices.
+
+    A training pass hands in the sums over all vertices of the rows' mean and biased variance, as the gradients of the two
+    buffers. As all rows are alike, these are the mean and the variance times the number of vertices.
+    """
+
+    layer: str  # qualified name of the layer
+    mean: str  # name of the buffer of running means
+    variance: str  # name of the buffer of running variances
+    momentum: float | None  # weight of the new value; None: the mean of all values so far
+    counter: str | None = None  # name of the buffer that counts steps, if there is one
+
+
+@dataclass(frozen=True)
 class Spec:
     """A model traced in one mode, training or evaluation. Its only input with rows is the static column "features"."""
 
@@ -162,6 +190,12 @@ class Spec:
     parameters: tuple[ParameterSpec, ...]
     calls: tuple[Call, ...]  # in execution order
     output: str  # name of the call whose rows, one per vertex, are the model's output (logits)
+    tracked: tuple[Tracked, ...] = ()  # running statistics that a training step changes, in the order of their layers
+
+    @property
+    def totals(self) -> tuple[Call, ...]:
+        """The calls that reduce rows over all vertices."""
+        return tuple(call for call in self.calls if call.op == TOTAL)
 
     def without_dropout(self) -> Spec:
         """Return the same model without its dropouts. What read the output of one reads the input of that one instead."""

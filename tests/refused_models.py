@@ -74,11 +74,11 @@ class BranchOnCount(Model):
 class BatchNorm(Model):
     def __init__(self) -> None:
         super().__init__()
-        self.norm = torch.nn.BatchNorm1d(4)
+        self.norm = torch.nn.SyncBatchNorm(4)
 
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
         x = self.conv(x, graph)
-        return self.norm(x)  # here: layer 'norm' | BatchNorm1d | torch.nn.LayerNorm
+        return self.norm(x)  # here: layer 'norm' | SyncBatchNorm | torch.nn.BatchNorm1d | torch.nn.LayerNorm
 
 
 class BatchNormFunction(Model):
@@ -97,14 +97,52 @@ class SoftmaxOfNumbers(Model):
         return self.lin(x) * score.softmax(-1)[:, None]  # here: softmax | dimension 0
 
 
-class MeanOverRows(Model):
+class BatchNormTwice(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(4)
+
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x - x.mean(0))  # here: mean | dimension 0
+        x = self.norm(self.conv(x, graph))
+        return self.norm(x)  # here: layer 'norm' | runs twice | its own layer
 
 
-class MeanOverAll(Model):
+class BatchNormOfAnotherWidth(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(5)
+
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x - x.mean())  # here: mean | over all rows | dim=-1
+        return self.norm(self.conv(x, graph))  # here: layer 'norm' | width 4 | was made for 5
+
+
+class BatchNormOfHeads(Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.BatchNorm1d(2)
+
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.norm(self.conv(x, graph).view(-1, 2, 2)).flatten(1)  # here: layer 'norm' | [2, 2] | reshape
+
+
+class ReturnedMean(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.conv(x, graph).mean(0)  # forward returns a statistic over all vertices
+
+
+class SoftmaxOfMean(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x * x.mean(0).softmax(0))  # here: softmax | statistic over all vertices | element-wise
+
+
+class VarianceOfAllNumbers(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x / x.var())  # here: var | correction=0
+
+
+class MeanOfWholeNumbers(Model):
+    def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
+        return self.lin(x * x.long().sum(0))  # here: sum | float32 | int64
 
 
 class MaxOverRows(Model):
@@ -363,10 +401,10 @@ class Failing(Model):
 class NormalisedPerceptron(Model):
     def __init__(self) -> None:
         super().__init__()
-        self.mlp = MLP([6, 5, 4], norm=torch.nn.BatchNorm1d(5))
+        self.mlp = MLP([6, 5, 4], norm=torch.nn.SyncBatchNorm(5))
 
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.mlp(x)  # here: layer 'mlp.norms.0' | BatchNorm1d
+        return self.mlp(x)  # here: layer 'mlp.norms.0' | SyncBatchNorm
 
 
 class _Doubled(torch.autograd.Function):

@@ -21,6 +21,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalStep
 from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
@@ -177,6 +178,10 @@ class Engine(Observed, ABC):
         raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
+    def total(self, step: TotalStep, column: Handle) -> Handle:
+        """Reduce a column over all vertices, and give every vertex the result."""
+
+    @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run a stage, and return its outputs by name; `values` has all columns and collections that the step names."""
 
@@ -277,6 +282,8 @@ class _Walk:
         match step:
             case PropagateStep():
                 self.held[step.output.name] = engine.propagate(step, self.get(step.input))
+            case TotalStep():
+                self.held[step.output.name] = engine.total(step, self.get(step.input))
             case CollectStep():
                 self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
             case GatherStep():

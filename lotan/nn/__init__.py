@@ -8,7 +8,7 @@ from lotan.nn.linear import Linear
 from lotan.nn.message_passing import MessagePassing
 from lotan.nn.mlp import MLP
 from lotan.nn.models import GAT, GCN, GIN, GraphSAGE, JumpingKnowledge
-from lotan.nn.resolver import LayerNorm
+from lotan.nn.resolver import BatchNorm, LayerNorm
 from lotan.nn.sage_conv import SAGEConv
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "GCN",
     "GIN",
     "MLP",
+    "BatchNorm",
     "EdgeIndex",
     "Edges",
     "GATConv",

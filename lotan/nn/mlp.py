@@ -24,7 +24,7 @@ class MLP(torch.nn.Module):
         x' = dropout(act(norm(W x + b)))        layer after layer; the last layer is W x + b alone
 
     The arguments, defaults and parameter names are those of `torch_geometric.nn.MLP`. Used as a model, it ignores the
-    edges. A perceptron with hidden layers needs `norm`: the default "batch_norm" mixes rows, so it is not supported.
+    edges.
 
     Args:
         channel_list: widths of the input, the hidden layers and the output. It takes the place of the next four arguments.
@@ -36,8 +36,8 @@ class MLP(torch.nn.Module):
         act: activation, as a name or a callable (default: "relu").
         act_first: if True, the activation comes before the normalisation (default: False).
         act_kwargs: arguments of the activation that `act` names (default: None).
-        norm: None, "layer_norm" or a module (default: "batch_norm", which is not supported).
-        norm_kwargs: arguments of the normalisation that `norm` names; "layer_norm" needs {"mode": "node"} (default: None).
+        norm: None, "batch_norm", "layer_norm" or a module (default: "batch_norm").
+        norm_kwargs: arguments of the normalisation that `norm` names (default: None).
         plain_last: if True, the last layer has no activation, normalisation or dropout (default: True).
         bias: if True, biases are learned and added; one value, or one for each layer (default: True).
 

@@ -77,8 +77,8 @@ class BasicGNN(torch.nn.Module):
         act: activation, as a name or a callable (default: "relu").
         act_first: if True, the activation comes before the normalisation (default: False).
         act_kwargs: arguments of the activation that `act` names (default: None).
-        norm: None, "layer_norm", or a module, which is copied for each layer (default: None).
-        norm_kwargs: arguments of the normalisation that `norm` names; "layer_norm" needs {"mode": "node"} (default: None).
+        norm: None, "batch_norm", "layer_norm", or a module, which is copied for each layer (default: None).
+        norm_kwargs: arguments of the normalisation that `norm` names (default: None).
         jk: how all layers' rows are joined: "last" (the last layer's alone), "cat" or "max"; None for a model without
             the linear map (default: None).
         **kwargs: further arguments of the layers.

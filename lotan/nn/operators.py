@@ -20,6 +20,8 @@ _LIBRARY.define("aggregate(Tensor messages, Tensor index, SymInt num_vertices, s
 _LIBRARY.define("edge_softmax(Tensor scores, Tensor index, SymInt num_vertices, str edges) -> Tensor")
 _LIBRARY.define("edge_weight(Tensor weight, str edges) -> Tensor")
 _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
+_LIBRARY.define("total(Tensor x, str kind) -> Tensor")
+_LIBRARY.define("track(Tensor rows, Tensor buffer) -> Tensor")
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}
 
@@ -74,8 +76,26 @@ def _vertex_input(column: Tensor, name: str) -> Tensor:
     return column.clone()
 
 
+def _total(x: Tensor, kind: str) -> Tensor:
+    match kind:
+        case "sum":
+            return x.sum(0, keepdim=True).expand(x.shape).clone()  # [num_vertices, *shape]
+        case "mean":
+            return x.mean(0, keepdim=True).expand(x.shape).clone()
+        case "sample":
+            return (x.sum(0, keepdim=True) / (x.shape[0] - 1)).expand(x.shape).clone()
+    moments = torch.stack([x.mean(0, keepdim=True), x.var(0, correction=0, keepdim=True)], dim=-1)
+    return moments.expand(*x.shape, 2).clone()  # [num_vertices, *shape, 2]
+
+
+def _track(rows: Tensor, buffer: Tensor) -> Tensor:
+    return rows.clone()
+
+
 _LIBRARY.impl("scatter", _scatter, "CompositeImplicitAutograd")
 _LIBRARY.impl("aggregate", _aggregate, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_softmax", _edge_softmax, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_weight", _edge_weight, "CompositeImplicitAutograd")
 _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
+_LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
+_LIBRARY.impl("track", _track, "CompositeImplicitAutograd")

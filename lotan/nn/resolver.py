@@ -15,13 +15,66 @@ from lotan.errors import ConfigurationError
 
 Function = Callable[[Tensor], Tensor]
 
-_MIXING = ("batch", "instance", "graph", "graphsize", "pair", "diffgroup", "meansubtraction", "msg")
+_OTHERS = ("instance", "graph", "graphsize", "pair", "diffgroup", "meansubtraction", "msg")
+"""The other norms of torch_geometric that have names. They mix rows."""
+
+
+class BatchNorm(torch.nn.Module):
+    """The normalisation of each channel over all vertices, as `torch_geometric.nn.BatchNorm` does it.
+
+        x' = (x - mean of all rows) / sqrt(variance of all rows + eps) * weight + bias
+
+    In evaluation, running statistics take the place of mean and variance. The paper is Ioffe and Szegedy, "Batch
+    Normalization" (2015), https://arxiv.org/abs/1502.03167.
+
+    Args:
+        in_channels: width of the rows.
+        eps: number that is added to the variance (default: 1e-5).
+        momentum: weight of a step's statistics in the running ones; None: the mean of all steps (default: 0.1).
+        affine: if True, weight and bias are learned; if False, they are left out (default: True).
+        track_running_stats: if False, there are no running statistics, and evaluation normalises as training does
+            (default: True).
+
+    Shapes:
+        x: rows [num_vertices, in_channels].
+        output: rows [num_vertices, in_channels].
+
+    Example:
+        >>> BatchNorm(1)(torch.tensor([[1.0], [3.0]])).detach()
+        tensor([[-1.0000],
+                [ 1.0000]])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+    ) -> None:
+        super().__init__()
+        self.in_channels = in_channels
+        self.module = torch.nn.BatchNorm1d(in_channels, eps, momentum, affine, track_running_stats)
+
+    def reset_parameters(self) -> None:
+        """Set the weight to 1, the bias to 0, and forget the running statistics."""
+        self.module.reset_parameters()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise rows [num_vertices, in_channels]."""
+        normalised: Tensor = self.module(x)
+        return normalised
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.in_channels})"
 
 
 class LayerNorm(torch.nn.Module):
-    """The normalisation of each row, as `torch_geometric.nn.LayerNorm(in_channels, mode="node")` does it.
+    """The normalisation of each row, or of all rows together, as `torch_geometric.nn.LayerNorm` does it.
 
-        x' = (x - mean of x) / sqrt(variance of x + eps) * weight + bias
+        x' = (x - mean of x) / sqrt(variance of x + eps) * weight + bias                    mode "node", row by row
+        x' = (x - mean of all x) / (standard deviation of all x + eps) * weight + bias      mode "graph"
 
     The paper is Ba, Kiros and Hinton, "Layer Normalization" (2016), https://arxiv.org/abs/1607.06450.
 
@@ -29,15 +82,14 @@ class LayerNorm(torch.nn.Module):
         in_channels: width of the rows.
         eps: number that is added to the variance (default: 1e-5).
         affine: if True, weight and bias are learned; if False, they are left out (default: True).
-        mode: must be "node". The default, "graph", is that of torch_geometric. It normalises over all vertices at once
-            and is not supported.
+        mode: "node" to normalise within each row, or "graph" over all vertices at once (default: "graph").
 
     Shapes:
         x: rows [num_vertices, in_channels].
         output: rows [num_vertices, in_channels].
 
     Raises:
-        ConfigurationError: `mode` is not "node".
+        ConfigurationError: `mode` is neither "node" nor "graph".
 
     Example:
         >>> LayerNorm(2, mode="node")(torch.tensor([[1.0, 3.0]]))
@@ -49,11 +101,8 @@ class LayerNorm(torch.nn.Module):
 
     def __init__(self, in_channels: int, eps: float = 1e-5, affine: bool = True, mode: str = "graph") -> None:
         super().__init__()
-        if mode != "node":
-            raise ConfigurationError(
-                f"LayerNorm got mode={mode!r}, which normalises over all vertices at once; pass mode='node' "
-                "(to a model: norm='layer_norm', norm_kwargs={'mode': 'node'}) to normalise within each row"
-            )
+        if mode not in ("node", "graph"):
+            raise ConfigurationError(f"LayerNorm got mode={mode!r}; expected 'node' or 'graph'")
         self.in_channels = in_channels
         self.eps = eps
         self.affine = affine
@@ -71,7 +120,11 @@ class LayerNorm(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise rows [num_vertices, in_channels]."""
-        return torch.nn.functional.layer_norm(x, (self.in_channels,), self.weight, self.bias, self.eps)
+        if self.mode == "node":
+            return torch.nn.functional.layer_norm(x, (self.in_channels,), self.weight, self.bias, self.eps)
+        x = x - x.mean()
+        x = x / (x.std(unbiased=False) + self.eps)
+        return x if self.weight is None or self.bias is None else x * self.weight + self.bias
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, affine={self.affine}, mode={self.mode})"
@@ -108,7 +161,7 @@ def resolve_norm(model: str, norm: str | Function | None, width: int, arguments:
     """Return the normalisation that a name stands for. None or a callable is returned unchanged.
 
     Raises:
-        ConfigurationError: the normalisation mixes rows or is unknown, or `norm` is neither a name nor a callable.
+        ConfigurationError: there is no such normalisation here, or `norm` is neither a name nor a callable.
     """
     if not isinstance(norm, str):
         _require_callable("norm", norm)
@@ -116,10 +169,12 @@ def resolve_norm(model: str, norm: str | Function | None, width: int, arguments:
     wanted = _plain(norm).removesuffix("norm")
     if wanted == "layer":
         return _made("norm", norm, partial(LayerNorm, width), arguments)
-    advice = "pass norm=None, or norm='layer_norm' with norm_kwargs={'mode': 'node'}"
-    if wanted in _MIXING:
+    if wanted == "batch":
+        return _made("norm", norm, partial(BatchNorm, width), arguments)
+    advice = "pass norm=None, 'batch_norm' or 'layer_norm'"
+    if wanted in _OTHERS:
         raise ConfigurationError(
-            f"{model} got norm={norm!r}, which mixes the rows of all vertices, so is not supported: {advice}"
+            f"{model} got norm={norm!r}, which has no name here: {advice}, or the module itself, such as PyG's"
         )
     raise ConfigurationError(f"{model} got norm={norm!r}, which is unknown: {advice}")
 

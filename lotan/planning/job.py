@@ -93,6 +93,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
+    check_statistics(train, report.vertices)
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
     warnings = (*report.warnings, *slow_choice(engine, config), *idle_settings(engine.name, config, graph))
@@ -219,6 +220,20 @@ def takes_roots(spec: Spec) -> bool:
     """Return True if a layer normalises by roots of summed edge weights."""
     reads = [call.arguments[0] for call in spec.calls if call.op == "lotan.vertex_input"]
     return any(str(name).startswith("gcn_scale") for name in reads)
+
+
+def check_statistics(train: Spec, vertices: int) -> None:
+    """Check that there are enough vertices for the variances that the model takes over all of them.
+
+    Raises:
+        ModelError: If there is one vertex, whose variance torch's layers refuse in training as well. It names the layer.
+    """
+    layers = {call.layer: None for call in train.totals if call.arguments[1] in ("moments", "sample")}
+    if layers and vertices < 2:
+        names = ", ".join(repr(layer) if layer else "the model itself" for layer in layers)
+        raise ModelError(
+            f"layer {names}: normalises by the variance of all vertices, but the graph has {vertices}; training needs at least 2"
+        )
 
 
 def model_outputs(spec: Spec) -> int:

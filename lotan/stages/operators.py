@@ -17,9 +17,10 @@ from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
 from lotan.stages.randomness import Randomness, dropout
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
+from lotan.stages.running import Track
 from planner.spec import AGGREGATES, DROPOUT, Argument, Call, EdgeSet, Ref, RowCount
 
-LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout")
+LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout", "lotan.track")
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
 TENSOR_OPERATORS = ALLOWED - {DROPOUT}
@@ -75,6 +76,8 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_rows.edge_softmax(frame.values[name], block(frame, edges))
         case "lotan.edge_weight", (str(edges),):
             return lambda frame: edge_weight(block(frame, edges))
+        case "lotan.track", (Ref(name), Ref(buffer)):
+            return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer]))
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
             return _dropout(name, float(p), key, call)
     if call.op.startswith("lotan."):

@@ -102,7 +102,7 @@ DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64
 """The dtypes that values may have, by their spelling in a call's argument."""
 
 INSTEAD = {
-    "batch_norm": "use torch.nn.LayerNorm: batch statistics mix the vertices",
+    "batch_norm": "use the module torch.nn.BatchNorm1d, or torch.nn.LayerNorm",
     "instance_norm": "use torch.nn.LayerNorm",
     "sort": "rows have no order; aggregate over edges instead",
     "index": "select columns with slices; vertices meet only along edges, in a lotan.nn.MessagePassing layer",

@@ -65,7 +65,8 @@ def _compare_with_model(
 def _gradients(
     spec: Spec, mine: dict[str, Tensor], given: Tensor, theirs: dict[str, Tensor], expected: Tensor, cotangent: Tensor
 ) -> list[tuple[str, Tensor, Tensor]]:
-    names = [parameter.name for parameter in spec.parameters if parameter.trainable]
+    buffers = {name for layer in spec.tracked for name in (layer.mean, layer.variance)}
+    names = [p.name for p in spec.parameters if p.trainable and p.name not in buffers]
     if not names or not given.requires_grad or not expected.requires_grad:
         return []
     first = torch.autograd.grad(given, [mine[name] for name in names], cotangent, materialize_grads=True)
@@ -74,12 +75,17 @@ def _gradients(
 
 
 def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, edge_index: Tensor) -> None:
-    """Check that a graph's rows have the same results alone and together with another graph without edges between them."""
+    """Check that a graph's rows have the same results alone and together with another graph without edges between them.
+
+    Reductions over all vertices are known to mix rows. They are taken over the first graph both times.
+    """
     other = features.flip(0, 1)[:5] * 1.5 + 0.25
     shifted = torch.cat([torch.tensor([[0, 1, 2], [1, 2, 2]]), edge_index + len(other)], dim=1)
     with torch.no_grad():
-        alone = run_calls(spec, parameters, features, edge_index, drop=False)
-        behind = run_calls(spec, parameters, torch.cat([other, features]), shifted, drop=False)[len(other) :]
+        totals: dict[str, Tensor] = {}
+        alone = run_calls(spec, parameters, features, edge_index, drop=False, totals=totals)
+        both = run_calls(spec, parameters, torch.cat([other, features]), shifted, drop=False, totals=totals)
+        behind = both[len(other) :]
     if not torch.allclose(alone, behind, **_TOLERANCE, equal_nan=True):
         raise ModelError(
             "the model mixes rows: what it returns for a vertex depends on vertices it has no path of edges to; "
@@ -88,7 +94,12 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: T
 
 
 def run_calls(
-    spec: Spec, parameters: Mapping[str, Tensor], features: Tensor, edge_index: Tensor, drop: bool = True
+    spec: Spec,
+    parameters: Mapping[str, Tensor],
+    features: Tensor,
+    edge_index: Tensor,
+    drop: bool = True,
+    totals: dict[str, Tensor] | None = None,
 ) -> Tensor:
     """Run a Spec on a graph.
 
@@ -98,6 +109,8 @@ def run_calls(
         features: vertex rows [num_vertices, width].
         edge_index: int64 [2, num_edges], sources above destinations.
         drop: if False, dropout does nothing (default: True).
+        totals: the reductions over all vertices that are known, by the name of their call, one row each. The others are
+            added to it.
 
     Returns:
         The output rows [num_vertices, outputs].
@@ -109,7 +122,7 @@ def run_calls(
         arguments = [_value(argument, values, rows) for argument in call.arguments]
         keywords = {name: _value(argument, values, rows) for name, argument in call.keywords}
         if call.op.startswith("lotan."):
-            values[call.output] = _graph_operator(call, arguments, graph, features)
+            values[call.output] = _graph_operator(call, arguments, graph, features, totals)
         elif call.op == "aten.dropout.default" and not drop:
             values[call.output] = arguments[0]
         else:
@@ -130,8 +143,23 @@ def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
     return argument
 
 
-def _graph_operator(call: Call, arguments: list[Any], graph: EdgeIndex, features: Tensor) -> Tensor:
+def _total(call: Call, x: Tensor, kind: str, totals: dict[str, Tensor] | None) -> Tensor:
+    if totals is not None and call.output in totals:
+        return totals[call.output].expand(len(x), *call.type.shape)
+    found = cast(Tensor, torch.ops.lotan.total(x, kind))
+    if totals is not None:
+        totals[call.output] = found[:1]
+    return found
+
+
+def _graph_operator(
+    call: Call, arguments: list[Any], graph: EdgeIndex, features: Tensor, totals: dict[str, Tensor] | None
+) -> Tensor:
     match call.op:
+        case "lotan.total":
+            return _total(call, arguments[0], arguments[1], totals)
+        case "lotan.track":
+            return cast(Tensor, arguments[0])
         case "lotan.vertex_input":
             return features if arguments[0] == "features" else graph.column(arguments[0])
         case "lotan.scatter":

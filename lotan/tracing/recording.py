@@ -18,7 +18,7 @@ from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
-from planner.spec import EdgeSet, Rows
+from planner.spec import EdgeSet, Rows, Tracked
 
 # The row counts of the fake graph. They are different primes, so that no width divides them; otherwise they mean nothing.
 _VERTICES, _EDGES, _EDGES_WITH_LOOPS = 10007, 20011, 30011
@@ -57,11 +57,13 @@ class Recording:
         inputs: the meaning of each placeholder, in order: a parameter's name, "features", or None for a tensor of the
             graph.
         symbols: the row counts.
+        tracked: the layers with running statistics that a training step changes.
     """
 
     module: torch.fx.GraphModule
     inputs: tuple[str | None, ...]
     symbols: Symbols
+    tracked: tuple[Tracked, ...] = ()
 
 
 def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int) -> Recording:
@@ -96,7 +98,8 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
     if environment.objection is not None:
         raise environment.objection
     others = len(fakes.inputs) - len(parameters) - 1
-    return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols)
+    tracked = tuple(scope.norms.tracked.values())
+    return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols, tracked)
 
 
 @contextmanager

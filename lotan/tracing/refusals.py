@@ -30,6 +30,14 @@ SEVERAL_RESULTS = "has several results, which is not supported; use operators wi
 MOVED_ROWS = (
     "moves the rows out of the first dimension or changes their number; keep one row per vertex (or edge), first"
 )
+STATISTIC_ALONE = (
+    "a statistic over all vertices, which only element-wise operators may read; combine it with the rows of vertices, as in "
+    "x - x.mean(0)"
+)
+STATISTIC_DIVISOR = (
+    "over all vertices is supported with correction=0, and with correction=1 over the vertices alone; write it as a mean of "
+    "squares"
+)
 
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LOTAN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

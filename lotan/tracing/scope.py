@@ -17,6 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
+from lotan.tracing.norms import Norms
 from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, located, user_line
 
 
@@ -28,6 +29,7 @@ class Scope:
         self._names = {id(module): name for name, module in model.named_modules()}
         self._open: list[str] = []
         self._failed = ""  # the innermost layer that an exception left
+        self.norms = Norms(model, self.error)
 
     @property
     def layer(self) -> str:
@@ -55,7 +57,7 @@ class Scope:
             )
         ]
         try:
-            with fx_traceback.preserve_node_meta():
+            with self.norms.replaced(), fx_traceback.preserve_node_meta():
                 yield
         finally:
             for handle in handles:
@@ -84,9 +86,10 @@ class Scope:
     def _enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         self._open.append(self._names[id(module)])
         self._failed = ""
-        if isinstance(module, _NormBase):
+        if isinstance(module, _NormBase) and not self.norms.replaces(module):
             raise self.error(
-                f"{type(module).__name__} normalises over all vertices, which is not supported; use torch.nn.LayerNorm"
+                f"{type(module).__name__} normalises over all vertices in a way that is not supported; use torch.nn.BatchNorm1d "
+                "or torch.nn.LayerNorm"
             )
         self._check_width(module, arguments)
 

@@ -7,14 +7,14 @@ among the arguments is a string, such as "torch.float32".
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
 from torch.fx import Node
 
 from lotan.errors import ModelError
-from lotan.stages.row_wise import ALLOWED, DTYPES, short_name, why_not_row_wise
+from lotan.stages.row_wise import ALLOWED, DTYPES, POINTWISE, short_name, why_not_row_wise
 from lotan.tracing.forms import (
     EXTREMES,
     PARTS,
@@ -26,6 +26,7 @@ from lotan.tracing.forms import (
     part_form,
 )
 from lotan.tracing.recording import Recording
+from lotan.tracing.reductions import Reduction, reduction_of
 from lotan.tracing.refusals import (
     COUNT_AS_VALUE,
     DEPENDS_ON_VALUES,
@@ -33,11 +34,18 @@ from lotan.tracing.refusals import (
     MOVED_ROWS,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
+    STATISTIC_ALONE,
+    STATISTIC_DIVISOR,
     layer_of,
     line_of,
     refusal,
 )
-from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
+from planner.spec import TOTAL, Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
+from planner.steps.total import shape_of_total
+
+_EXPAND = "aten.expand.default"
+_SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim")
+"""Operators that give a statistic another shape, and nothing else."""
 
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
@@ -68,6 +76,10 @@ class Transcript:
         self._types = {name: ValueType("none", spec.shape, spec.dtype) for name, spec in self._parameters.items()}
         self._calls: list[Call] = []
         self._shared: set[Node] = set()  # nodes whose memory another node shares
+        # Reductions over all vertices, and what is computed from them alone, by name. They have a row for each vertex,
+        # all rows are alike, and a row has the shape that the whole value has in the recording.
+        self._statistics: set[str] = set()
+        self._tracked = recording.tracked
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -130,6 +142,8 @@ class Transcript:
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif does_nothing(node, name):
             self._values[node] = self._argument(node, node.args[0])
+        elif (reduction := self._reduction(node, name)) is not None:
+            self._reduce(node, reduction)
         else:
             self._write(node, canonical_form(node, self._functional(node, name)))
         schema = _schema(node)
@@ -153,6 +167,12 @@ class Transcript:
                 scores, _, _, edges = arguments
                 self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")
                 kept = (scores, edges)
+            case "lotan.total":
+                x, kind = arguments
+                self._require(node, x, "vertex", None, "a reduction over all vertices needs one row per vertex")
+                kept = (x, kind)
+            case "lotan.track":
+                kept = arguments
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
         self._write(node, Form(op, kept))
@@ -188,18 +208,26 @@ class Transcript:
     def _finish(self, node: Node) -> Spec:
         output = self._argument(node, node.args[0])
         assert isinstance(output, Ref)
+        if output.name in self._statistics:
+            raise refusal(node, f"forward returns {STATISTIC_ALONE}")
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
             raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
         calls = _needed(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
-        parameters = tuple(spec for name, spec in self._parameters.items() if name in read)
+        tracked = tuple(layer for layer in self._tracked if layer.mean in read)
+        buffers = {name for layer in tracked for name in (layer.mean, layer.variance)}
+        parameters = tuple(
+            replace(spec, trainable=True) if name in buffers else spec  # what changes it is handed in as a gradient
+            for name, spec in self._parameters.items()
+            if name in read
+        )
         for parameter in parameters:
             if parameter.dtype != "float32":
                 raise ModelError(
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
-        return Spec(self._width, parameters, calls, output.name)
+        return Spec(self._width, parameters, calls, output.name, tracked)
 
     # Arguments
 
@@ -238,6 +266,95 @@ class Transcript:
                 return argument
         raise refusal(node, f"an argument of type {type(argument).__name__} is not supported")
 
+    # Statistics
+
+    def _reduction(self, node: Node, name: str) -> Reduction | None:
+        """Return the reduction over all vertices that a node calls, or None."""
+        x = node.args[0] if node.args else None
+        value = self._values.get(x) if isinstance(x, Node) else None
+        if not isinstance(value, Ref) or value.name in self._statistics or self._types[value.name].rows != "vertex":
+            return None
+        return reduction_of(node, name)
+
+    def _reduce(self, node: Node, reduction: Reduction) -> None:
+        """Write the calls of a reduction over all vertices."""
+        x = self._argument(node, node.args[0])
+        assert isinstance(x, Ref)
+        kind = self._types[x.name]
+        if kind.dtype != "float32":
+            raise refusal(node, f"{reduction.kind} over all vertices needs float32, but got {kind.dtype}; use .float()")
+        if reduction.kind in ("sum", "mean"):
+            found = self._total(node, x, reduction.kind, reduction.others)
+        else:
+            found = self._variance(node, x, reduction)
+        if reduction.kind == "std":
+            found = self._call(node, "aten.sqrt.default", (found,), kind=self._types[found.name])
+        self._values[node] = self._as_statistic(node, found, tuple(node.meta["val"].shape))
+
+    def _total(self, node: Node, x: Ref, kind: str, others: tuple[int, ...]) -> Ref:
+        """Return a reduction over all vertices and other dimensions, which keep size 1."""
+        of = self._types[x.name]
+        whole = ValueType("vertex", shape_of_total(kind, of.shape))
+        found = self._call(node, TOTAL, (x, kind), kind=whole, name=f"{node.name}_{kind}")
+        if not others:
+            return found
+        shape = tuple(1 if dim in others else size for dim, size in enumerate(of.shape, 1))
+        op = "aten.sum.dim_IntList" if kind == "sum" else "aten.mean.dim"
+        return self._call(node, op, (found, others, True), kind=ValueType("vertex", shape))
+
+    def _variance(self, node: Node, x: Ref, reduction: Reduction) -> Ref:
+        if reduction.correction not in (0, 1) or (reduction.correction and reduction.others):
+            raise refusal(node, f"{reduction.kind} {STATISTIC_DIVISOR}")
+        kind = self._types[x.name]
+        mean = self._total(node, x, "mean", reduction.others)
+        apart = self._call(node, "aten.sub.Tensor", (x, mean), kind=kind)
+        squares = self._call(node, "aten.mul.Tensor", (apart, apart), kind=kind)
+        return self._total(node, squares, "sample" if reduction.correction else "mean", reduction.others)
+
+    def _as_statistic(self, node: Node, value: Ref, shape: tuple[int, ...]) -> Ref:
+        """Return a statistic, in another shape if need be."""
+        if self._types[value.name].shape != shape:
+            kind = ValueType("vertex", shape)
+            value = self._call(node, "aten.reshape.default", (value, (RowCount(), *shape)), kind=kind)
+        self._statistics.add(value.name)
+        return value
+
+    def _beside_statistics(self, node: Node, form: Form) -> None:
+        """Write a call that reads a statistic, which gets the dimensions that broadcasting would give it."""
+        value = node.meta["val"]
+        kind = self._type(node, value)
+        if kind.rows == "none" and form.op in _SAME_NUMBERS:
+            source = self._argument(node, form.arguments[0])
+            assert isinstance(source, Ref)
+            self._values[node] = self._as_statistic(node, source, kind.shape)
+            return
+        if kind.rows == "edge" or not (form.op in POINTWISE or (kind.rows == "vertex" and form.op == _EXPAND)):
+            raise refusal(node, f"{short_name(form.op)} is applied to {STATISTIC_ALONE}")
+        rank = len(kind.shape)
+
+        def beside(argument: Any) -> Argument:
+            found = self._argument(node, argument)
+            return self._aligned(node, found, rank) if isinstance(found, Ref) else found
+
+        arguments = tuple(map(beside, form.arguments))
+        keywords = tuple((key, beside(argument)) for key, argument in form.keywords)
+        found = self._call(node, form.op, arguments, keywords, ValueType("vertex", kind.shape, kind.dtype))
+        if kind.rows == "none":
+            self._statistics.add(found.name)
+        self._values[node] = found
+
+    def _aligned(self, node: Node, value: Ref, rank: int) -> Ref:
+        """Return a statistic with `rank` dimensions besides the rows, or any other value as it is."""
+        if value.name not in self._statistics:
+            return value
+        kind = self._types[value.name]
+        shape = kind.shape[1:] if len(kind.shape) > rank else kind.shape  # the first is then 1, where the rows are
+        shape = (*[1] * (rank - len(shape)), *shape)
+        if shape == kind.shape:
+            return value
+        as_rows = ValueType("vertex", shape, kind.dtype)
+        return self._call(node, "aten.reshape.default", (value, (RowCount(), *shape)), kind=as_rows)
+
     def _require(self, node: Node, argument: Any, rows: Rows, edges: Any, text: str) -> None:
         ref = self._argument(node, argument)
         kind = self._types[ref.name] if isinstance(ref, Ref) else None
@@ -250,11 +367,22 @@ class Transcript:
 
     def _write(self, node: Node, form: Form) -> None:
         """Write the call of a node."""
+        if any(
+            isinstance(leaf, Node) and self._is_statistic(leaf) for leaf in _leaves((form.arguments, form.keywords))
+        ):
+            if form.op.startswith("lotan."):
+                raise refusal(node, f"{short_name(form.op)} is applied to {STATISTIC_ALONE}")
+            return self._beside_statistics(node, form)
         if _row_counts(form, self._values):
             raise refusal(node, f"{short_name(form.op)} {COUNT_AS_VALUE}")
         arguments = tuple(self._argument(node, argument) for argument in form.arguments)
         keywords = tuple((key, self._argument(node, value)) for key, value in form.keywords)
         self._values[node] = self._call(node, form.op, arguments, keywords)
+        return None
+
+    def _is_statistic(self, node: Node) -> bool:
+        value = self._values.get(node)
+        return isinstance(value, Ref) and value.name in self._statistics
 
     def _call(
         self,

@@ -19,6 +19,7 @@ from lotan.settings.config import TrainerConfig
 from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.training.early_stopping import EarlyStopping, make_stopping
+from lotan.training.running import update_running
 from planner.spec import SPLITS
 
 Weights = dict[str, torch.Tensor]
@@ -125,6 +126,7 @@ class Learner:
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
         self.state.optimizer.zero_grad(set_to_none=True)
+        update_running(self.weights, self.job.train.tracked, outcome.gradients, self.job.statistics.vertices)
         taken = seconds + time.perf_counter() - started
         self.state.history.append({"epoch": epoch, "loss": loss, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from itertools import takewhile
 
@@ -11,7 +11,9 @@ from planner.draft import Draft
 from planner.places import forward_half, listed, names
 from planner.rule import DraftRule
 from planner.statistics import LEVELS
+from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
+from planner.steps.total import tracks
 
 EVALUATES_AS_WELL = (
     "the training pass evaluates as well, on all vertices, which is estimated to take less than both apart; disable "
@@ -29,7 +31,7 @@ ORDERING = 2e-7
 """The seconds an edge that it takes, once, to order vertices by level. Measured on `local`, on up to a million edges."""
 
 
-def prune_vertices(steps: Sequence[Step], deepest: int | None) -> tuple[Step, ...]:
+def prune_vertices(steps: Sequence[Step], deepest: int | None, unpruned: Set[str] = frozenset()) -> tuple[Step, ...]:
     """The loss reads only training vertices, so a layer is needed only within as many hops of them as layers follow it.
 
     The *level* of a vertex is the fewest hops along edges from it to a *target*. Targets are the training vertices. If
@@ -38,6 +40,9 @@ def prune_vertices(steps: Sequence[Step], deepest: int | None) -> tuple[Step, ..
     The loss reads rows within level 0. If a sum over in-edges is needed within level k, the rows that it sums are needed
     within level k + 1. A column with several readers is needed within the deepest of their levels. Gradients inherit the
     levels, and are zero beyond them. Prediction and the columns that are computed once have rows for all vertices.
+
+    A statistic over all vertices, such as BatchNorm's mean, needs the rows of all vertices, as in PyG. So nothing that
+    comes before it is pruned.
 
     >>> from planner.physical import Column
     >>> from planner.steps.pipe import PipeStep
@@ -53,11 +58,14 @@ def prune_vertices(steps: Sequence[Step], deepest: int | None) -> tuple[Step, ..
     Args:
         steps: The steps of a forward pass. The last one is the turn, or the evaluation.
         deepest: The deepest level that is pruned, or None.
+        unpruned: The names of the stages that have to run on all vertices.
     """
     needed: dict[str, int] = {}
     pruned: list[Step] = []
     for step in reversed(steps):
         level = max((needed.get(name, 0) for name in step.makes), default=0)
+        if isinstance(step, PipeStep) and step.stage in unpruned:
+            level = MOST_LEVELS
         for name, hops in _hops(step).items():
             needed[name] = max(needed.get(name, 0), level + hops)
         pruned.append(step.up_to(level) if deepest is not None and level <= deepest else step)
@@ -97,8 +105,12 @@ def _pays(level: int, sums: Sums) -> bool:
 
 
 def _hops(step: Step) -> dict[str, int]:
-    """Return the columns that a step reads, each with 1 if its rows are one hop away from the rows that it makes, else 0."""
-    return {name: int(name in step.hop_away) for name in step.reads}
+    """Return the columns that a step reads, each with the number of hops from the rows that it makes to those it reads.
+
+    The number is 0 or 1, or more than any level if the rows of all vertices are read.
+    """
+    everywhere = step.read_everywhere
+    return {name: MOST_LEVELS if name in everywhere else int(name in step.hop_away) for name in step.reads}
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------
@@ -115,9 +127,10 @@ def _apply(draft: Draft) -> Draft:
     if reason is not None:
         return draft.stopped(RULE.name, reason)
     forward, inference = draft.forward, draft.inference
+    unpruned = {stage.name for stage in (*forward.stages, *inference.stages) if tracks(stage)}
     if known.targets == "split":
         inference = replace(inference, steps=prune_vertices(inference.steps, deepest))
-    forward = replace(forward, steps=prune_vertices(forward.steps, deepest))
+    forward = replace(forward, steps=prune_vertices(forward.steps, deepest, unpruned))
     return replace(draft, forward=forward, inference=inference)
 
 

@@ -24,6 +24,7 @@ class Backward(ABC):
     steps: list[Step] = field(default_factory=list)
     gradients: dict[str, list[str]] = field(default_factory=dict)  # column -> columns whose sum is its gradient
     contributions: dict[tuple[str, str], Column] = field(default_factory=dict)  # (collection, column) -> contributions
+    made: list[Stage] = field(default_factory=list)  # stages that only backward has
     passed: int = 0  # number of columns made by adjoints of graph operators so far, for their names
 
     @abstractmethod
@@ -54,6 +55,20 @@ class Backward(ABC):
         self.steps.append(step)
         if of is not None:
             self.contribute(of, step.makes[0])
+
+    def add_stage(self, stage: Stage, output: Column) -> None:
+        """Add a stage that only backward has, and a step that runs it on vertices to make its one output.
+
+        Args:
+            stage: The stage, all of whose inputs are columns of vertices.
+            output: The column that it makes. It is made up to that column's level.
+        """
+        # imported here, because a pipe step has an adjoint, and so imports this module
+        from planner.steps.pipe import PipeStep
+
+        self.made.append(stage)
+        inputs = tuple(i.column for i in stage.inputs)
+        self.steps.append(PipeStep(stage.name, "forward", inputs, (), (), (output,), within=output.within))
 
     def contribute(self, of: str, part: str) -> None:
         """Note that a column is a part of the gradient of the column `of`, if that has a gradient."""

@@ -56,6 +56,11 @@ class Step(ABC):
         return ()
 
     @property
+    def read_everywhere(self) -> tuple[str, ...]:
+        """The names of the columns of which the rows of all vertices take part in each row that it makes."""
+        return ()
+
+    @property
     @abstractmethod
     def label(self) -> str:
         """The text of the step, for explain."""

@@ -17,6 +17,7 @@ from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import Gradients, PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalStep
 from planner.traits import EngineTraits
 
 STATIC = Column("features", (3,), static=True)
@@ -65,6 +66,10 @@ class Recorder(Engine):
 
     def propagate(self, step: PropagateStep, column: str) -> str:
         self.note(f"propagate {column}")
+        return step.output.name.upper()
+
+    def total(self, step: TotalStep, column: str) -> str:
+        self.note(f"total {column}")
         return step.output.name.upper()
 
     def collect(self, step: CollectStep, columns: Sequence[str]) -> str:

@@ -52,6 +52,24 @@ PYTHON = {
         "moved",
         ("planner/test_share_subplans.py",),
     ),
+    "a statistic is taken over the vertices that the loss needs": Fault(
+        PLANNER,
+        "MOST_LEVELS if name in everywhere else int(name in step.hop_away)",
+        "int(name in step.hop_away)",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
+    "running statistics miss the vertices that are pruned": Fault(
+        PLANNER,
+        "if isinstance(step, PipeStep) and step.stage in unpruned:",
+        "if False:",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
+    "the gradient of a variance lacks its factor": Fault(
+        PLANNER,
+        'Ref(named("scaled")), 2.0)',
+        'Ref(named("scaled")), 1.0)',
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
     "every operator is a stage of its own": Fault(
         PLANNER,
         "level[node] = max(map(level.__getitem__, node.children), default=0) + (node in boundaries)",
@@ -96,6 +114,24 @@ PYTHON = {
         ("planner/cost/test_degrees.py", "planner/degrees.py"),
     ),
     # stages and what stands around them
+    "running variances are biased": Fault(
+        LOTAN,
+        "sums[layer.variance].double() / (vertices - 1)",
+        "sums[layer.variance].double() / vertices",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
+    "a batch is normalised by the unbiased variance": Fault(
+        LOTAN,
+        "(rows - mean).square_()) / vertices",
+        "(rows - mean).square_()) / (vertices - 1)",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
+    "the mean of all steps is that of the last one": Fault(
+        LOTAN,
+        "1.0 / float(counter) if factor is None else factor",
+        "1.0 if factor is None else factor",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
     "a weight's gradient is that of the last chunk": Fault(
         LOTAN,
         "run.sum_of(self.weight).addmm_(gradient.t(), run.values[self.x])",
@@ -232,6 +268,12 @@ PYTHON = {
 JVM = {
     "self-loops stay, and nothing else": Fault(
         SCALA, "columns(edge) != rowOf(edge)", "columns(edge) == rowOf(edge)", ("lotan.CsrSuite",)
+    ),
+    "the parts of a variance miss the distance of their means": Fault(
+        SCALA,
+        "squares(i) + next.squares(i) + apart(i) * apart(i) * count * share",
+        "squares(i) + next.squares(i)",
+        ("lotan.TotalSuite",),
     ),
     "a softmax overflows": Fault(
         SCALA,

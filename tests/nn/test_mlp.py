@@ -13,6 +13,9 @@ OPTIONS = [
     {"in_channels": WIDTH, "hidden_channels": 8, "out_channels": 4, "num_layers": 3, "norm": None},
     {"channel_list": WIDTH, "hidden_channels": 8, "out_channels": 4, "num_layers": 1, "norm": None},
     {"channel_list": [WIDTH, 8, 4], **NODE},
+    {"channel_list": [WIDTH, 8, 4]},
+    {"channel_list": [WIDTH, 8, 4], "norm": "batch_norm", "norm_kwargs": {"momentum": 0.3, "affine": False}},
+    {"channel_list": [WIDTH, 8, 4], "norm": "layer_norm"},
     {"channel_list": [WIDTH, 8, 4], **NODE, "act_first": True, "plain_last": False},
     {"channel_list": [WIDTH, 8, 4], "norm": None, "bias": [True, False]},
     {
@@ -58,14 +61,9 @@ def test_takes_a_graph_and_ignores_it() -> None:
     assert torch.equal(model(x, torch.tensor([[0, 1], [1, 2]])), model(x))
 
 
-def test_the_default_norm_is_refused_with_what_to_pass() -> None:
-    with refuses(ConfigurationError, "MLP", "batch_norm", "norm=None", "layer_norm"):
-        MLP([WIDTH, 8, 4])
-
-
-def test_layer_norm_over_all_vertices_is_refused_with_what_to_pass() -> None:
-    with refuses(ConfigurationError, "mode='graph'", "mode='node'"):
-        MLP([WIDTH, 8, 4], norm="layer_norm")
+def test_an_unknown_mode_is_refused_with_what_to_pass() -> None:
+    with refuses(ConfigurationError, "mode='row'", "'node'", "'graph'"):
+        MLP([WIDTH, 8, 4], norm="layer_norm", norm_kwargs={"mode": "row"})
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -230,6 +231,21 @@ class BlocksEngine(Engine):
             return Column(rows, step.output.width, made=sums, sums=sums)
         self._keep(rows, [step.output.name])
         return Column(rows, step.output.width)
+
+    @named
+    def total(self, step: TotalStep, column: Column) -> Column:
+        """Reduce a column over all vertices. Each partition's part is made once, and read by the tasks of all."""
+        parts = self._facade.totalParts(self._graph.blocks, self._read(column), step.kind)
+        self._hold(parts)
+        given = self._graph.blocks, parts, step.kind, self.settings.shuffled
+        width, name = step.output.width, step.output.name
+        rows = self._facade.total(*given)
+        if name in self._now.reading.by_pipes:
+            repeated = self._facade.repeated(*given)
+            self._now.ends[id(repeated)] = repeated
+            return Column(rows, width, made=repeated, sums=repeated)
+        self._keep(rows, [name])
+        return Column(rows, width)
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
         """Note the columns of a collection. Nothing moves yet: a pipe picks the rows as it sends them."""

@@ -40,6 +40,9 @@ class Reading:
         self.pipes = Counter(name for step in pipes for name in step.inputs + step.collections)
         self.pipes.subtract(name for step in pipes for name in self.spared(step))
         self.as_read = self._read_once(steps)
+        whole = {name for step in pipes for name in step.collections}
+        others = {name for step in steps if not isinstance(step, PipeStep) for name in step.reads}
+        self.by_pipes = frozenset(self.pipes) - whole - others  # the columns that pipes alone read, row by row
         self._steps = steps
 
     def spared(self, step: PipeStep) -> frozenset[str]:

@@ -21,6 +21,7 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
+from lotan.engines.local.totals import total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
@@ -34,6 +35,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalStep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -183,7 +185,14 @@ class LocalEngine(Engine):
         loaded = self._loaded
         edges = loaded.sets.within(step.edges, step.within)
         runs = EdgeColumns(edges, loaded.keys, self._running.randomness, self._crew, self._columns)
-        return runs.run(step, columns, loaded.rows(step.output))
+        whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
+        return runs.run(step, whole, loaded.rows(step.output))
+
+    def total(self, step: TotalStep, column: Handle) -> Tensor:
+        """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""
+        chunks = self._loaded.chunks
+        row = total(self._whole(column), step.kind, chunks, self._crew)
+        return row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape)
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """Return the columns as they are, with the edges to read them by."""

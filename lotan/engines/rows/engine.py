@@ -26,6 +26,7 @@ from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_ov
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
+from lotan.engines.rows.totals import total
 from lotan.engines.rows.traits import TRAITS
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
@@ -37,6 +38,7 @@ from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -71,6 +73,7 @@ class _Loaded:
     stages: Mapping[str, Stage]  # by name
     commits: Commits
     shuffled_before: int  # bytes
+    vertices: int
 
     @property
     def tables(self) -> Tables:
@@ -147,7 +150,9 @@ class RowsEngine(Engine):
             source_gradients=plan.source_gradients,
         )
         stages = {stage.name: stage for stage in plan.stages}
-        self._held = _Loaded(site, _static_columns(tables, plan), stages, commits, shuffled_before)
+        self._held = _Loaded(
+            site, _static_columns(tables, plan), stages, commits, shuffled_before, graph.statistics.vertices
+        )
         free_java_objects()
 
     @property
@@ -232,6 +237,12 @@ class RowsEngine(Engine):
         made = Made(frame, Pinned(sums))
         self._state.made.append(made)
         return ColumnHandle(made, VALUE, step.output.width)
+
+    def total(self, step: TotalStep, column: ColumnHandle) -> ColumnHandle:
+        """Reduce a column over all vertices."""
+        loaded = self._loaded
+        given = loaded.tables.vertices, column.rows(), step.kind, column.width, loaded.vertices
+        return ColumnHandle(self._make(total(*given, self._placement), [step.output.name]), VALUE, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
         """Collect source rows for every chunk."""

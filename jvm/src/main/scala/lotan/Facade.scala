@@ -83,6 +83,18 @@ object Facade {
   ): RDD[RowReader] =
     Propagate(EdgeSet(edges), weighted, reverse, within, made).asRead(graph.blocks, column, spread(graph, within))
 
+  /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result. */
+  def totalParts(graph: LoadedGraph, column: RDD[Rows], kind: String): RDD[TotalPart] =
+    Total(kind).parts(graph.blocks, column)
+
+  /** Reduces a column over all vertices, for every vertex, as `Total` describes it. */
+  def total(graph: LoadedGraph, parts: RDD[TotalPart], kind: String, shuffled: Boolean): RDD[Rows] =
+    Total(kind)(graph.blocks, parts, shared(graph, shuffled))
+
+  /** Does `total` with rows that exist when a pipe reads them, for a column that pipes alone read. */
+  def repeated(graph: LoadedGraph, parts: RDD[TotalPart], kind: String, shuffled: Boolean): RDD[RowReader] =
+    Total(kind).asRead(graph.blocks, parts, shared(graph, shuffled))
+
   /** Returns the column `in_degree` or `gcn_scale@<edge set>` (`Degrees`). It is cheap if it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {
     case Array("in_degree") => Degrees.inDegree(graph.blocks)

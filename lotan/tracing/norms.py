@@ -1,0 +1,142 @@
+"""Layers that normalise by statistics of all vertices, in a form that can be traced.
+
+While a model is traced, such a layer runs the function for its class here in place of its own `forward`. The function
+calls `lotan.total`, which stands for a reduction over all vertices. `lotan.tracing.check` compares the trace with the
+layer's own forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from planner.spec import Tracked
+
+Refuse = Callable[[str], Exception]
+"""A function that returns the error for the line that is running, given a reason."""
+
+MOMENTUM = "has running statistics but no momentum, which torch refuses as well; give it one"
+USED_TWICE = "runs twice in one forward, which would change its running statistics twice in a step; give each place its own layer"
+ONE_GRAPH = "got `batch`, which splits the vertices into graphs; here all vertices are one graph: leave it out"
+FLAT_ROWS = "needs rows of one dimension, [num_vertices, channels], but got {}; reshape them before"
+
+
+class Norms:
+    """The normalising layers of a model while it is traced, and the running statistics that they have.
+
+    Args:
+        model: the model.
+        refuse: a function that returns the error for the line that is running.
+    """
+
+    def __init__(self, model: torch.nn.Module, refuse: Refuse) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._buffers = {id(buffer): name for name, buffer in model.named_buffers()}
+        self._refuse = refuse
+        self.tracked: dict[str, Tracked] = {}  # by the layer's name
+        self._own = {module: dict(module.named_buffers(recurse=False)) for module in self._names}
+
+    def replaces(self, module: torch.nn.Module) -> bool:
+        """Return True if another function runs in place of the module's forward."""
+        return _replacement(module) is not None
+
+    @contextmanager
+    def replaced(self) -> Iterator[None]:
+        """Let the functions run in place of the layers' own forwards."""
+        found = [module for module in self._names if _replacement(module) is not None]
+        for module in found:
+            replacement = _replacement(module)
+            assert replacement is not None  # by the choice of modules
+            object.__setattr__(module, "forward", partial(replacement, self, module))
+        try:
+            yield
+        finally:
+            for module in found:
+                object.__delattr__(module, "forward")
+
+    # -- the functions, each in place of a class's forward -------------------------------------------------------------
+
+    def batch_norm(self, module: Any, x: Tensor) -> Tensor:
+        """Normalise as torch.nn.BatchNorm1d does. [num_vertices, channels]."""
+        counter = self._buffer(module, "num_batches_tracked")
+        return self._normalised(module, x, counter)
+
+    def instance_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
+        """Normalise as PyG's InstanceNorm does for one graph. [num_vertices, channels]."""
+        self._require_one_graph(batch, batch_size)
+        if module.training and module.track_running_stats and module.momentum is None:
+            raise self._refuse(MOMENTUM)
+        return self._normalised(module, x, None)
+
+    def graph_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
+        """Normalise as PyG's GraphNorm does for one graph. [num_vertices, channels]."""
+        self._require_one_graph(batch, batch_size)
+        out = x - torch.ops.lotan.total(x, "mean") * module.mean_scale
+        variance = torch.ops.lotan.total(out.pow(2), "mean")
+        return cast(Tensor, module.weight * out / (variance + module.eps).sqrt() + module.bias)
+
+    def _normalised(self, module: Any, x: Tensor, counter: str | None) -> Tensor:
+        if x.dim() != 2:
+            raise self._refuse(f"{type(module).__name__} {FLAT_ROWS.format(list(x.shape[1:]))}")
+        width = module.num_features
+        if x.shape[1] != width:
+            raise self._refuse(
+                f"{type(module).__name__} got rows of width {x.shape[1]}, but was made for {width}; make it for {x.shape[1]}"
+            )
+        if module.training or module.running_mean is None:
+            moments = torch.ops.lotan.total(x, "moments")  # [num_vertices, channels, 2]
+            mean, variance = moments.select(2, 0), moments.select(2, 1)
+            if module.training and module.running_mean is not None:
+                self._track(module, counter)
+                mean = torch.ops.lotan.track(mean, module.running_mean)
+                variance = torch.ops.lotan.track(variance, module.running_var)
+        else:
+            mean, variance = module.running_mean, module.running_var
+        out: Tensor = (x - mean) * torch.rsqrt(variance + module.eps)
+        if module.weight is not None:
+            out = out * module.weight
+        return out if module.bias is None else out + module.bias
+
+    def _track(self, module: torch.nn.Module, counter: str | None) -> None:
+        layer = self._names[module]
+        mean, variance = self._buffer(module, "running_mean"), self._buffer(module, "running_var")
+        assert mean is not None
+        assert variance is not None  # a layer has both or none
+        if any(mean == other.mean for other in self.tracked.values()):
+            raise self._refuse(USED_TWICE)
+        momentum: float | None = getattr(module, "momentum", None)
+        self.tracked[layer] = Tracked(layer, mean, variance, momentum, counter)
+
+    def _buffer(self, module: torch.nn.Module, name: str) -> str | None:
+        """Return the name in the model of one of the layer's own buffers, or None if the layer lacks it."""
+        found = self._own[module].get(name)
+        return None if found is None else self._buffers[id(found)]
+
+    def _require_one_graph(self, batch: Any, batch_size: Any) -> None:
+        if batch is not None or batch_size is not None:
+            raise self._refuse(ONE_GRAPH)
+
+
+Function = Callable[..., Tensor]
+
+REPLACED: Mapping[str, Function] = {
+    "torch.nn.modules.batchnorm.BatchNorm1d": Norms.batch_norm,
+    "torch_geometric.nn.norm.instance_norm.InstanceNorm": Norms.instance_norm,
+    "torch_geometric.nn.norm.graph_norm.GraphNorm": Norms.graph_norm,
+}
+"""The functions that run in place of forwards, by the full name of the class that has the forward."""
+
+
+def _replacement(module: torch.nn.Module) -> Function | None:
+    """Return the function for a module, unless a subclass has a forward of its own."""
+    for kind in type(module).__mro__:
+        function = REPLACED.get(f"{kind.__module__}.{kind.__qualname__}")
+        if function is not None:
+            own: Any = kind  # a class of modules
+            return function if type(module).forward is own.forward else None
+    return None

@@ -1,0 +1,111 @@
+"""Layers that normalise over all vertices, on Spark: as on local, and with the same bits in each run."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import pytest
+import torch
+
+import lotan
+from lotan.engines.base import Outcome, Pass, run
+from lotan.engines.blocks.engine import BlocksEngine, BlocksSettings
+from lotan.engines.choice import ENGINES
+from lotan.engines.local import LocalEngine
+from lotan.engines.rows.engine import RowsEngine, RowsSettings
+from lotan.hosts.jar import JAR
+from lotan.planning.job import Job
+from lotan.training.learner import weights_of
+from planner import Options, Planned, compile_plan
+from planner.cost import Pricing
+from tests.exactness.norms import FUNCTIONS, NORMS, Sample, model_of, sample, truth
+from tests.exactness.test_norms import (
+    EPOCHS,
+    NormalisedFeatures,
+    assert_equals_truth,
+    assert_same_bits,
+    state_of,
+    trained,
+)
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar"),
+]
+
+
+def planned_for(engine: str, job: Job) -> Planned:
+    """A plan of the job's model for an engine."""
+    options = Options(pricing=Pricing(ENGINES[engine]))
+    return compile_plan(job.train, job.evaluate, job.loss, job.statistics, options)
+
+
+def assert_close(one: Outcome, other: Outcome) -> None:
+    """Gradients, the sums for running statistics among them, and statistics."""
+    assert one.gradients.keys() == other.gradients.keys()
+    for name, gradient in one.gradients.items():
+        scale = float(other.gradients[name].abs().max()) + 0.1  # biases before a norm have none
+        assert torch.allclose(gradient, other.gradients[name].to(gradient), atol=2e-5 * scale, rtol=2e-5), name
+    for found, expected in ((one.statistics, other.statistics), (one.evaluation, other.evaluation)):
+        assert (found is None) == (expected is None)
+        if found is not None:
+            assert found.ravel().tolist() == pytest.approx(expected.ravel().tolist(), rel=1e-5)
+
+
+USUAL = ("BatchNorm1d", "GraphNorm", "variance")
+"""One of each kind of reduction and of what follows it."""
+OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FUNCTIONS) if name not in USUAL]
+
+
+@pytest.mark.parametrize("name", [*USUAL, *OTHERS])
+def test_equals_local(spark, workers, name):
+    drawn: Sample = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
+    job = lotan.Trainer(model_of(name), drawn.graph, engine="local").job
+    a_pass = Pass(1, weights_of(model_of(name)), seed=0)
+    shuffled, partitions = bool(len(name) % 2), 1 + len(name) % 4
+    with closing(LocalEngine(chunk_rows=8)) as local:
+        plan = planned_for("local", job).plan
+        local.load(job.graph, plan)
+        expected = run(local, plan, plan.training(True), a_pass)
+    settings = BlocksSettings(partitions=partitions, chunk_rows=8, shuffled=shuffled)
+    with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as blocks:
+        plan = planned_for("blocks", job).plan
+        blocks.load(job.graph, plan)
+        outcomes = [run(blocks, plan, plan.training(True), a_pass) for _ in range(2)]
+    assert_close(outcomes[0], expected)
+    assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+
+
+ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance"))]
+
+
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_rows_equal_local(spark, workers, name):
+    drawn = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
+    job, a_pass = lotan.Trainer(model_of(name), drawn.graph, engine="local").job, Pass(1, weights_of(model_of(name)))
+    with closing(LocalEngine(chunk_rows=8)) as local:
+        plan = planned_for("local", job).plan
+        local.load(job.graph, plan)
+        expected = run(local, plan, plan.training(True), a_pass)
+    settings = RowsSettings(partitions=1 + len(name) % 3, chunk_rows=8)
+    with closing(RowsEngine(spark, workers.link, workers.endpoint, settings)) as rows:
+        plan = planned_for("rows", job).plan
+        rows.load(job.graph, plan)
+        outcomes = [run(rows, plan, plan.training(True), a_pass) for _ in range(2)]
+    assert_close(outcomes[0], expected)
+    assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+
+
+@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
+def test_trains_as_plain_torch(spark, engine):
+    drawn, model = sample(seed=3, share=0.2), model_of("BatchNorm1d, mean of all steps")
+    ours, found = trained(model, drawn, engine=engine, partitions=3)
+    assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
+
+
+def test_statistics_that_are_computed_once(spark):
+    drawn, model = sample(seed=4), NormalisedFeatures()
+    ours, found = trained(model, drawn, engine="blocks", partitions=2)
+    assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
+    again, _ = trained(model, drawn, engine="blocks", partitions=2)
+    assert_same_bits(state_of(ours), state_of(again))
