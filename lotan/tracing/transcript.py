@@ -153,6 +153,8 @@ class Transcript:
                 scores, _, _, edges = arguments
                 self._require(node, scores, "edge", edges, "scores must be float32, one row per edge of this layer")
                 kept = (scores, edges)
+            case "lotan.edge_column":
+                kept = arguments[1:]
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
         self._write(node, Form(op, kept))
