@@ -30,6 +30,11 @@ class EdgeData:
     width: int | None = None  # the number of attributes of an edge; None: the edges have none
     typed: bool = False  # True if every edge has a type
 
+    @property
+    def numbers(self) -> int:
+        """The numbers of an edge: its attributes and its type."""
+        return (self.width or 0) + self.typed
+
 
 NO_EDGE_DATA = EdgeData()
 

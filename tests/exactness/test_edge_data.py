@@ -214,7 +214,36 @@ def test_a_second_run_has_the_same_bits():
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("partitions", [1, 3])
-@pytest.mark.parametrize("name", ["GINE", "RGCN mean", "loops mean", "deep"])
+@pytest.mark.parametrize(
+    ("name", "partitions"), [("GINE", 1), ("RGCN mean", 3), ("loops mean", 3), ("loops max", 1), ("deep", 7)]
+)
 def test_blocks_equal_autograd(spark, name, partitions):
-    check(name, sample(3), engine="blocks", partitions=partitions, chunk_rows=4)
+    check(name, sample(partitions), engine="blocks", partitions=partitions, chunk_rows=4)
+
+
+@pytest.mark.spark
+def test_blocks_equal_autograd_with_few_training_vertices(spark):
+    drawn, chosen = sample(11, vertices=60, edges=80), np.isin(np.arange(60), [3, 4, 20])
+    graph = drawn.graph.relabelled(drawn.label.numpy(), np.where(chosen, 0, -1).astype(np.int8))
+    placed = replace(drawn, graph=graph, train=torch.from_numpy(chosen))
+    run = check("deep", placed, engine="blocks", partitions=3, chunk_rows=4)
+    assert "prune_vertices" in run.report["plan"]["rules_fired"]
+
+
+@pytest.mark.spark
+def test_models_that_read_other_columns_on_a_graph_that_stays_loaded(spark):
+    drawn, settings = sample(3), {"engine": "blocks", "partitions": 2}
+    with lotan.persisted(drawn.graph):
+        for name in ("GINE", "RGCN sum", "loops add", "GINE"):
+            run = check(name, drawn, **settings)
+    assert len(run.predict()) == len(drawn.x)
+
+
+@pytest.mark.spark
+def test_a_graph_in_spark_equals_autograd(spark):
+    drawn = sample(5)
+    vertices, edges = drawn.graph.frames(spark)
+    split = "case split when 0 then 'train' when 1 then 'val' end as split"
+    tables = vertices.selectExpr("id", "features", "label", split), edges
+    names = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
+    check("deep", replace(drawn, graph=lotan.Graph(*tables, **names)), engine="blocks", partitions=2)

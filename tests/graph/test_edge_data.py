@@ -124,3 +124,49 @@ def test_bad_arrays():
         arrays(edge_type=np.ones(5))
     with pytest.raises(GraphError, match="edge_features is 3; expected the name"):
         lotan.Graph(*frames(), edge_features=3)
+
+
+def on_spark(spark, **columns) -> tuple:
+    """The tables of `frames` in Spark."""
+    vertices, edges = frames(**columns)
+    kinds = "src long, dst long, a float, b float, relation long, features array<float>"
+    rows = [
+        (*map(int, row[:2]), *row[2:4], int(row[4]), None if row[5] is None else list(map(float, row[5])))
+        for row in edges.itertuples(index=False)
+    ]
+    return spark.createDataFrame(vertices, "id long, features array<float>"), spark.createDataFrame(rows, kinds)
+
+
+@pytest.mark.spark
+def test_spark(spark, tmp_path):
+    graph = lotan.Graph(*on_spark(spark), edge_features=["a", "b"], edge_type="relation")
+    assert_holds(graph)
+    assert_holds(lotan.Graph(*on_spark(spark), edge_features="features", edge_type="relation"))
+    check_graph(graph, None, None, 1)
+    graph.save(tmp_path / "saved")
+    assert_holds(lotan.Graph.read(tmp_path / "saved"))
+    assert_holds(lotan.Graph.read(tmp_path / "saved").on_spark(spark))
+    edges = arrays().frames(spark)[1]
+    assert edges.columns == ["src", "dst", "weight", "edge_attr", "edge_type"]
+    both = lotan.Graph(*on_spark(spark), edge_features=["a", "b"], edge_type="relation", undirected=True)
+    found, expected = both.arrays(), arrays(undirected=True).arrays()
+    np.testing.assert_array_equal(found.edge_attr, expected.edge_attr)
+    np.testing.assert_array_equal(found.edge_type, expected.edge_type)
+    assert both.frames(spark)[1].count() == len(expected.src)
+    assert fingerprint(graph) != fingerprint(lotan.Graph(*on_spark(spark), edge_features=["a", "b"]))
+
+
+@pytest.mark.spark
+def test_bad_columns_in_spark(spark):
+    faults = [
+        ({"features": [[1.0], [1.0], None, [1.0], [1.0]]}, {"edge_features": "features"}, "1 rows that are null"),
+        ({"features": [[1.0], [1.0, 2.0], [1.0], [1.0], [1.0]]}, {"edge_features": "features"}, "4 rows that are sh"),
+        ({"a": [1.0, float("nan"), 1.0, 1.0, 1.0]}, {"edge_features": ["b", "a"]}, "NaN or an infinite number"),
+        ({"relation": [0, 1, -1, 0, 1]}, {"edge_type": "relation"}, "1 types that are not among 0, 1, ..."),
+        ({}, {"edge_type": "a"}, "edges.a: is of type float, expected integers"),
+        ({}, {"edge_features": ["a", "none"]}, "edges: there is no column 'none'"),
+    ]
+    for columns, options, text in faults:
+        with pytest.raises(GraphError) as raised:
+            check_graph(lotan.Graph(*on_spark(spark, **columns), **options), None, None, None)
+        assert text in str(raised.value)

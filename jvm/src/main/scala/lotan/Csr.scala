@@ -126,7 +126,8 @@ object Csr {
   ): Csr = {
     val indptr = prefixSums(counts(rows, rowCount))
     val next = indptr.clone()
-    val entries = new Array[Long](rows.length) // column in the upper half, the entry's place among those given in the lower
+    val entries =
+      new Array[Long](rows.length) // column in the upper half, the entry's place among those given in the lower
     for (i <- rows.indices) {
       entries(next(rows(i))) = columns(i).toLong << 32 | i
       next(rows(i)) += 1
