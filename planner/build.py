@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from planner.edge_columns import EDGE_COLUMN, fill_of
 from planner.errors import PlanError
 from planner.nodes import (
     Aggregate,
     Apply,
     Dropout,
+    EdgeColumn,
     EdgeSoftmax,
     EdgeWeight,
     Elementwise,
@@ -143,6 +145,15 @@ def _edge_weight(call: Call, values: Values, ordinal: int, weighted: bool) -> No
     return EdgeWeight(_edges(call.arguments[0], call), unit=not weighted)
 
 
+def _edge_column(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    name, edges = call.arguments
+    try:
+        fill_of(str(name))
+    except ValueError as error:
+        raise PlanError(f"{call.op} ({call.where or call.layer}): {error}") from error
+    return EdgeColumn(str(name), _edges(edges, call), call.type.shape, call.type.dtype)
+
+
 def _vertex_input(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     name = call.arguments[0]
     if name not in STATIC_COLUMNS:
@@ -171,6 +182,7 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     "lotan.aggregate": _aggregate,
     "lotan.edge_softmax": _edge_softmax,
     "lotan.edge_weight": _edge_weight,
+    EDGE_COLUMN: _edge_column,
     "lotan.vertex_input": _vertex_input,
     TOTAL: _total,
     TRACK: _track,

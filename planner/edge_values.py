@@ -8,6 +8,7 @@ from planner.expressions import OPERATIONS, Expression, leaves, operations
 from planner.nodes import (
     Apply,
     Dropout,
+    EdgeColumn,
     EdgeSoftmax,
     EdgeWeight,
     Node,
@@ -90,6 +91,8 @@ class EdgeValues:
                 return (node.end, node.x)
             case EdgeWeight():
                 return ("constant", 1.0) if node.unit else ("weight",)
+            case EdgeColumn():
+                raise ObstacleError(f"reads {node.name}, which only stages have")
             case EdgeSoftmax():
                 return ("edge", SegmentSoftmax(self.column(node.scores), node.layer))
             case Dropout():

@@ -116,7 +116,8 @@ def _sparse_bytes(plan: Plan, statistics: Statistics) -> int:
 def reading_bytes(statistics: Statistics) -> int:
     """Return the bytes of a graph while this process reads and sorts it, without the bytes of training."""
     of_vertex = FEATURE_COPIES * 4 * statistics.width + LOCAL_VERTEX_BYTES
-    return of_vertex * statistics.vertices + LOCAL_EDGE_BYTES * statistics.edges
+    of_edge = FEATURE_COPIES * 4 * statistics.edge_data.numbers + LOCAL_EDGE_BYTES
+    return of_vertex * statistics.vertices + of_edge * statistics.edges
 
 
 def _local_kept(stage: Stage, within: int | None, statistics: Statistics) -> int:
@@ -154,7 +155,8 @@ def in_hand(plan: Plan, statistics: Statistics, layout: Layout) -> int:
 
 def _loading(plan: Plan, statistics: Statistics, layout: Layout) -> int:
     rows = sum(row_bytes(column) for column in plan.static_columns) * statistics.vertices
-    return int(layout.at_once * (PARTS_LOADED * rows + EDGES_LOADED * statistics.edges))
+    of_edge = EDGES_LOADED + PARTS_LOADED * 4 * statistics.edge_data.numbers
+    return int(layout.at_once * (PARTS_LOADED * rows + of_edge * statistics.edges))
 
 
 class _WorkingSet:

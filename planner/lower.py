@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from planner.edge_columns import EDGE_COLUMN
 from planner.graph_steps import graph_step
 from planner.nodes import (
     Aggregate,
     Apply,
     Collect,
     Dropout,
+    EdgeColumn,
     EdgeSoftmax,
     EdgeWeight,
     GraphOperator,
@@ -245,8 +247,8 @@ def _place(node: Node, draft: _Draft) -> None:
         draft.collected.append(node)
     else:
         draft.members.append(node)
-    if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight)) and node.edges not in draft.edge_sets:
-        draft.edge_sets.append(node.edges)
+    if isinstance(node, (Collect, Scatter, Aggregate, EdgeSoftmax, EdgeWeight, EdgeColumn)):
+        draft.edge_sets += [node.edges] * (node.edges not in draft.edge_sets)
 
 
 def _stage(
@@ -300,6 +302,8 @@ def _call(node: Node, cut: Cut) -> Call:
             return Call(name, "lotan.edge_softmax", (cut.refs[node.scores], node.edges), output, layer=node.layer)
         case EdgeWeight():
             return Call(name, "lotan.edge_weight", (node.edges,), output)
+        case EdgeColumn():
+            return Call(name, EDGE_COLUMN, (node.name, node.edges), output)
     raise TypeError(f"{type(node).__name__} is no operator of a stage")  # every kind of member is listed above
 
 

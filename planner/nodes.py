@@ -163,6 +163,19 @@ class EdgeWeight(Node):
 
 
 @operator
+class EdgeColumn(Node):
+    """A column of the edges of an edge set: attributes or types. `planner.edge_columns` explains its name."""
+
+    name: str
+    edges: EdgeSet
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    def _yields(self) -> ValueType:
+        return ValueType("edge", self.shape, self.dtype, self.edges)
+
+
+@operator
 class Parameter(Node):
     """A parameter or buffer of the model."""
 

@@ -21,6 +21,7 @@ from math import prod
 from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
+from planner.edge_columns import columns_read
 from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
@@ -167,6 +168,10 @@ class Stage:
             if not found.isdisjoint(call.reads):
                 found.add(call.output)
         return found
+
+    def edge_columns(self, edges: EdgeSet) -> tuple[str, ...]:
+        """Return the names of the columns of an edge set that the stage reads, each once."""
+        return columns_read((call for stage in self.each for call in stage.calls), edges)
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Return True if the stage draws random numbers on the edges of this set."""

@@ -15,6 +15,7 @@ from planner.nodes import (
     Apply,
     Collect,
     Dropout,
+    EdgeColumn,
     EdgeSoftmax,
     EdgeWeight,
     GraphOperator,
@@ -94,6 +95,8 @@ def _inline(node: Node, names: dict[Node, str]) -> str | None:
         return names[node]
     if isinstance(node, StaticColumn):
         return node.name
+    if isinstance(node, EdgeColumn):
+        return f"{node.name} of {node.edges}"
     return f"weight of {node.edges}" if isinstance(node, EdgeWeight) else None
 
 
@@ -136,6 +139,8 @@ def _fields(node: Node) -> list[str]:
             return [f"edges={node.edges}", *_layer(node.layer)]
         case EdgeWeight():
             return [f"edges={node.edges}"]
+        case EdgeColumn():
+            return [node.name, f"edges={node.edges}"]
     return []
 
 
@@ -167,7 +172,7 @@ def _parameters(node: Apply) -> list[str]:
 
 def engine(node: Node) -> str:
     """Return the engine that an operator needs: "graph" or "dl"."""
-    return "graph" if isinstance(node, (GraphOperator, StaticColumn, EdgeWeight)) else "dl"
+    return "graph" if isinstance(node, (GraphOperator, StaticColumn, EdgeWeight, EdgeColumn)) else "dl"
 
 
 def shape(node: Node) -> str:

@@ -11,6 +11,7 @@ Graph operators and their arguments:
     lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are
                                         taken over the in-edges of each destination
     lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
+    lotan.edge_column(name, edges)      the attributes or the type of each edge: see `planner.edge_columns`
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
@@ -34,13 +35,16 @@ EdgeSet = Literal["graph", "self_loops"]
 """The name of an edge set.
 
 "graph" has the edges as given. In "self_loops", exactly one self-loop per vertex replaces the graph's own self-loops.
-It has the weight of a self-loop that was there, else 1.
+It has the weight of a self-loop that was there, else 1. Of several, it is the one of the greatest weight; among equal
+weights, of the greatest type; then of the greatest attributes, compared one after the other. PyG keeps the last one, but
+tables have no order.
 """
 
-Ability = Literal["edge_columns", "extremes", "sparse_rows"]
+Ability = Literal["edge_columns", "edge_data", "extremes", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
-"edge_columns": hold values of edges and compute with them. "extremes": take a maximum or minimum over in-edges.
+"edge_columns": hold values of edges and compute with them. "edge_data": give attributes and types of edges to stages.
+"extremes": take a maximum or minimum over in-edges.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
 

@@ -7,6 +7,7 @@ from functools import cached_property
 from itertools import islice
 
 from planner.degrees import Degrees, within_hops
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import EdgeSet, Targets
 
 LEVELS = 17
@@ -44,6 +45,8 @@ class Statistics:
     training: int | None = field(default=None, repr=False)  # vertices in the training split; None: unknown
     profile: Profile | None = field(default=None, compare=False, repr=False)  # None: not measured
     evaluated: int | None = field(default=None, repr=False)  # vertices in any split; None: unknown
+    # the attributes and types that edges have
+    edge_data: EdgeData = field(default=NO_EDGE_DATA, repr=False)
 
     @property
     def targets(self) -> Targets:

@@ -22,6 +22,7 @@ EDGE_BYTES = 24  # bytes of an edge: both directions of both edge sets, and its 
 VERTEX_BYTES = 40  # bytes of a vertex: id, row key, places
 POSITION_BYTES = 4  # bytes of the position of a row, of an edge, or of a row's first edge; also of a weight
 KEY_BYTES = 8  # bytes of an edge's row key
+DATA_COPIES = 3  # copies of edges' attributes and types: with each of the two edge sets, and in chunks
 
 Scope = tuple[EdgeSet, int | None]
 """An edge set, and the level up to which its edges end; None: all edges."""
@@ -37,7 +38,13 @@ def topology(plan: Plan, statistics: Statistics, partitions: int) -> int:
     """
     edges = max(statistics.edge_count("graph"), statistics.edge_count("self_loops"))
     first = VERTEX_BYTES * statistics.vertices + EDGE_BYTES * edges
-    return first + made_on_use(plan, statistics, partitions)
+    return first + data_bytes(plan, statistics) + made_on_use(plan, statistics, partitions)
+
+
+def data_bytes(plan: Plan, statistics: Statistics) -> int:
+    """Return the bytes of edges' attributes and types in both edge sets, and in chunks; 0 if no stage reads any."""
+    read = any(stage.edge_columns(edges) for stage in plan.stages for edges in stage.edge_sets)
+    return DATA_COPIES * 4 * statistics.edge_data.numbers * statistics.edges if read else 0
 
 
 def made_on_use(plan: Plan, statistics: Statistics, partitions: int) -> int:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from lotan.engines.blocks import traits as blocks
 from lotan.engines.local import traits as local
 from lotan.engines.rows import traits as rows
+from lotan.errors import ConfigurationError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
+from planner.edge_columns import NO_EDGE_DATA, data_read
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.shares import DRIVER_BYTES
+from planner.spec import Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
@@ -136,6 +139,23 @@ def _obstacle(config: TrainerConfig, spark: SparkSession | None, needs: Mapping[
     if found is None and limit is not None and needs["rows"].least <= limit < needs["blocks"].least:
         return f"the memory limit is {size(limit)}, and they need at least {size(needs['blocks'].least)}"
     return found
+
+
+def check_edge_data(choice: EngineChoice, spec: Spec) -> None:
+    """Check that an engine can give stages the columns of edges that a model reads.
+
+    Raises:
+        ConfigurationError: If it cannot.
+    """
+    reads = data_read(spec)
+    if reads == NO_EDGE_DATA or "edge_data" in ENGINES[choice.name].abilities:
+        return
+    names = " and ".join([*["edge_attr"] * (reads.width is not None), *["edge_type"] * reads.typed])
+    able = " or ".join(name for name, traits in ENGINES.items() if "edge_data" in traits.abilities)
+    why = "" if choice.reason == "asked for" else f" ({choice.name} was chosen because {choice.reason})"
+    raise ConfigurationError(
+        f"engine {choice.name} brings no columns of edges to the stages, but the model reads {names}; use engine {able}{why}"
+    )
 
 
 def limit_notes(engine: str, config: TrainerConfig, graph: Graph) -> tuple[str, ...]:

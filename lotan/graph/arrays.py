@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
 from lotan.graph.row_keys import vertex_keys
 from planner.degrees import Degrees
+from planner.edge_columns import EdgeData
 from planner.spec import SPLITS
 from planner.statistics import Profile, Statistics
 
@@ -20,6 +21,8 @@ AnyType = TypeVar("AnyType", bound=np.generic)
 Ids = npt.NDArray[Any]
 Positions = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float32]
+Attributes = npt.NDArray[np.float32]
+Types = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,16 @@ class EdgeColumns:
     src: Ids  # [edges]
     dst: Ids  # [edges]
     weight: Weights | None  # [edges]
+    edge_attr: Attributes | None = None  # [edges, width]
+    edge_type: Types | None = None  # [edges]
 
 
 @dataclass(frozen=True)
 class GraphArrays:
-    """A graph in memory. Vertices are sorted by id, and edges by destination, then source, then weight."""
+    """A graph in memory. Vertices are sorted by id.
+
+    Edges are sorted by destination, then source, then weight, then type, then attributes one after the other.
+    """
 
     ids: Ids  # [vertices], as given: an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
@@ -52,6 +60,8 @@ class GraphArrays:
     src: Positions  # [edges], rows of the vertex arrays
     dst: Positions  # [edges]
     weight: Weights | None  # [edges]
+    edge_attr: Attributes | None = None  # [edges, width]
+    edge_type: Types | None = None  # [edges]
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
@@ -70,7 +80,13 @@ class GraphArrays:
             training=len(self.rows_of("train")),
             evaluated=int(np.count_nonzero(self.split >= 0)),
             profile=self._profile(),
+            edge_data=self.edge_data,
         )
+
+    @property
+    def edge_data(self) -> EdgeData:
+        """The columns that edges have besides the weight."""
+        return EdgeData(None if self.edge_attr is None else self.edge_attr.shape[1], self.edge_type is not None)
 
     def _profile(self) -> Profile:
         vertices = len(self.ids)
@@ -116,10 +132,12 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
     order = _order_of_ids(vertices.ids)
     ids = _own(vertices.ids[order])
     src, dst = _find_ends(ids, edges)
-    weight = edges.weight
+    columns: list[Any] = [edges.weight, edges.edge_attr, edges.edge_type]
     if undirected:
-        src, dst, weight = _add_reverses(src, dst, weight, len(ids))
-    by_destination = np.lexsort((src, dst) if weight is None else (weight, src, dst))
+        src, dst, missing = _add_reverses(src, dst, len(ids))
+        columns = [None if column is None else np.concatenate([column, column[missing]]) for column in columns]
+    by_destination = np.lexsort((*edge_order(*columns), src, dst))
+    weight, attributes, types = (None if column is None else column[by_destination] for column in columns)
     return GraphArrays(
         ids=ids,
         features=vertices.features[order],
@@ -127,8 +145,24 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
         split=_own(vertices.split[order]),
         src=src[by_destination],
         dst=dst[by_destination],
-        weight=None if weight is None else weight[by_destination],
+        weight=weight,
+        edge_attr=attributes,
+        edge_type=types,
     )
+
+
+def edge_order(
+    weight: Weights | None, attributes: Attributes | None, types: Types | None
+) -> list[npt.NDArray[np.generic]]:
+    """Return the keys by which parallel edges are sorted, for `np.lexsort`: the last key counts first.
+
+    Args:
+        weight: weights [edges], or None.
+        attributes: attributes [edges, width], or None.
+        types: types [edges], or None.
+    """
+    of_attributes = [] if attributes is None else list(attributes.T[::-1])
+    return [*of_attributes, *(key for key in (types, weight) if key is not None)]
 
 
 def _order_of_ids(ids: Ids) -> Positions | slice:
@@ -167,13 +201,13 @@ def _positions(ids: Ids, ends: Ids) -> Positions:
     return result
 
 
-def _add_reverses(
-    src: Positions, dst: Positions, weight: Weights | None, vertices: int
-) -> tuple[Positions, Positions, Weights | None]:
-    """Add (dst, src), with the same weight, for every edge whose reverse is not in the graph yet.
+def _add_reverses(src: Positions, dst: Positions, vertices: int) -> tuple[Positions, Positions, Positions]:
+    """Add (dst, src) for every edge whose reverse is not in the graph yet.
 
     A self-loop therefore gains no reverse, and each of several parallel edges gains one.
+
+    Returns:
+        The sources and destinations of all edges, and the positions of the edges whose reverses were added at the end.
     """
     missing = np.flatnonzero(~np.isin(dst * vertices + src, src * vertices + dst))
-    both = np.concatenate([src, dst[missing]]), np.concatenate([dst, src[missing]])
-    return *both, None if weight is None else np.concatenate([weight, weight[missing]])
+    return np.concatenate([src, dst[missing]]), np.concatenate([dst, src[missing]]), missing

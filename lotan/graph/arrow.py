@@ -86,10 +86,15 @@ def _dense_batch(batch: pa.RecordBatch, width: int) -> pa.RecordBatch:
 
 
 def edge_table(graph: GraphArrays, keep_id_type: bool = False) -> pa.Table:
-    """Return the edges as src, dst and weight, which is 1 if the graph has no weights."""
+    """Return the edges as src, dst and weight, which is 1 if the graph has no weights; then edge_attr and edge_type, if any."""
     ends = [_ids(graph.ids[end], keep_id_type) for end in (graph.src, graph.dst)]
     weight = np.ones(len(graph.src), dtype=np.float32) if graph.weight is None else graph.weight
-    return pa.table([*ends, pa.array(weight)], names=["src", "dst", "weight"])
+    columns = dict(zip(("src", "dst", "weight"), [*ends, pa.array(weight)], strict=True))
+    if graph.edge_attr is not None:
+        columns["edge_attr"] = _lists(graph.edge_attr)
+    if graph.edge_type is not None:
+        columns["edge_type"] = pa.array(graph.edge_type)
+    return pa.table(columns)
 
 
 def _ids(ids: npt.NDArray[np.generic], keep_type: bool) -> pa.Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
@@ -25,6 +25,7 @@ from lotan.graph.faults import (
     oversized,
     ragged,
     unknown_splits,
+    wrong_edge_type,
     wrong_id_type,
     wrong_label_type,
     wrong_split_type,
@@ -46,17 +47,32 @@ class ColumnNames:
     label: str | None = "label"  # a column of this default name may be absent
     split: str | None = "split"  # a column of this default name may be absent
     weight: str | None = None
+    edge_features: str | tuple[str, ...] | None = None  # one array column, or several columns of numbers
+    edge_type: str | None = None
 
     @property
     def feature_columns(self) -> tuple[str, ...]:
         """The names of the feature columns."""
         return (self.features,) if isinstance(self.features, str) else self.features
 
+    @property
+    def edge_feature_columns(self) -> tuple[str, ...]:
+        """The names of the columns of edges' attributes."""
+        return (self.edge_features,) if isinstance(self.edge_features, str) else self.edge_features or ()
+
+    def standard_edges(self) -> ColumnNames:
+        """Return the names that the same columns of edges have in a graph's own tables; the other names are the defaults."""
+        return ColumnNames(
+            weight=None if self.weight is None else "weight",
+            edge_features=None if self.edge_features is None else "edge_attr",
+            edge_type=None if self.edge_type is None else "edge_type",
+        )
+
     def present(self, columns: list[str]) -> ColumnNames:
         """Return the names without label or split, if that has its default name and is not among the vertices' columns."""
         label = None if self.label == "label" and "label" not in columns else self.label
         split = None if self.split == "split" and "split" not in columns else self.split
-        return ColumnNames(self.features, label, split, self.weight)
+        return replace(self, label=label, split=split)
 
     def of_vertices(self) -> list[str]:
         """Return the columns that are read from the vertices."""
@@ -64,7 +80,8 @@ class ColumnNames:
 
     def of_edges(self) -> list[str]:
         """Return the columns that are read from the edges."""
-        return ["src", "dst", *([self.weight] if self.weight else [])]
+        more = [name for name in (self.weight, self.edge_type) if name]
+        return list(dict.fromkeys(["src", "dst", *more, *self.edge_feature_columns]))
 
 
 def require_columns(table: str, wanted: list[str], present: list[str]) -> None:
@@ -161,13 +178,38 @@ def edge_columns(table: pa.Table, names: ColumnNames, ids: Ids) -> EdgeColumns:
     """
     require_columns("edges", names.of_edges(), table.column_names)
     if table.num_rows == 0:
-        return EdgeColumns(ids[:0], ids[:0], None if names.weight is None else np.zeros(0, dtype=np.float32))
+        return _no_edges(ids, names)
     src, dst = _ids(table, "edges", "src"), _ids(table, "edges", "dst")
     for column, ends in (("src", src), ("dst", dst)):
         if (ends.dtype == object) != (ids.dtype == object):
             raise wrong_id_type("edges", column, _kind(ends), _kind(ids))
     weight = None if names.weight is None else _numbers(table, "edges", names.weight, src)
-    return EdgeColumns(src, dst, weight)
+    attributes = None if names.edge_features is None else _features(table, src, names.edge_feature_columns, "edges")
+    return EdgeColumns(src, dst, weight, attributes, _edge_types(table, src, names.edge_type))
+
+
+def _no_edges(ids: Ids, names: ColumnNames) -> EdgeColumns:
+    numbers = np.zeros(0, dtype=np.float32)
+    width = len(names.edge_feature_columns) if isinstance(names.edge_features, tuple) else 0
+    return EdgeColumns(
+        ids[:0],
+        ids[:0],
+        None if names.weight is None else numbers,
+        None if names.edge_features is None else numbers.reshape(0, width),
+        None if names.edge_type is None else np.zeros(0, dtype=np.int64),
+    )
+
+
+def _edge_types(table: pa.Table, ids: Ids, column: str | None) -> npt.NDArray[np.int64] | None:
+    if column is None:
+        return None
+    values = _column(table, column)
+    if not pa.types.is_integer(values.type):
+        raise wrong_edge_type(column, str(values.type))
+    missing = values.is_null().to_numpy(zero_copy_only=False)
+    if missing.any():
+        raise null_rows(column, int(missing.sum()), _row(ids, missing, None), "edges")
+    return _signed(values.to_numpy(), "edges", column, "Number the types of edges from 0.").astype(np.int64)
 
 
 def _kind(ids: Ids) -> str:
@@ -201,10 +243,10 @@ def _signed(numbers: Ids, name: str, column: str, mend: str) -> Ids:
     return numbers.astype(np.int64)
 
 
-def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...]) -> Floats:
+def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...], name: str = "vertices") -> Floats:
     if len(columns) == 1 and _is_list(_column(table, columns[0]).type):
-        return _matrix(_column(table, columns[0]), ids, columns[0], nullable=False)
-    return np.stack([_numbers(table, "vertices", column, ids) for column in columns], axis=1)
+        return _matrix(_column(table, columns[0]), ids, columns[0], nullable=False, name=name)
+    return np.stack([_numbers(table, name, column, ids) for column in columns], axis=1)
 
 
 def _is_list(kind: pa.DataType) -> bool:
@@ -212,25 +254,26 @@ def _is_list(kind: pa.DataType) -> bool:
     return result
 
 
-def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool) -> Floats:
+def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool, name: str = "vertices") -> Floats:
     """Return a list column as [rows, width]. If `nullable`, rows that are null become NaN."""
     known = values.is_valid().to_numpy(zero_copy_only=False)
     if not nullable and not known.all():
-        raise null_rows(column, int((~known).sum()), _row(ids, ~known, None))
+        raise null_rows(column, int((~known).sum()), _row(ids, ~known, None), name)
     lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy()
     width = int(lengths.max(initial=0))
     narrower = known & (lengths < width)
     if narrower.any():
-        raise ragged(column, int(narrower.sum()), width, _row(ids, narrower, f"{lengths[narrower][0]} numbers"))
+        example = _row(ids, narrower, f"{lengths[narrower][0]} numbers")
+        raise ragged(column, int(narrower.sum()), width, example, name)
     if width == 0:
         return np.zeros((len(values), 0), dtype=np.float32)
     flat = values.flatten()
     if not (pa.types.is_integer(flat.type) or pa.types.is_floating(flat.type) or pa.types.is_boolean(flat.type)):
-        raise wrong_type("vertices", column, f"array of {flat.type}")
+        raise wrong_type(name, column, f"array of {flat.type}")
     if flat.null_count:
         holes = np.zeros(len(values), dtype=bool)
         holes[np.flatnonzero(known)] = flat.is_null().to_numpy(zero_copy_only=False).reshape(-1, width).any(axis=1)
-        raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None))
+        raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None), name)
     matrix = np.full((len(values), width), np.nan, dtype=np.float32)
     with np.errstate(over="ignore"):  # an overflow makes an infinite number, which is reported later with its row
         matrix[known] = flat.to_numpy(zero_copy_only=False).reshape(-1, width)

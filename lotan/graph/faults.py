@@ -122,20 +122,25 @@ def null_rows(column: str, count: int, example: str, table: str = "vertices") ->
     return fault(table, column, "rows that are null", "Replace them by numbers, or drop the rows.", count, example)
 
 
-def nulls_inside(column: str, count: int, example: str) -> GraphError:
+def nulls_inside(column: str, count: int, example: str, table: str = "vertices") -> GraphError:
     """Build the error for arrays that hold a null."""
-    return fault("vertices", column, "arrays that hold a null", "Replace it by a number.", count, example)
+    return fault(table, column, "arrays that hold a null", "Replace it by a number.", count, example)
 
 
-def ragged(column: str, count: int, width: int, example: str) -> GraphError:
+def ragged(column: str, count: int, width: int, example: str, table: str = "vertices") -> GraphError:
     """Build the error for rows of different widths."""
     problem = f"rows that are shorter than the longest ({width:,} numbers)"
-    return fault("vertices", column, problem, "Give every row the same width.", count, example)
+    return fault(table, column, problem, "Give every row the same width.", count, example)
 
 
 def wrong_type(table: str, column: str, given: str) -> GraphError:
     """Build the error for a column that must have numbers and has another type."""
     return fault(table, column, f"is of type {given}, expected numbers", "Cast the column, or name another.")
+
+
+def wrong_edge_type(column: str, given: str) -> GraphError:
+    """Build the error for types of edges that are not integers."""
+    return fault("edges", column, f"is of type {given}, expected integers", "Number the types of edges from 0.")
 
 
 def wrong_id_type(table: str, column: str, given: str, expected: str) -> GraphError:

@@ -16,6 +16,8 @@ from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, vertex_tables
 from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
 from lotan.graph.faults import fault, reason
+from lotan.graph.given_arrays import attributes_of
+from planner.edge_columns import EdgeData
 from planner.spec import SPLITS
 from planner.statistics import Statistics
 
@@ -67,8 +69,9 @@ def find(path_or_name: str | Path) -> Path:
 def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
     """Read an `.npz` archive.
 
-    Its arrays are `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and an `*_idx` for each split. The
-    vertices' ids are 0 to num_nodes - 1. Sparse features become dense and take 4 bytes x vertices x width.
+    Its arrays are `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and an `*_idx` for each split. It may
+    have `edge_attr` [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features
+    become dense and take 4 bytes x vertices x width.
 
     Raises:
         GraphError: the file cannot be read, or an array is missing or does not fit the others.
@@ -106,9 +109,15 @@ def _columns_of(held: Mapping[str, npt.NDArray[np.generic]]) -> tuple[VertexColu
     label = _whole(held, "y") if "y" in held else np.full(count, -1, dtype=np.int64)
     if features.ndim != 2 or len(features) != count or label.shape != (count,):
         raise ValueError(f"{count} vertices, but features of shape {features.shape} and labels of {label.shape}")
-    edges = EdgeColumns(_whole(held, "edge_src"), _whole(held, "edge_dst"), weight=None)
+    attributes = attributes_of(_real(held, "edge_attr")) if "edge_attr" in held else None
+    types = _whole(held, "edge_type") if "edge_type" in held else None
+    edges = EdgeColumns(_whole(held, "edge_src"), _whole(held, "edge_dst"), None, attributes, types)
     if edges.src.shape != edges.dst.shape or edges.src.ndim != 1:
         raise ValueError(f"edge_src of shape {edges.src.shape} and edge_dst of {edges.dst.shape}")
+    if attributes is not None and (attributes.ndim != 2 or len(attributes) != len(edges.src)):
+        raise ValueError(f"{len(edges.src)} edges, but edge_attr of shape {held['edge_attr'].shape}")
+    if types is not None and types.shape != edges.src.shape:
+        raise ValueError(f"{len(edges.src)} edges, but edge_type of shape {types.shape}")
     return VertexColumns(np.arange(count), features, label, _splits(held, count)), edges
 
 
@@ -154,9 +163,13 @@ def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArr
 
 
 def column_names(directory: Path) -> ColumnNames:
-    """Return the column names of a directory of Parquet: the default names, and a weight if the edges have one."""
-    weighted = "weight" in _open(directory / EDGES).schema.names
-    return ColumnNames(weight="weight" if weighted else None)
+    """Return the column names of a directory of Parquet: the default names.
+
+    The edges may have `weight`, `edge_attr` (an array of numbers) and `edge_type`.
+    """
+    there = _open(directory / EDGES).schema.names
+    weight, attributes, types = (name if name in there else None for name in ("weight", "edge_attr", "edge_type"))
+    return ColumnNames(weight=weight, edge_features=attributes, edge_type=types)
 
 
 def read_directory(directory: Path, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
@@ -190,11 +203,14 @@ def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistic
     of different lengths is an average.
     """
     vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
+    attributes = names.edge_feature_columns
+    width = _width(edges, attributes[0]) if len(attributes) == 1 else len(attributes)
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
         width=_width(vertices, names.feature_columns[0]) if len(names.feature_columns) == 1 else 0,
         weighted=names.weight is not None,
+        edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
     )
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def fingerprint(graph: Graph) -> str:
-    """Return the fingerprint of a graph's ids, features, labels, splits, edges and weights.
+    """Return the fingerprint of a graph's ids, features, labels, splits, edges, weights, attributes and types.
 
     It takes one pass over a graph in memory, and two jobs in Spark.
     """
@@ -33,7 +33,9 @@ def fingerprint(graph: Graph) -> str:
 def _of_arrays(graph: GraphArrays) -> str:
     """Return the hash of the arrays' bytes, whose order is fixed because vertices and edges are sorted."""
     digest = xxhash.xxh3_64()
-    for array in (graph.keys, graph.features, graph.label, graph.split, graph.src, graph.dst, graph.weight):
+    vertices = graph.keys, graph.features, graph.label, graph.split
+    edges = graph.src, graph.dst, graph.weight, graph.edge_attr, graph.edge_type
+    for array in (*vertices, *edges):
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")

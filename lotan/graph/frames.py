@@ -11,10 +11,11 @@ from pyspark.sql import types as T
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
 from lotan.graph.columns import ColumnNames, edge_columns, require_columns, vertex_columns
-from lotan.graph.faults import wrong_id_type, wrong_label_type, wrong_split_type, wrong_type
+from lotan.graph.faults import wrong_edge_type, wrong_id_type, wrong_label_type, wrong_split_type, wrong_type
 from lotan.graph.files import EDGES, VERTICES
 from lotan.graph.labels import LabelStatistics
 from planner.degrees import Degrees
+from planner.edge_columns import EdgeData
 from planner.spec import SPLITS, Task
 from planner.statistics import Profile, Statistics
 
@@ -45,6 +46,8 @@ def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
 def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
     """Return the edges as src, dst (both unchanged) and weight float, which is 1 if the graph has no weights.
 
+    If edges have attributes, they follow as edge_attr array<float>; and types as edge_type bigint.
+
     Raises:
         GraphError: a column is missing or has a wrong type, or the ends have another type than the vertices' ids.
     """
@@ -56,8 +59,19 @@ def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, un
     if names.weight is not None and not isinstance(edges.schema[names.weight].dataType, _NUMBERS):
         raise wrong_type("edges", names.weight, _type(edges, names.weight))
     weight = F.lit(1.0) if names.weight is None else named(names.weight)
-    chosen = edges.select("src", "dst", weight.cast("float").alias("weight"))
+    chosen = edges.select("src", "dst", weight.cast("float").alias("weight"), *_edge_data(edges, names))
     return _with_reverses(chosen) if undirected else chosen
+
+
+def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
+    found = []
+    if names.edge_features is not None:
+        found.append(_features(edges, names.edge_feature_columns, "edges").alias("edge_attr"))
+    if names.edge_type is not None:
+        if not isinstance(edges.schema[names.edge_type].dataType, _INTEGERS):
+            raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
+        found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
+    return found
 
 
 def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
@@ -68,7 +82,7 @@ def normalised(tables: Tables, names: ColumnNames, undirected: bool) -> Tables:
     label = F.coalesce("label", F.lit(-1)) if is_class(vertices) else F.col("label")
     return (
         vertices.select(_wide(vertices, "id"), "features", label.alias("label"), split.alias("split")),
-        edges.select(_wide(edges, "src"), _wide(edges, "dst"), "weight"),
+        edges.select(_wide(edges, "src"), _wide(edges, "dst"), *edges.columns[2:]),
     )
 
 
@@ -97,7 +111,7 @@ def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColu
     """Bring the tables into this process through Arrow."""
     standard = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, standard)
-    chosen = ColumnNames(weight=None if names.weight is None else "weight")
+    chosen = names.standard_edges()
     vertices = vertex_columns(standard.toArrow(), chosen)
     return vertices, edge_columns(edges.toArrow(), chosen, vertices.ids)
 
@@ -117,9 +131,11 @@ def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statisti
     split = F.col("split")
     in_splits = F.count_if(split == SPLITS[0]), F.count_if(split.isin(*SPLITS))
     rows = vertices.agg(F.count("*"), F.max(F.size("features")), *in_splits).collect()[0]
-    ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst"))).collect()[0]
+    widest = [F.max(F.size("edge_attr"))] if names.edge_features is not None else []
+    ends = edges.agg(F.count("*"), F.count_if(F.col("src") == F.col("dst")), *widest).collect()[0]
     sizes = rows[0], ends[0], rows[1] or 0, ends[1]
-    return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3])
+    data = EdgeData(None if names.edge_features is None else ends[2] or 0, names.edge_type is not None)
+    return Statistics(*sizes, names.weight is not None, training=rows[2], evaluated=rows[3], edge_data=data)
 
 
 def profile(tables: Tables, names: ColumnNames, undirected: bool) -> Profile:
@@ -215,8 +231,8 @@ def _wide(table: DataFrame, column: str) -> Column:
     return F.col(column) if _is_string(table, column) else F.col(column).cast("bigint").alias(column)
 
 
-def _features(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
-    kinds = [vertices.schema[column].dataType for column in columns]
+def _features(table: DataFrame, columns: tuple[str, ...], name: str = "vertices") -> Column:
+    kinds = [table.schema[column].dataType for column in columns]
     if len(columns) == 1 and type(kinds[0]).__name__ == "VectorUDT":
         from pyspark.ml.functions import vector_to_array
 
@@ -225,7 +241,7 @@ def _features(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
         return named(columns[0]).cast(_FEATURES)
     for column, kind in zip(columns, kinds, strict=True):
         if not isinstance(kind, _NUMBERS):
-            raise wrong_type("vertices", column, kind.simpleString())
+            raise wrong_type(name, column, kind.simpleString())
     return F.array(*(named(column).cast("float") for column in columns))
 
 
@@ -254,6 +270,6 @@ def _split(vertices: DataFrame, column: str | None) -> Column:
 
 
 def _with_reverses(edges: DataFrame) -> DataFrame:
-    reversed_edges = edges.select(F.col("dst").alias("src"), F.col("src").alias("dst"), "weight")
+    reversed_edges = edges.select(F.col("dst").alias("src"), F.col("src").alias("dst"), *edges.columns[2:])
     held = edges.select("src", "dst").distinct()
     return edges.unionByName(reversed_edges.join(held, ["src", "dst"], "left_anti"))

@@ -24,11 +24,13 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "src": ("iuUO", (1,), "integers or strings, [edges]"),
     "dst": ("iuUO", (1,), "integers or strings, [edges]"),
     "weight": ("biuf", (1,), "numbers, [edges]"),
+    "edge_attr": ("biuf", (1, 2), "numbers, [edges, width] or [edges]"),
+    "edge_type": ("iu", (1,), "integers from 0, [edges]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
     "label": ("biuf", (1, 2), "numbers, [vertices] or [vertices, targets]"),
     "split": ("iuf", (1,), "-1 (none), 0 (train), 1 (val) and 2 (test), [vertices]"),
 }
-_OF_EDGES = ("src", "dst", "weight")
+_OF_EDGES = ("src", "dst", "weight", "edge_attr", "edge_type")
 
 CACHE_LINE = 64  # bytes
 
@@ -56,7 +58,20 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
         raise GraphError("split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test). Give these numbers.")
     features, label = _float32(held["features"]), _label(held.get("label"), count)
     weight = _float32(held["weight"]) if "weight" in held else None
-    return VertexColumns(ids, features, label, split.astype(np.int8)), EdgeColumns(src, dst, weight)
+    vertices = VertexColumns(ids, features, label, split.astype(np.int8))
+    return vertices, EdgeColumns(src, dst, weight, attributes_of(held.get("edge_attr")), _types(held.get("edge_type")))
+
+
+def attributes_of(array: Array | None) -> npt.NDArray[np.float32] | None:
+    """Return the attributes of edges as float32 [edges, width]. One number for each edge is a width of 1."""
+    return None if array is None else _float32(array if array.ndim == 2 else array[:, np.newaxis])
+
+
+def _types(array: Array | None) -> npt.NDArray[np.int64] | None:
+    if array is None:
+        return None
+    _check_size("edges", "edge_type", array, "Number the types from 0.")
+    return array.astype(np.int64)
 
 
 def _array(name: str, value: Any) -> Array:

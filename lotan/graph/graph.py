@@ -62,8 +62,12 @@ class Graph:
         split: the name of a column of 'train', 'val', 'test' or null. A column of the default name may be absent
             (default: "split").
         weight: the name of a column of the edges, or None if every edge weighs 1 (default: None).
-        undirected: if True, the reverse of every edge is added, with the same weight, unless the graph has that edge
-            already. Self-loops gain no reverse, and each of several parallel edges gains one (default: False).
+        edge_features: the name of an array column of the edges, or the names of several columns of numbers: the
+            attributes of each edge; None for none (default: None).
+        edge_type: the name of an integer column of the edges, with types numbered from 0; None for none (default: None).
+        undirected: if True, the reverse of every edge is added, with the same weight, attributes and type, unless the
+            graph has that edge already. Self-loops gain no reverse, and each of several parallel edges gains one
+            (default: False).
 
     Raises:
         GraphError: vertices and edges are not two pandas or two Spark DataFrames, or a name is no string.
@@ -85,8 +89,10 @@ class Graph:
         split: str | None = "split",
         weight: str | None = None,
         undirected: bool = False,
+        edge_features: str | Sequence[str] | None = None,
+        edge_type: str | None = None,
     ) -> None:
-        self.names = _column_names(features, label, split, weight)
+        self.names = _column_names(features, label, split, weight, edge_features, edge_type)
         self.undirected = undirected
         self._tables: tuple[DataFrame, DataFrame] | None = None
         self._directory: Path | None = None
@@ -139,6 +145,8 @@ class Graph:
         split: str | None = "split",
         weight: str | None = None,
         undirected: bool = False,
+        edge_features: str | Sequence[str] | None = None,
+        edge_type: str | None = None,
     ) -> Graph:
         """Return a graph of the vertices and edges of a GraphFrame, or of any object with these two DataFrames.
 
@@ -149,13 +157,16 @@ class Graph:
             split: as in the class.
             weight: as in the class.
             undirected: as in the class.
+            edge_features: as in the class.
+            edge_type: as in the class.
 
         Raises:
             GraphError: the object has no vertices and edges.
         """
         if not (hasattr(graph, "vertices") and hasattr(graph, "edges")):
             raise GraphError(f"{type(graph).__name__} has no vertices and edges; expected a GraphFrame.")
-        return cls(graph.vertices, graph.edges, features, label, split, weight, undirected)
+        names = features, label, split, weight
+        return cls(graph.vertices, graph.edges, *names, undirected, edge_features, edge_type)
 
     @classmethod
     def from_arrays(
@@ -168,6 +179,8 @@ class Graph:
         weight: npt.NDArray[np.generic] | None = None,
         ids: npt.NDArray[np.generic] | None = None,
         undirected: bool = False,
+        edge_attr: npt.NDArray[np.generic] | None = None,
+        edge_type: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
         """Return a graph of numpy arrays, or of objects that numpy can convert to arrays. They are copied.
 
@@ -182,6 +195,8 @@ class Graph:
             weight: weights [edges], or None if every edge weighs 1 (default: None).
             ids: integers or strings [vertices], or None for 0, 1, ... (default: None).
             undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
+            edge_attr: attributes of the edges, numbers [edges, width] or [edges]; None for none (default: None).
+            edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -192,7 +207,7 @@ class Graph:
             array([1, 2])
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
-        vertices, edges = columns_of({**given, "ids": ids})
+        vertices, edges = columns_of({**given, "ids": ids, "edge_attr": edge_attr, "edge_type": edge_type})
         return cls._of(lambda: (vertices, edges), undirected)
 
     @classmethod
@@ -247,7 +262,7 @@ class Graph:
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         graph = Graph.__new__(Graph)
-        graph.names, graph.undirected = ColumnNames(weight=self.names.weight), False  # reverses are among the edges
+        graph.names, graph.undirected = self.names.standard_edges(), False  # reverses are among the edges
         graph._tables, graph._directory, graph._load = None, None, self._load
         graph.__dict__["_arrays"] = replace(arrays, label=label, split=split)
         return graph
@@ -287,7 +302,8 @@ class Graph:
         Returns:
             Two tables. The vertices have id (bigint or string), features array<float>, label (int with -1 for none, or
             array<float> with null for none) and split (int, -1 for none). The edges, reverses included, have src, dst
-            and weight float (1 if the graph has no weights).
+            and weight float (1 if the graph has no weights). If edges have attributes, edge_attr array<float> follows;
+            if they have types, edge_type bigint.
 
         Raises:
             GraphError: a column is missing or has a wrong type.
@@ -388,14 +404,21 @@ class Graph:
         return frames.collect(self._tables, self.names)
 
 
-def _column_names(features: Any, label: Any, split: Any, weight: Any) -> ColumnNames:
-    several = [features] if isinstance(features, str) else list(features) if isinstance(features, Iterable) else []
-    if not several or not all(isinstance(name, str) for name in several):
-        raise GraphError(f"features is {features!r}; expected the name of a column, or a list of such names.")
-    for name, column in (("label", label), ("split", split), ("weight", weight)):
+def _column_names(
+    features: Any, label: Any, split: Any, weight: Any, edge_features: Any = None, edge_type: Any = None
+) -> ColumnNames:
+    for name, column in (("label", label), ("split", split), ("weight", weight), ("edge_type", edge_type)):
         if column is not None and not isinstance(column, str):
             raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
-    return ColumnNames(features if isinstance(features, str) else tuple(several), label, split, weight)
+    attributes = None if edge_features is None else _one_or_several("edge_features", edge_features)
+    return ColumnNames(_one_or_several("features", features), label, split, weight, attributes, edge_type)
+
+
+def _one_or_several(argument: str, given: Any) -> str | tuple[str, ...]:
+    several = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    if not several or not all(isinstance(name, str) for name in several):
+        raise GraphError(f"{argument} is {given!r}; expected the name of a column, or a list of such names.")
+    return given if isinstance(given, str) else tuple(several)
 
 
 def _is_spark(table: object) -> bool:

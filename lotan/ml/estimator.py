@@ -203,7 +203,8 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
     def _untrained(self, prepared: Prepared) -> TrainedModel:
         """Return the model with its first weights, for a model that diverged before its first evaluation."""
         module = self._module(prepared)
-        spec = trace(module, prepared.graph.statistics.width, training=False)
+        statistics = prepared.graph.statistics
+        spec = trace(module, statistics.width, training=False, data=statistics.edge_data)
         weights = {name: tensor.clone() for name, tensor in weights_of(module).items()}
         return TrainedModel(spec, prepared.graph.loss_spec(self.task, model_outputs(spec)), weights)
 

@@ -6,15 +6,16 @@ They are real tensors when a layer runs eagerly, and fake tensors while a model 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 import torch
 from torch import Tensor
 
 from lotan.errors import ModelError
-from lotan.graph.edge_sets import gcn_scale, replace_self_loops
+from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
+from planner.edge_columns import filled
 from planner.spec import AGGREGATES, EdgeSet
 
 
@@ -26,6 +27,8 @@ class Edges:
     index: Tensor  # int64 [2, num_edges]: sources, destinations
     weight: Tensor  # [num_edges], 1 where the graph has none
     num_vertices: int
+    # the attributes [num_edges, width] and types [num_edges] that the graph has, by the names of `planner.edge_columns`
+    columns: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 class EdgeIndex:
@@ -35,10 +38,12 @@ class EdgeIndex:
         edge_index: int64 [2, num_edges]. Messages flow from row 0 (sources) to row 1 (destinations).
         edge_weight: weights [num_edges], or None if every edge weighs 1 (default: None).
         num_vertices: number of vertices (default: one more than the greatest vertex in `edge_index`).
-        dtype: dtype of the weights and of static columns (default: torch.float32).
+        dtype: dtype of the weights, of attributes and of static columns (default: torch.float32).
+        edge_attr: attributes [num_edges, width], or None for none (default: None).
+        edge_type: types, int64 [num_edges] from 0, or None for none (default: None).
 
     Raises:
-        ModelError: edge_index has another shape or dtype.
+        ModelError: edge_index has another shape or dtype, or a column of edges has another number of rows.
 
     Example:
         >>> graph = EdgeIndex(torch.tensor([[0, 1], [1, 1]]))
@@ -54,6 +59,8 @@ class EdgeIndex:
         edge_weight: Tensor | None = None,
         num_vertices: int | None = None,
         dtype: torch.dtype = torch.float32,
+        edge_attr: Tensor | None = None,
+        edge_type: Tensor | None = None,
     ) -> None:
         if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.dtype != torch.int64:
             raise ModelError(
@@ -64,7 +71,9 @@ class EdgeIndex:
             num_vertices = int(edge_index.max()) + 1 if edge_index.numel() else 0
         weight = torch.ones(edge_index.shape[1], dtype=dtype) if edge_weight is None else edge_weight.to(dtype)
         self.num_vertices = num_vertices
-        self._edges: dict[EdgeSet, Edges] = {"graph": Edges("graph", edge_index, weight, num_vertices)}
+        columns = _edge_columns(edge_index.shape[1], None if edge_attr is None else edge_attr.to(dtype), edge_type)
+        self._edges: dict[EdgeSet, Edges] = {"graph": Edges("graph", edge_index, weight, num_vertices, columns)}
+        self._loops: SelfLoops | None = None  # made on first use
         self._columns: dict[str, Tensor] = {}
 
     @classmethod
@@ -74,16 +83,50 @@ class EdgeIndex:
         graph.num_vertices = num_vertices
         graph._edges = dict(edges)
         graph._columns = dict(columns)
+        graph._loops = None
         return graph
 
     def edges(self, name: EdgeSet = "graph") -> Edges:
         """Return an edge set by its name, which is one of `planner.spec.EdgeSet`."""
         if name not in self._edges:
             given = self._edges["graph"]
-            index, weight = replace_self_loops(given.index, given.weight, self.num_vertices)
-            assert weight is not None  # because weights were given
-            self._edges[name] = Edges(name, index, weight, self.num_vertices)
+            loops = self._self_loops()
+            self._edges[name] = Edges(name, loops.index, loops.weights(given.weight), self.num_vertices, {})
         return self._edges[name]
+
+    def _self_loops(self) -> SelfLoops:
+        if self._loops is None:
+            self._loops = self_loops(self._edges["graph"].index, self.num_vertices)
+        return self._loops
+
+    def has_edge_column(self, name: str) -> bool:
+        """Return True if the graph's edges have the column "edge_attr" or "edge_type"."""
+        return name in self._edges["graph"].columns
+
+    def edge_column(self, name: str, edges: EdgeSet = "graph", fill: float | str = 1.0) -> Tensor:
+        """Return a column of edges.
+
+        Args:
+            name: "edge_attr", float [num_edges, width], or "edge_type", int64 [num_edges].
+            edges: the edge set (default: "graph").
+            fill: the value of the loops that "self_loops" adds: a number, or for attributes "mean", "add", "max" or
+                "min" of those of the vertex's in-edges (default: 1).
+
+        Raises:
+            ModelError: the edges have no such column.
+        """
+        given = self._edges["graph"]
+        if name not in given.columns:
+            raise ModelError(
+                f"a layer reads {name}, but the graph's edges have none: {GIVE[name]}"
+                if name in GIVE
+                else f"a layer asked for the column {name!r} of edges; expected {' or '.join(GIVE)}"
+            )
+        chosen, key = self.edges(edges), filled(name, edges, fill)
+        column = chosen.columns.get(name)
+        if column is None:
+            column = self._self_loops().column(given.columns[name], given.index[1], fill)
+        return cast(Tensor, torch.ops.lotan.edge_column(column, key, edges))
 
     def column(self, name: str) -> Tensor:
         """Return a static column [num_vertices].
@@ -108,6 +151,25 @@ class EdgeIndex:
         raise ModelError(
             f"a layer asked for the vertex column {name!r}; expected in_degree, gcn_scale@graph or gcn_scale@self_loops"
         )
+
+
+GIVE = {
+    "edge_attr": "name its columns of attributes, Graph(..., edge_features=...), or pass edge_attr= to Graph.from_arrays",
+    "edge_type": "name its column of types, Graph(..., edge_type=...), or pass edge_type= to Graph.from_arrays",
+}
+"""What gives a graph a column of edges that it lacks."""
+
+
+def _edge_columns(edges: int, attributes: Tensor | None, types: Tensor | None) -> dict[str, Tensor]:
+    given = {"edge_attr": attributes, "edge_type": types}
+    found = {name: column for name, column in given.items() if column is not None}
+    for name, column in found.items():
+        dims, kind = (2, "numbers [num_edges, width]") if name == "edge_attr" else (1, "int64 [num_edges]")
+        if column.dim() != dims or len(column) != edges or (name == "edge_type" and column.dtype != torch.int64):
+            raise ModelError(
+                f"{name} is {column.dtype} of shape {list(column.shape)} for {edges} edges; expected {kind}"
+            )
+    return found
 
 
 Graph = Tensor | EdgeIndex

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ConfigurationError, ModelError
-from lotan.nn.edge_index import Edges, Graph, aggregate, as_edge_index, edge_softmax
+from lotan.nn.edge_index import GIVE, EdgeIndex, Edges, Graph, aggregate, as_edge_index, edge_softmax
+from planner.edge_columns import REDUCTIONS
 from planner.spec import AGGREGATES, EdgeSet
 
-_MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight")
+_MESSAGE_ARGUMENTS = ("x_j", "x_i", "edge_weight", "edge_attr", "edge_type")
 _UPDATE_ARGUMENTS = ("aggregated", "x")
 
 
@@ -25,15 +26,17 @@ def _with_a_choice_of_arguments(method: Callable[..., Tensor]) -> Callable[..., 
 class MessagePassing(torch.nn.Module):
     """The base class of message-passing layers.
 
-        x'_i = update(aggregate over in-edges (j, i) of message(x_j, x_i, edge_weight), x_i)
+        x'_i = update(aggregate over in-edges (j, i) of message(x_j, x_i, edge_weight, edge_attr, edge_type), x_i)
 
     This is the scheme of Gilmer et al., "Neural Message Passing for Quantum Chemistry" (2017),
     https://arxiv.org/abs/1704.01212. A layer overrides `message` and, where the defaults do not fit, `update` and
     `aggregate`. Its `forward` calls `propagate`. An argument is passed to `message` or `update` only if the method
     names it:
 
-        message(self, x_j[, x_i][, edge_weight])   maps rows of the edges' sources and destinations [num_edges, *shape]
-                                                   and weights [num_edges] to messages [num_edges, *shape]
+        message(self, x_j[, x_i][, edge_weight][, edge_attr][, edge_type])
+                                                   maps rows of the edges' sources and destinations [num_edges, *shape],
+                                                   weights [num_edges], attributes [num_edges, width] and types, int64
+                                                   [num_edges], to messages [num_edges, *shape]
         aggregate(self, messages, graph)           maps messages to [num_vertices, *shape]; it is composed of
                                                    `lotan.nn.aggregate` and `lotan.nn.edge_softmax`, which take `graph`
         update(self, aggregated[, x])              maps aggregates and rows to new rows [num_vertices, *shape]
@@ -70,7 +73,14 @@ class MessagePassing(torch.nn.Module):
         self._update_arguments = self._arguments("update", _UPDATE_ARGUMENTS, required="aggregated")
         self._edges: Edges | None = None  # the edges of the propagate that is running, for `softmax`
 
-    def propagate(self, graph: Graph, x: Tensor, edges: EdgeSet = "graph") -> Tensor:
+    def propagate(
+        self,
+        graph: Graph,
+        x: Tensor,
+        edges: EdgeSet = "graph",
+        fill_value: float | str = 1.0,
+        loop_type: int | None = None,
+    ) -> Tensor:
         """Call `message`, `aggregate` and `update`.
 
         Args:
@@ -78,17 +88,29 @@ class MessagePassing(torch.nn.Module):
             x: vertex rows [num_vertices, *shape].
             edges: "graph" for the graph's edges (default), or "self_loops" to replace all self-loops by one for each
                 vertex.
+            fill_value: the attributes of the loops that "self_loops" adds, as PyG's argument of this name: a number, or
+                "mean", "add", "max" or "min" of those of the vertex's in-edges (default: 1).
+            loop_type: the type of the loops that "self_loops" adds. It must be given if `message` names edge_type
+                (default: None).
 
         Returns:
             The rows that `update` returns, [num_vertices, *shape].
+
+        Raises:
+            ModelError: `message` names a column that the graph lacks.
+            ConfigurationError: `fill_value` or `loop_type` is none of these.
         """
-        chosen = as_edge_index(graph, x).edges(edges)
+        index = as_edge_index(graph, x)
+        chosen = index.edges(edges)
+        self._check_columns(index, edges, fill_value, loop_type)
         self._edges = chosen
         try:
             given: dict[str, Callable[[], Tensor]] = {
                 "x_j": lambda: torch.ops.lotan.scatter(x, chosen.index, "source", chosen.name),
                 "x_i": lambda: torch.ops.lotan.scatter(x, chosen.index, "destination", chosen.name),
                 "edge_weight": lambda: torch.ops.lotan.edge_weight(chosen.weight, chosen.name),
+                "edge_attr": lambda: index.edge_column("edge_attr", edges, fill_value),
+                "edge_type": lambda: index.edge_column("edge_type", edges, 0 if loop_type is None else loop_type),
             }
             messages = self.message(**{name: given[name]() for name in self._message_arguments})
             aggregated = self.aggregate(messages, chosen)
@@ -133,6 +155,26 @@ class MessagePassing(torch.nn.Module):
         if hasattr(self, "in_channels") and hasattr(self, "out_channels"):
             channels = f"{self.in_channels}, {self.out_channels}"
         return f"{type(self).__name__}({channels})"
+
+    def _check_columns(self, graph: EdgeIndex, edges: EdgeSet, fill_value: object, loop_type: object) -> None:
+        """Raise an error if `message` names a column of edges that is not there, or whose added loops have no value."""
+        layer = type(self).__name__
+        for name in ("edge_attr", "edge_type"):
+            if name in self._message_arguments and not graph.has_edge_column(name):
+                raise ModelError(f"{layer}.message names {name}, but the graph's edges have none: {GIVE[name]}")
+        if edges == "graph":
+            return
+        number = isinstance(fill_value, int | float) and not isinstance(fill_value, bool)
+        if not number and fill_value not in REDUCTIONS:
+            raise ConfigurationError(
+                f"{layer} got fill_value={fill_value!r}; expected a number, or one of {', '.join(REDUCTIONS)}"
+            )
+        whole = isinstance(loop_type, int) and not isinstance(loop_type, bool) and loop_type >= 0
+        if "edge_type" in self._message_arguments and not whole:
+            raise ConfigurationError(
+                f"{layer} got loop_type={loop_type!r}; expected the type of the self-loops that are added, an integer from "
+                "0, because message names edge_type"
+            )
 
     def _arguments(self, method: str, known: tuple[str, ...], required: str) -> tuple[str, ...]:
         names = tuple(inspect.signature(getattr(self, method)).parameters)

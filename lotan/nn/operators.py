@@ -19,6 +19,7 @@ _LIBRARY.define("scatter(Tensor x, Tensor index, str end, str edges) -> Tensor")
 _LIBRARY.define("aggregate(Tensor messages, Tensor index, SymInt num_vertices, str kind, str edges) -> Tensor")
 _LIBRARY.define("edge_softmax(Tensor scores, Tensor index, SymInt num_vertices, str edges) -> Tensor")
 _LIBRARY.define("edge_weight(Tensor weight, str edges) -> Tensor")
+_LIBRARY.define("edge_column(Tensor column, str name, str edges) -> Tensor")
 _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
 _LIBRARY.define("total(Tensor x, str kind) -> Tensor")
 _LIBRARY.define("track(Tensor rows, Tensor buffer) -> Tensor")
@@ -72,6 +73,10 @@ def _edge_weight(weight: Tensor, edges: str) -> Tensor:
     return weight.clone()  # an operator may not return its own input
 
 
+def _edge_column(column: Tensor, name: str, edges: str) -> Tensor:
+    return column.clone()
+
+
 def _vertex_input(column: Tensor, name: str) -> Tensor:
     return column.clone()
 
@@ -96,6 +101,7 @@ _LIBRARY.impl("scatter", _scatter, "CompositeImplicitAutograd")
 _LIBRARY.impl("aggregate", _aggregate, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_softmax", _edge_softmax, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_weight", _edge_weight, "CompositeImplicitAutograd")
+_LIBRARY.impl("edge_column", _edge_column, "CompositeImplicitAutograd")
 _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
 _LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
 _LIBRARY.impl("track", _track, "CompositeImplicitAutograd")

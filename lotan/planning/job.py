@@ -12,7 +12,15 @@ import torch
 
 from lotan.borders import spark_translated, translated
 from lotan.engines.blocks.sizes import check_partitions
-from lotan.engines.choice import ENGINES, EngineChoice, choose_engine, idle_settings, limit_notes, slow_choice
+from lotan.engines.choice import (
+    ENGINES,
+    EngineChoice,
+    check_edge_data,
+    choose_engine,
+    idle_settings,
+    limit_notes,
+    slow_choice,
+)
 from lotan.engines.opening import placed
 from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
@@ -24,6 +32,7 @@ from lotan.tracing import trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
+from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.footprint import Footprint
 from planner.physical import Plan
 from planner.spec import LossSpec, Spec
@@ -88,11 +97,13 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     width = model_width(model, graph)
-    train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
+    data = edge_data(graph)
+    train, evaluate = (trace(model, width, training, data) for training in (True, False))
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
-    report = check_graph(graph, task, outputs, width, normalised_weights=takes_roots(train))
+    reads, types = edge_demands(train)
+    report = check_graph(graph, task, outputs, width, takes_roots(train), reads, types)
     check_statistics(train, report.vertices)
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
@@ -144,6 +155,7 @@ def plan_for(
     needs = _OnDemand(lambda engine: limit.needs(ENGINES[engine], plans[engine].plan, statistics, config.partitions))
     seconds = _OnDemand(lambda engine: plans[engine].seconds)
     engine = choose_engine(config, graph, needs, seconds)
+    check_edge_data(engine, train)
     if limit.bytes is not None:
         check_fits(limit, engine.name, {name: needs[name] for name in ENGINES})
     found, needed = plans[engine.name], needs[engine.name]
@@ -207,13 +219,28 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
     if graph.origin != "files":
         return None
     width = model_width(model, graph)
-    return foreseen(trace(model, width, training=True), trace(model, width, training=False), graph, config)
+    train, evaluate = (trace(model, width, training, edge_data(graph)) for training in (True, False))
+    return foreseen(train, evaluate, graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
+
+
+def edge_data(graph: Graph) -> EdgeData:
+    """Return the attributes and types that the graph's edges have.
+
+    Rows of files are read only if their footers do not tell the number of attributes.
+    """
+    found = graph.estimate().edge_data
+    return graph.statistics.edge_data if found.width == 0 else found
+
+
+def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
+    """Return the columns of edges that a model reads, and how many types it distinguishes, with the layer that does."""
+    return data_read(spec), number_of_types(spec)
 
 
 def takes_roots(spec: Spec) -> bool:

@@ -20,7 +20,7 @@ from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import ModelError, StageError
 from lotan.files import DamagedError, read_data, write_atomically
 from lotan.graph import Graph
-from lotan.planning.job import foreseen, plan_for, takes_roots
+from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.results.predictions import hold, predictions, write
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.stages.codec import decode_loss, decode_spec, encode_loss, encode_spec
@@ -94,7 +94,8 @@ class TrainedModel:
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
-            check_graph(graph, None, None, self.spec.width, takes_roots(self.spec))
+            reads, types = edge_demands(self.spec)
+            check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
             choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
             for warning in idle_settings(choice.name, config, graph):
                 log.warning("%s", warning)

@@ -36,6 +36,8 @@ class EdgeBlock:
     positions: Tensor  # int64 [edges], positions among the chunk's source rows
     weight: Tensor | None = None  # float32 [edges]; None: each weight is 1
     keys: Tensor | None = None  # int64 [edges], row keys for random numbers, if a stage draws any on edges
+    # attributes, float32 [edges, width], and types, int64 [edges], that a stage reads, by `planner.edge_columns`' names
+    columns: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:

@@ -20,7 +20,15 @@ from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
 from planner.spec import AGGREGATES, DROPOUT, Argument, Call, EdgeSet, Ref, RowCount
 
-LOTAN = ("lotan.scatter", "lotan.aggregate", "lotan.edge_softmax", "lotan.edge_weight", "lotan.dropout", "lotan.track")
+LOTAN = (
+    "lotan.scatter",
+    "lotan.aggregate",
+    "lotan.edge_softmax",
+    "lotan.edge_weight",
+    "lotan.edge_column",
+    "lotan.dropout",
+    "lotan.track",
+)
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
 TENSOR_OPERATORS = ALLOWED - {DROPOUT}
@@ -78,6 +86,8 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_weight(block(frame, edges))
         case "lotan.track", (Ref(name), Ref(buffer)):
             return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer]))
+        case "lotan.edge_column", (str(name), str(edges)):
+            return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
             return _dropout(name, float(p), key, call)
     if call.op.startswith("lotan."):
@@ -155,6 +165,13 @@ def _edge_keys(frame: Frame, edges: EdgeSet) -> Tensor:
     if keys is None:
         raise StageError(f"the chunk's edges {edges!r} have no row keys, but the stage draws random numbers on them")
     return keys
+
+
+def edge_column(edges: EdgeBlock, name: str) -> Tensor:
+    """Return a column of the edges, such as "edge_attr". Raise a StageError if the chunk came without it."""
+    if name not in edges.columns:
+        raise StageError(f"the chunk's edges came without their column {name!r}, but the stage reads it")
+    return edges.columns[name]
 
 
 def edge_weight(edges: EdgeBlock) -> Tensor:

@@ -105,8 +105,9 @@ INSTEAD = {
     "batch_norm": "use the module torch.nn.BatchNorm1d, or torch.nn.LayerNorm",
     "instance_norm": "use torch.nn.LayerNorm",
     "sort": "rows have no order; aggregate over edges instead",
-    "index": "select columns with slices; vertices meet only along edges, in a lotan.nn.MessagePassing layer",
-    "embedding": "give the graph float features; vertices are not looked up by number",
+    "index": "select columns with slices, and rows of a parameter by one integer for each edge, as weight[edge_type]; "
+    "vertices meet only along edges, in a lotan.nn.MessagePassing layer",
+    "embedding": "look up rows by one integer for each edge, as edge_type, without padding_idx; vertices are not looked up",
     "rand": "dropout is the only source of random numbers",
     "randn": "dropout is the only source of random numbers",
     "bernoulli": "use torch.nn.functional.dropout: dropout is the only source of random numbers",
@@ -205,6 +206,22 @@ def _check_along(op: str, arguments: dict[str, Any], types: Types) -> str | None
     return None
 
 
+def _check_lookup(op: str, arguments: dict[str, Any], types: Types) -> str | None:
+    """Check index_select, which may also look up a row of a parameter by an integer of each row."""
+    table, index = arguments["self"], arguments["index"]
+    if _is_rows(table, types) or not _is_rows(index, types):
+        return _check_along(op, arguments, types)
+    if types[index.name].rows != "edge":
+        return (
+            "(or embedding, or table[index]) by a number of each vertex is not supported; give the graph float features"
+        )
+    if arguments["dim"] != 0 or _rank(index, types) != 1:
+        return (
+            "takes one integer for each edge, such as edge_type, and looks up a row of a parameter in its dimension 0"
+        )
+    return None
+
+
 def _check_transpose(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     rank = _rank(arguments["self"], types)
     given = [value for name, value in arguments.items() if name in ("dim0", "dim1", "axis0", "axis1")]
@@ -279,6 +296,7 @@ def _check_einsum(op: str, arguments: dict[str, Any], types: Types) -> str | Non
 
 _CHECKS: dict[str, Callable[[str, dict[str, Any], Types], str | None]] = {
     **dict.fromkeys(ALONG, _check_along),
+    "aten.index_select.default": _check_lookup,
     **dict.fromkeys(TRANSPOSES, _check_transpose),
     **dict.fromkeys(_names("matmul.default mm.default bmm.default mv.default"), _check_product),
     "aten.linear.default": _check_linear,

@@ -10,6 +10,7 @@ Scala uses the same names, in `PipeStep.scala` and `Pipe.scala`. The tensors of 
     positions/<edges>               int64 [edges], the position of each edge's source among the sources
     weight/<edges>                  float32 [edges], edge weights
     edge_keys/<edges>               int64 [edges], row keys of the edges
+    edge_column/<edges>/<column>    float32 [edges, width], attributes of the edges, or int64 [edges], their types
 
 The tensors of its result are:
 
@@ -66,6 +67,15 @@ def weight(edges: str) -> str:
 def edge_keys(edges: str) -> str:
     """Return the name of the edges' row keys."""
     return f"edge_keys/{edges}"
+
+
+def edge_column(edges: str, name: str) -> str:
+    """Return the name of a column of the edges.
+
+    >>> edge_column("graph", "edge_attr")
+    'edge_column/graph/edge_attr'
+    """
+    return f"edge_column/{edges}/{name}"
 
 
 def topology(edges: str) -> frozenset[str]:

@@ -19,6 +19,7 @@ from lotan.tracing.check import check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.recording import record
 from lotan.tracing.transcript import Transcript
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
 
 __all__ = ["forget_traces", "trace"]
@@ -29,7 +30,7 @@ MOST_TRACED = 128
 _TRACED: dict[Hashable, Spec] = {}
 
 
-def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
+def trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData = NO_EDGE_DATA) -> Spec:
     """Return the Spec of a model.
 
     Args:
@@ -37,6 +38,7 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
             and returns [num_vertices, outputs]. Its training flags are not changed.
         width: width of the features.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
+        data: the attributes and types that the graph's edges have (default: none).
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -51,12 +53,12 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
     _require_float32(model)
     form = form_of(model)
     if form is None:
-        return _trace(model, width, training)
-    key = form, width, training
+        return _trace(model, width, training, data)
+    key = form, width, training, data
     if key not in _TRACED:
         while len(_TRACED) >= MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, width, training)
+        _TRACED[key] = _trace(model, width, training, data)
     return _TRACED[key]
 
 
@@ -65,16 +67,16 @@ def forget_traces() -> None:
     _TRACED.clear()
 
 
-def _trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
+def _trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData) -> Spec:
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
     with _mode(model, training):
-        recording = record(model, parameters, width)
+        recording = record(model, parameters, width, data)
         spec = Transcript(width, specs, recording).spec()
-        check_trace(model, parameters, spec)
+        check_trace(model, parameters, spec, data)
     return spec
 
 

@@ -7,6 +7,7 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
+from planner.edge_columns import NO_EDGE_DATA, EdgeData, fill_of, number_of_types
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {
@@ -23,33 +25,78 @@ _TOLERANCE = {
 }  # the operators and their order are the same, so any real difference is far greater
 
 
-def check_trace(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec) -> None:
+@dataclass(frozen=True)
+class Sample:
+    """A small graph on which a trace is checked, and random features of its vertices."""
+
+    features: Tensor  # [vertices, width]
+    index: Tensor  # int64 [2, edges]
+    attributes: Tensor | None = None  # [edges, width]
+    types: Tensor | None = None  # int64 [edges]
+
+    def graph(self) -> EdgeIndex:
+        """Return the graph as layers take it."""
+        return EdgeIndex(
+            self.index,
+            num_vertices=len(self.features),
+            dtype=self.features.dtype,
+            edge_attr=self.attributes,
+            edge_type=self.types,
+        )
+
+    def behind(self, features: Tensor, index: Tensor) -> Sample:
+        """Return this graph behind the vertices and edges of another one, whose edges have data of this one's edges."""
+        at = torch.arange(index.shape[1])
+        before = [
+            None if column is None else torch.cat([column[at], column]) for column in (self.attributes, self.types)
+        ]
+        shifted = torch.cat([index, self.index + len(features)], dim=1)
+        return Sample(torch.cat([features, self.features]), shifted, *before)
+
+
+def sample_graph(width: int, data: EdgeData, types: int) -> Sample:
+    """Return the graph of a check. It has self-loops and parallel edges, and vertex 6 has no edges.
+
+    Args:
+        width: width of the features.
+        data: the attributes and types of edges.
+        types: the number of types.
+    """
+    generator = torch.Generator().manual_seed(0)
+    index = torch.randint(0, 6, (2, 17), generator=generator)
+    features = torch.randn(7, width, generator=generator)
+    attributes = None if data.width is None else torch.randn(17, data.width, generator=generator)
+    return Sample(
+        features, index, attributes, torch.randint(0, types, (17,), generator=generator) if data.typed else None
+    )
+
+
+def check_trace(
+    model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, data: EdgeData = NO_EDGE_DATA
+) -> None:
     """Compare a traced model with its trace.
 
     Raises:
         ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
     """
-    generator = torch.Generator().manual_seed(0)
-    edge_index = torch.randint(
-        0, 6, (2, 17), generator=generator
-    )  # has self-loops and parallel edges; vertex 6 has no edges
-    features = torch.randn(7, spec.width, generator=generator)
+    limit = number_of_types(spec)
+    sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            _compare_with_model(model, parameters, spec, features, edge_index)
-            _compare_with_part(parameters, spec, features, edge_index)
-    except RuntimeError as error:
-        raise ModelError(f"{type(model).__name__} fails on a graph of {len(features)} vertices: {error}") from error
+            _compare_with_model(model, parameters, spec, sample)
+            _compare_with_part(parameters, spec, sample)
+    except (RuntimeError, IndexError) as error:
+        raise ModelError(
+            f"{type(model).__name__} fails on a graph of {len(sample.features)} vertices: {error}"
+        ) from error
 
 
-def _compare_with_model(
-    model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, edge_index: Tensor
-) -> None:
+def _compare_with_model(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, sample: Sample) -> None:
     mine, theirs = _copies(parameters), _copies(parameters)
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
-    expected = torch.func.functional_call(model, theirs, (features, EdgeIndex(edge_index, num_vertices=len(features))))
+    expected = torch.func.functional_call(model, theirs, (sample.features, sample.graph()))
     torch.manual_seed(0)
-    given = run_calls(spec, mine, features, edge_index)
+    given = run_calls(spec, mine, sample.features, sample.graph())
     pairs = [("its output", given, expected)]
     cotangent = torch.linspace(-1, 1, expected.numel()).view_as(expected)
     for name, gradient, truth in _gradients(spec, mine, given, theirs, expected, cotangent):
@@ -74,18 +121,18 @@ def _gradients(
     return list(zip(names, first, second, strict=True))
 
 
-def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, edge_index: Tensor) -> None:
+def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, sample: Sample) -> None:
     """Check that a graph's rows have the same results alone and together with another graph without edges between them.
 
     Reductions over all vertices are known to mix rows. They are taken over the first graph both times.
     """
-    other = features.flip(0, 1)[:5] * 1.5 + 0.25
-    shifted = torch.cat([torch.tensor([[0, 1, 2], [1, 2, 2]]), edge_index + len(other)], dim=1)
+    other = sample.features.flip(0, 1)[:5] * 1.5 + 0.25
+    both = sample.behind(other, torch.tensor([[0, 1, 2], [1, 2, 2]]))
     with torch.no_grad():
         totals: dict[str, Tensor] = {}
-        alone = run_calls(spec, parameters, features, edge_index, drop=False, totals=totals)
-        both = run_calls(spec, parameters, torch.cat([other, features]), shifted, drop=False, totals=totals)
-        behind = both[len(other) :]
+        alone = run_calls(spec, parameters, sample.features, sample.graph(), drop=False, totals=totals)
+        together = run_calls(spec, parameters, both.features, both.graph(), drop=False, totals=totals)
+        behind = together[len(other) :]
     if not torch.allclose(alone, behind, **_TOLERANCE, equal_nan=True):
         raise ModelError(
             "the model mixes rows: what it returns for a vertex depends on vertices it has no path of edges to; "
@@ -97,7 +144,7 @@ def run_calls(
     spec: Spec,
     parameters: Mapping[str, Tensor],
     features: Tensor,
-    edge_index: Tensor,
+    graph: EdgeIndex,
     drop: bool = True,
     totals: dict[str, Tensor] | None = None,
 ) -> Tensor:
@@ -107,7 +154,7 @@ def run_calls(
         spec: the traced model.
         parameters: parameters and buffers by name.
         features: vertex rows [num_vertices, width].
-        edge_index: int64 [2, num_edges], sources above destinations.
+        graph: the graph.
         drop: if False, dropout does nothing (default: True).
         totals: the reductions over all vertices that are known, by the name of their call, one row each. The others are
             added to it.
@@ -115,7 +162,6 @@ def run_calls(
     Returns:
         The output rows [num_vertices, outputs].
     """
-    graph = EdgeIndex(edge_index, num_vertices=len(features), dtype=features.dtype)
     values: dict[str, Any] = dict(parameters)
     for call in spec.calls:
         rows = len(features) if call.type.edges is None else graph.edges(call.type.edges).index.shape[1]
@@ -171,6 +217,10 @@ def _graph_operator(
         case "lotan.edge_softmax":
             scores, name = arguments
             return edge_softmax(scores, graph.edges(name))
+        case "lotan.edge_column":
+            column, name = arguments
+            base, fill = fill_of(column)
+            return graph.edge_column(base, name, 1.0 if fill is None else fill)
     return graph.edges(arguments[0]).weight
 
 

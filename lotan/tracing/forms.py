@@ -3,6 +3,7 @@
 - Every reshaping is aten.reshape with its full shape.
 - Squeeze names its dimensions, and a conversion names its dtype.
 - Split and unbind are slices and selections.
+- A lookup by integers, x[index] or embedding, is aten.index_select.
 - An operator that writes to its input becomes the one that returns a new tensor.
 - An operator that does nothing is left out.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch.fx import Node
 
 _RESHAPES = (
@@ -74,11 +76,31 @@ def canonical_form(node: Node, name: str) -> Form:
         return Form("aten.squeeze.dims", (x, _single(x)))
     if name in _CONVERSIONS:
         return Form("aten.to.dtype", (x, node.meta["val"].dtype))
+    if _is_lookup(node, name):
+        index = node.args[1][0] if name == "index.Tensor" else node.args[1]  # type: ignore[index]  # a list of nodes
+        return Form("aten.index_select.default", (x, 0, index))
     arguments: list[Any] = list(node.args)
     if name in _SIZE_POSITION:
         arguments[_SIZE_POSITION[name]] = FullSize()
     keywords = [(key, value) for key, value in node.kwargs.items() if key not in _DROPPED_KEYWORDS]
     return Form(f"aten.{name}", tuple(arguments), tuple((key, value) for key, value in keywords if value is not None))
+
+
+def _is_lookup(node: Node, name: str) -> bool:
+    """Return True if a node takes whole entries of its first argument by a vector of integers: x[index] or embedding."""
+    if name == "embedding.default":
+        index = node.args[1]
+        plain = bool(len(node.args) < 3 or node.args[2] == -1)  # no entry that is left out of the gradient
+        return plain and not any(node.args[3:]) and not any(node.kwargs.values()) and _is_integers(index)
+    if name != "index.Tensor":
+        return False
+    indices: Any = node.args[1]
+    return len(indices) == 1 and _is_integers(indices[0])
+
+
+def _is_integers(index: Any) -> bool:
+    value = index.meta["val"] if isinstance(index, Node) else None
+    return isinstance(value, torch.Tensor) and len(value.shape) == 1 and value.dtype in (torch.int32, torch.int64)
 
 
 def part_form(node: Node, source: Node, item: int) -> Form:

@@ -18,6 +18,7 @@ from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import EdgeSet, Rows, Tracked
 
 # The row counts of the fake graph. They are different primes, so that no width divides them; otherwise they mean nothing.
@@ -66,20 +67,23 @@ class Recording:
     tracked: tuple[Tracked, ...] = ()
 
 
-def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int) -> Recording:
+def record(
+    model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int, data: EdgeData = NO_EDGE_DATA
+) -> Recording:
     """Run a model on fake tensors and return the recording.
 
     Args:
         model: the model, in training or evaluation mode as it is to be recorded.
         parameters: all its parameters and buffers, by name.
         width: width of the features.
+        data: the attributes and types that the graph's edges have.
 
     Raises:
         ModelError: the model's forward fails, branches on values, or depends on the number of rows.
     """
     scope = Scope(model)
     environment = _Environment(scope)
-    fakes = _Fakes(environment, parameters, width)
+    fakes = _Fakes(environment, parameters, width, data)
 
     def run(*values: Tensor) -> Tensor:
         features, *others = values[len(parameters) :]
@@ -116,30 +120,37 @@ def _without_logging() -> Iterator[None]:
 class _Fakes:
     """The fake inputs of a recording: parameters, features, edge sets with their weights, and static columns."""
 
-    def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], width: int) -> None:
+    def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], width: int, data: EdgeData) -> None:
         self._mode = FakeTensorMode(shape_env=environment)
         fixed = [self._mode.from_tensor(value, static_shapes=True) for value in parameters.values()]
         features = self._fake(torch.empty(_VERTICES, width), 0)
-        edges = [tensor for count in (_EDGES, _EDGES_WITH_LOOPS) for tensor in self._edges(count)]
+        of_sets = [self._edges(count, data) for count in (_EDGES, _EDGES_WITH_LOOPS)]
         columns = [self._fake(torch.empty(_VERTICES), 0) for _ in _COLUMNS]
-        self.inputs: list[Tensor] = [*fixed, features, *edges, *columns]
-        self.symbols = Symbols(features.shape[0], {"graph": edges[1].shape[0], "self_loops": edges[3].shape[0]})
+        self._names = [*["edge_attr"] * (data.width is not None), *["edge_type"] * data.typed]
+        self.inputs: list[Tensor] = [*fixed, features, *of_sets[0], *of_sets[1], *columns]
+        self.symbols = Symbols(
+            features.shape[0], {"graph": of_sets[0][1].shape[0], "self_loops": of_sets[1][1].shape[0]}
+        )
 
     def graph(self, values: list[Tensor]) -> EdgeIndex:
         """Return the graph that layers see, made of the inputs after the features."""
-        index, weight, index_with_loops, weight_with_loops, *columns = values
-        count = columns[0].shape[0]
-        return EdgeIndex.of(
-            {
-                "graph": Edges("graph", index, weight, count),
-                "self_loops": Edges("self_loops", index_with_loops, weight_with_loops, count),
-            },
-            dict(zip(_COLUMNS, columns, strict=True)),
-            count,
-        )
+        columns = values[-len(_COLUMNS) :]
+        count, of_set = columns[0].shape[0], 2 + len(self._names)
+        names: tuple[EdgeSet, ...] = ("graph", "self_loops")
+        sets: dict[EdgeSet, Edges] = {}
+        for number, name in enumerate(names):
+            index, weight, *data = values[number * of_set : (number + 1) * of_set]
+            sets[name] = Edges(name, index, weight, count, dict(zip(self._names, data, strict=True)))
+        return EdgeIndex.of(sets, dict(zip(_COLUMNS, columns, strict=True)), count)
 
-    def _edges(self, count: int) -> tuple[Tensor, Tensor]:
-        return self._fake(torch.empty(2, count, dtype=torch.int64), 1), self._fake(torch.empty(count), 0)
+    def _edges(self, count: int, data: EdgeData) -> list[Tensor]:
+        """Return the index and the weights of an edge set, then its attributes and its types if there are any."""
+        found = [self._fake(torch.empty(2, count, dtype=torch.int64), 1), self._fake(torch.empty(count), 0)]
+        if data.width is not None:
+            found.append(self._fake(torch.empty(count, data.width), 0))
+        if data.typed:
+            found.append(self._fake(torch.empty(count, dtype=torch.int64), 0))
+        return found
 
     def _fake(self, value: Tensor, rows: int) -> Tensor:
         """Return a fake of `value` whose dimension `rows` is a symbol. Equal sizes have the same symbol."""

@@ -173,6 +173,8 @@ class Transcript:
                 kept = (x, kind)
             case "lotan.track":
                 kept = arguments
+            case "lotan.edge_column":
+                kept = arguments[1:]
             case _:  # edge_weight(weight, edges), vertex_input(column, name)
                 kept = (arguments[1],)
         self._write(node, Form(op, kept))

@@ -106,4 +106,4 @@ def _edges(plan: Plan) -> set[tuple[str, str]]:
 
 
 def _uses(stage: Stage, edges: EdgeSet) -> tuple[str, ...]:
-    return ("collected", "drawn on") if stage.draws_on(edges) else ("collected",)
+    return ("collected", *["drawn on"] * stage.draws_on(edges), *stage.edge_columns(edges))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from lotan.graph import Graph
 from lotan.validation.arrays import check_arrays
 from lotan.validation.demands import Demands, GraphReport
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import Task
 
 __all__ = ["Demands", "GraphReport", "check_graph"]
@@ -16,6 +17,8 @@ def check_graph(
     outputs: int | None,
     in_channels: int | None,
     normalised_weights: bool = False,
+    reads: EdgeData = NO_EDGE_DATA,
+    types: tuple[int, str] | None = None,
 ) -> GraphReport:
     """Check a graph, and that it fits a model and a task.
 
@@ -29,6 +32,9 @@ def check_graph(
         in_channels: width of the features that the model expects, or None for any.
         normalised_weights: True if a layer takes roots of summed weights, as GCN does, so that weights must not be
             negative (default: False).
+        reads: the columns of edges that the model reads (default: none).
+        types: how many types of edges the model distinguishes, and the name of the layer that does; None: it takes any
+            type (default: None).
 
     Returns:
         Counts of the graph, and warnings.
@@ -41,7 +47,7 @@ def check_graph(
         >>> check_graph(Graph.read("digits"), task="classification", outputs=10, in_channels=64).vertices
         1797
     """
-    demands = Demands(task, outputs, in_channels, normalised_weights)
+    demands = Demands(task, outputs, in_channels, normalised_weights, reads, types)
     if graph.origin != "spark":
         return check_arrays(graph.arrays(), demands)
     from lotan.validation.frames import check_frames  # imported here because it needs Spark

@@ -22,6 +22,9 @@ def check_arrays(graph: GraphArrays, demands: Demands) -> GraphReport:
         _check_splits(graph)
         (_check_classes if graph.label.ndim == 1 else _check_targets)(graph, demands)
     _check_weights(graph, demands)
+    complaints.check_edge_data(graph.edge_data, demands)
+    _check_attributes(graph)
+    _check_types(graph, demands)
     return _report(graph)
 
 
@@ -73,8 +76,30 @@ def _check_weights(graph: GraphArrays, demands: Demands) -> None:
     for bad, negative in ((~np.isfinite(graph.weight), False), (graph.weight < 0, True)):
         if bad.any() and (demands.normalised_weights or not negative):
             edge = _first(bad)
-            ends = graph.ids[graph.src[edge]], graph.ids[graph.dst[edge]]
-            raise complaints.bad_weights(_count(bad), *ends, graph.weight[edge], negative)
+            raise complaints.bad_weights(_count(bad), *_ends(graph, edge), graph.weight[edge], negative)
+
+
+def _check_attributes(graph: GraphArrays) -> None:
+    if graph.edge_attr is None:
+        return
+    bad = ~np.asarray(np.isfinite(graph.edge_attr).all(axis=1))
+    if bad.any():
+        edge = _first(bad)
+        raise complaints.attributes_not_finite(_count(bad), *_ends(graph, edge), graph.edge_attr[edge].tolist())
+
+
+def _check_types(graph: GraphArrays, demands: Demands) -> None:
+    if graph.edge_type is None:
+        return
+    limit = complaints.type_limit(demands)
+    bad = np.asarray((graph.edge_type < 0) | (graph.edge_type >= limit))
+    if bad.any():
+        edge = _first(bad)
+        raise complaints.types_out_of_range(_count(bad), *_ends(graph, edge), graph.edge_type[edge], demands)
+
+
+def _ends(graph: GraphArrays, edge: int) -> tuple[object, object]:
+    return graph.ids[graph.src[edge]], graph.ids[graph.dst[edge]]
 
 
 def _report(graph: GraphArrays) -> GraphReport:

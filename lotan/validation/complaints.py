@@ -8,7 +8,10 @@ from collections.abc import Sequence
 from lotan.errors import GraphError
 from lotan.graph.faults import example_row, fault, plain, shown
 from lotan.validation.demands import Demands
+from planner.edge_columns import EdgeData
 from planner.spec import SPLITS
+
+MOST_TYPES = 2**24  # a float32, in which blocks keep types, has every integer below this
 
 
 def check_width(width: int, demands: Demands) -> None:
@@ -110,3 +113,46 @@ def bad_weights(count: int, src: object, dst: object, weight: object, negative: 
     else:
         problem, mend = "weights that are NaN or infinite", "Replace them by numbers, or drop the edges."
     return fault("edges", "weight", problem, mend, count, f"{shown(src)} -> {shown(dst)}: {plain(weight)}")
+
+
+def check_edge_data(given: EdgeData, demands: Demands) -> None:
+    """Raise a GraphError if the model reads a column of edges that the graph lacks, or attributes of another width."""
+    wanted = demands.reads
+    if wanted.width is not None and given.width is None:
+        raise _missing_data("edge_attr", "attributes", "edge_features")
+    if wanted.typed and not given.typed:
+        raise _missing_data("edge_type", "types", "edge_type")
+    if wanted.width not in (None, given.width):
+        problem = f"rows of {given.width} numbers, but the model reads attributes of {wanted.width}"
+        raise fault("edges", "edge_attr", problem, "Name other columns as edge_features, or make another model.")
+
+
+def _missing_data(column: str, what: str, argument: str) -> GraphError:
+    problem = f"the model reads {column}, but the edges have no {what}"
+    return fault("edges", "", problem, f"Name their columns: Graph(..., {argument}=...).")
+
+
+def attributes_not_finite(count: int, src: object, dst: object, attributes: Sequence[float]) -> GraphError:
+    """Build the error for attributes that are NaN or infinite."""
+    at, value = next((at, value) for at, value in enumerate(attributes) if not math.isfinite(value))
+    example = f"{shown(src)} -> {shown(dst)}: {value} at position {at}"
+    mend = "Replace them by numbers, or drop the edges."
+    return fault("edges", "edge_attr", "rows that hold NaN or an infinite number", mend, count, example)
+
+
+def type_limit(demands: Demands) -> int:
+    """Return the number of types that a job accepts."""
+    return MOST_TYPES if demands.types is None else demands.types[0]
+
+
+def types_out_of_range(count: int, src: object, dst: object, given: object, demands: Demands) -> GraphError:
+    """Build the error for types of edges that are negative, or that a layer has no parameters for."""
+    example = f"{shown(src)} -> {shown(dst)}: {plain(given)}"
+    if demands.types is None:
+        problem = "types that are not among 0, 1, ..., 2**24 - 1"
+        return fault("edges", "edge_type", problem, "Number the types from 0.", count, example)
+    limit, layer = demands.types
+    place = f"layer {layer!r}" if layer else "the model"
+    problem = f"types that are not among the {limit} of {place}, 0 to {limit - 1}"
+    mend = "Number the types from 0, or make the layer with more relations."
+    return fault("edges", "edge_type", problem, mend, count, example)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import Task
 
 
@@ -15,6 +16,8 @@ class Demands:
     outputs: int | None
     in_channels: int | None
     normalised_weights: bool
+    reads: EdgeData = NO_EDGE_DATA  # the columns of edges that the model reads
+    types: tuple[int, str] | None = None  # how many types of edges a layer distinguishes, and the layer; None: any
 
 
 @dataclass(frozen=True)

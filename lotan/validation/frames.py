@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from lotan.errors import GraphError
@@ -44,6 +44,7 @@ def check_frames(graph: Graph, demands: Demands) -> GraphReport:
     edges = standard_edges(raw_edges, graph.names, vertices, graph.undirected)
     sizes = _check_vertices(vertices, demands)
     _check_doubled(vertices)
+    complaints.check_edge_data(graph.statistics.edge_data, demands)
     edge_count, self_loops = _check_edges(edges, demands)
     _check_dangling(edges, vertices)
     targets, pairs = edges.agg(F.count_distinct("dst"), F.count_distinct("src", "dst")).collect()[0]
@@ -176,7 +177,7 @@ def _check_doubled(vertices: DataFrame) -> None:
 
 def _check_edges(edges: DataFrame, demands: Demands) -> tuple[int, int]:
     """Check every edge, in one job. Return the number of edges and the number of self-loops."""
-    kinds = _edge_faults(demands)
+    kinds = [*_edge_faults(demands), *_attribute_faults(edges), *_type_faults(edges, demands)]
     loops = F.count_if(F.coalesce(F.col("src") == F.col("dst"), F.lit(False)))
     count, self_loops, *bad = edges.agg(F.count("*"), loops, *(F.count_if(kind.bad) for kind in kinds)).collect()[0]
     _raise_first(edges, kinds, dict(zip(kinds, bad, strict=True)), "src")
@@ -206,6 +207,47 @@ def _edge_faults(demands: Demands) -> list[Fault]:
             )
         )
     return kinds
+
+
+def _attribute_faults(edges: DataFrame) -> list[Fault]:
+    """Return the faults of attributes. All rows must be as wide as the widest."""
+    if "edge_attr" not in edges.columns:
+        return []
+    attributes = F.col("edge_attr")
+    widest = edges.agg(F.max(F.size(attributes))).collect()[0][0] or 0
+    return [
+        Fault(attributes.isNull(), lambda count, row, *_: faults.null_rows("edge_attr", count, _edge(row), "edges")),
+        Fault(
+            F.coalesce(F.size(attributes) < widest, F.lit(False)),
+            lambda count, row, *_: faults.ragged("edge_attr", count, widest, _edge(row), "edges"),
+        ),
+        Fault(
+            _any(attributes, F.isnull),
+            lambda count, row, *_: faults.nulls_inside("edge_attr", count, _edge(row), "edges"),
+        ),
+        Fault(
+            _any(attributes, _infinite),
+            lambda count, row, *_: complaints.attributes_not_finite(count, row.src, row.dst, row.edge_attr),
+        ),
+    ]
+
+
+def _type_faults(edges: DataFrame, demands: Demands) -> list[Fault]:
+    if "edge_type" not in edges.columns:
+        return []
+    types = F.col("edge_type")
+    outside = F.coalesce((types < 0) | (types >= complaints.type_limit(demands)), F.lit(False))
+    return [
+        Fault(types.isNull(), lambda count, row, *_: faults.null_rows("edge_type", count, _edge(row), "edges")),
+        Fault(
+            outside,
+            lambda count, row, *_: complaints.types_out_of_range(count, row.src, row.dst, row.edge_type, demands),
+        ),
+    ]
+
+
+def _edge(row: Row) -> str:
+    return f"{row.src!r} -> {row.dst!r}"
 
 
 def _check_dangling(edges: DataFrame, vertices: DataFrame) -> None:

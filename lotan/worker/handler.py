@@ -8,7 +8,7 @@ again. Missing data is asked for again or recomputed: losing a worker loses noth
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
@@ -153,7 +153,7 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
             )
             if name in tensors or not spared or i.value in program.rereads:
                 values[i.value] = _tensor(tensors[name]).view(-1, *i.shape)
-        edges = {name: _edge_block(name, tensors) for name in stage.edge_sets}
+        edges = {name: _edge_block(name, tensors, stage.edge_columns(name)) for name in stage.edge_sets}
         keys = _tensor(tensors[tensor_names.KEYS])
     except KeyError as missing:
         raise StageError(f"stage {stage.name}: the chunk came without {missing}") from None
@@ -167,13 +167,14 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
     )
 
 
-def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray]) -> EdgeBlock:
+def _edge_block(edges: EdgeSet, tensors: Mapping[str, np.ndarray], columns: Sequence[str]) -> EdgeBlock:
     weight, keys = tensors.get(tensor_names.weight(edges)), tensors.get(tensor_names.edge_keys(edges))
     return EdgeBlock(
         _tensor(tensors[tensor_names.indptr(edges)]),
         _tensor(tensors[tensor_names.positions(edges)]),
         None if weight is None else _tensor(weight),
         None if keys is None else _tensor(keys),
+        {name: _tensor(tensors[tensor_names.edge_column(edges, name)]) for name in columns},
     )
 
 
@@ -201,6 +202,7 @@ def _own_edges(block: EdgeBlock) -> EdgeBlock:
         block.positions.clone(),
         None if block.weight is None else block.weight.clone(),
         None if block.keys is None else block.keys.clone(),
+        {name: column.clone() for name, column in block.columns.items()},
     )
 
 

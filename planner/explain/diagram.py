@@ -105,7 +105,10 @@ def _read_name(node: Mapping[str, Any]) -> str:
     """Return the name of a value where it is read. For a column this is its name, and for others a number and operator."""
     operator: str = node["operator"]
     if node["static"]:
-        return operator.removesuffix(")").removeprefix("Column(").replace("EdgeWeight(edges=", "weight of ", 1)
+        of_edges = (
+            operator.removesuffix(")").replace("EdgeWeight(edges=", "weight of ", 1).replace(", edges=", " of ", 1)
+        )
+        return of_edges.removeprefix("Column(").removeprefix("EdgeColumn(")
     return f"#{node['id']} {operator.partition('(')[0]}"
 
 

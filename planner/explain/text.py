@@ -19,7 +19,7 @@ from planner.explain.rules import rule_facts, rule_lines
 from planner.explain.sizes import counted, duration, size
 from planner.footprint import alive_bytes, local_bytes
 from planner.keeping import saved_row_bytes
-from planner.nodes import EdgeWeight, Node, StaticColumn, topological
+from planner.nodes import EdgeColumn, EdgeWeight, Node, StaticColumn, topological
 from planner.physical import Plan, Stage
 from planner.printer import WIDTH, aligned, constants, engine, has_line, label, row_inputs, tree, wrapped
 from planner.spec import Call
@@ -303,7 +303,7 @@ def _graph_data(root: Node, statistics: Statistics) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-_STATIC = StaticColumn, EdgeWeight
+_STATIC = StaticColumn, EdgeWeight, EdgeColumn
 
 
 def _stage_data(stage: Stage) -> dict[str, Any]:

@@ -72,10 +72,10 @@ def test_gradients_of_own_layers_equal_finite_differences(layer: type[MessagePas
 
 def test_unknown_arguments_of_message_are_refused() -> None:
     class Layer(Plain):
-        def message(self, x_j: Tensor, edge_attr: Tensor) -> Tensor:  # type: ignore[override]
+        def message(self, x_j: Tensor, edge_label: Tensor) -> Tensor:  # type: ignore[override]
             return x_j
 
-    with refuses(ModelError, "Layer.message", "edge_attr", "x_j, x_i, edge_weight"):
+    with refuses(ModelError, "Layer.message", "edge_label", "x_j, x_i, edge_weight"):
         Layer()
 
 

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from lotan.graph import Graph
 
 
+DATA = "edge_data"
+
+
 @dataclass(frozen=True)
 class Loaded:
     """The loaded parts of a graph, until `close`."""
@@ -67,7 +70,8 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     given = [name for name in columns if not _follows_from_edges(name)]
     table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
     with ExitStack() as undo:
-        blocks = facade.load(table._jdf, edges._jdf, partitions, given, "weight" if weighted else None)
+        data, of_edges = _edge_data(edges, plan)
+        blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, "weight" if weighted else None, data)
         undo.callback(facade.close, blocks)
         deepest = plan.levels
         if deepest is not None:
@@ -87,7 +91,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
                 name: Column(rows[name], _width(vertices, name, column.width, plan), name)
                 for name, column in columns.items()
             },
-            chunks=_chunks(facade, blocks, plan, chunk_rows, levels),
+            chunks=_chunks(facade, blocks, plan, chunk_rows, levels, typed="edge_type" in edges.columns),
             edge_keys=_edge_keys(facade, blocks, plan),
             nearest=nearest,
             weighted=weighted,
@@ -97,7 +101,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
 
 
 def _chunks(
-    facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None]
+    facade: Any, blocks: Any, plan: Plan, chunk_rows: int, levels: Sequence[int | None], typed: bool
 ) -> dict[tuple[EdgeSet, int | None], Any]:
     """Return each partition's neighbourhoods, for each edge set that a stage collects along and each level.
 
@@ -106,10 +110,24 @@ def _chunks(
     found = {}
     for edge_set in sorted({edges for stage in plan.stages for edges in stage.edge_sets}):
         keyed = any(stage.draws_on(edge_set) for stage in plan.stages)
+        columns = sorted({name for stage in plan.stages for name in stage.edge_columns(edge_set)})
         for level in levels:
-            found[edge_set, level] = facade.collect(blocks, edge_set, chunk_rows, keyed, numbered(level))
+            settings = chunk_rows, keyed, numbered(level), columns, typed
+            found[edge_set, level] = facade.collect(blocks, edge_set, *settings)
             facade.persist(found[edge_set, level])
     return found
+
+
+def _edge_data(edges: DataFrame, plan: Plan) -> tuple[str | None, DataFrame]:
+    """Return the edges with all that stages read of them in one array, and its name; None if stages read nothing.
+
+    All attributes and types are there, also if only some are read: they decide the order of parallel edges.
+    """
+    if not any(stage.edge_columns(name) for stage in plan.stages for name in stage.edge_sets):
+        return None, edges
+    numbers = [F.array(F.col("edge_type").cast("float"))] if "edge_type" in edges.columns else []
+    numbers += [F.col("edge_attr")] if "edge_attr" in edges.columns else []
+    return DATA, edges.withColumn(DATA, F.concat(*numbers))
 
 
 def _edge_keys(facade: Any, blocks: Any, plan: Plan) -> dict[EdgeSet, Any]:

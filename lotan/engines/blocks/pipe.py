@@ -95,6 +95,7 @@ def pipe_step(
                 "sources": fields.sources(edges, step.collections),
                 "weighted": weighted,
                 "keyed": stage.draws_on(edges),
+                "columns": list(stage.edge_columns(edges)),
             }
             for edges in stage.edge_sets
         ],

@@ -5,7 +5,7 @@ from planner.traits import EngineTraits
 
 TRAITS = EngineTraits(
     name="blocks",
-    abilities=("edge_columns", "extremes"),
+    abilities=("edge_columns", "edge_data", "extremes"),
     in_process=False,
     chunking="partitions",
     memory="workers",

@@ -77,7 +77,9 @@ class LoadedGraph:
         self.order = order_by_level(arrays, plan.levels, plan.targets)
         placed = arrays if self.order is None else self.order.placed(arrays)
         counts = () if self.order is None else self.order.counts
-        self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight), counts)
+        data = {"edge_attr": placed.edge_attr, "edge_type": placed.edge_type}
+        columns = {name: torch.from_numpy(column) for name, column in data.items() if column is not None}
+        self.sets = EdgeSets(Edges(len(arrays.ids), placed.src, placed.dst, placed.weight, data=columns), counts)
         self.chunks, *self._levels = (
             Chunks(count, chunk_rows or local_chunk_rows(count)) for count in (len(arrays.ids), *counts)
         )
@@ -132,9 +134,13 @@ class LoadedGraph:
         raise EngineError(f"the plan reads the static column {name!r}, which no graph has")
 
     def block(self, stage: Stage, name: EdgeSet, level: int | None) -> EdgeBlock:
-        """Return the in-edges of the vertices within a level, with row keys if the stage draws random numbers on edges."""
+        """Return the in-edges of the vertices within a level, with what the stage reads of each edge.
+
+        These are columns of edges, and row keys if the stage draws random numbers on edges.
+        """
         edges = self.sets.within(name, level)
-        return edges.keyed_block(self.keys.numpy()) if stage.draws_on(name) else edges.block
+        found = edges.block_with(stage.edge_columns(name))
+        return edges.keyed_block(self.keys.numpy()) if stage.draws_on(name) else found
 
 
 def _aligned(array: np.ndarray) -> Tensor:

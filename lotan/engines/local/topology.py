@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,19 +12,26 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lotan.engines.local.entry_sums import EntrySums
-from lotan.graph.edge_sets import gcn_scale, replace_self_loops
+from lotan.errors import EngineError
+from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
+from planner.edge_columns import fill_of
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
+
+
+def no_column(name: str) -> Tensor:
+    """Raise the error for a column that edges lack."""
+    raise EngineError(f"the plan reads the column {name!r} of edges, which the graph lacks")
 
 
 @dataclass(eq=False)
 class Edges:
     """Edges among all vertices of a graph, or those that end in the first vertices.
 
-    They are sorted by destination, then source, then weight.
+    They are sorted by destination, then source; parallel edges have the order of `lotan.graph.GraphArrays`.
     """
 
     vertices: int
@@ -32,6 +39,8 @@ class Edges:
     dst: Positions  # int64 [edges]
     weight: NDArray[np.float32] | None  # [edges]; None: each weight is 1
     first_ends: int | None = None  # the number of first vertices that edges may end in; None: all
+    data: Mapping[str, Tensor] = field(default_factory=dict)  # attributes and types of the graph's own edges, by name
+    columns: Callable[[str], Tensor] = no_column  # makes those that follow from the graph's own
 
     @property
     def ends(self) -> int:
@@ -52,11 +61,30 @@ class Edges:
             self.block.keys = torch.from_numpy(found)
         return self.block
 
+    def block_with(self, names: Sequence[str]) -> EdgeBlock:
+        """Return the block with columns of edges. Each is made once."""
+        for name in names:
+            if name not in self.block.columns:
+                self.block.columns[name] = self.data[name] if name in self.data else self.columns(name)
+        return self.block
+
+    def column(self, name: str) -> Tensor:
+        """Return a column of the edges, float32 [edges, width] or int64 [edges]. It is made once."""
+        return self.block_with([name]).columns[name]
+
     def first(self, ends: int) -> Edges:
         """Return the edges that end in the first `ends` vertices. Nothing is copied."""
         edges = slice(0, int(np.searchsorted(self.dst, ends)))
         weight = None if self.weight is None else self.weight[edges]
-        return Edges(self.vertices, self.src[edges], self.dst[edges], weight, ends)
+        first = edges.stop
+        return Edges(
+            self.vertices,
+            self.src[edges],
+            self.dst[edges],
+            weight,
+            ends,
+            columns=lambda name: self.column(name)[:first],
+        )
 
     def matrix(self, weighted: bool, reverse: bool) -> Tensor:
         """Return A [ends, vertices], for which A @ x sums x over in-edges, or its transpose with `reverse`. It is built once."""
@@ -130,12 +158,20 @@ class Edges:
         return plain, sparse_rows(indptr, positions, shape[1], torch.from_numpy(self.weight[order]))
 
     def with_self_loops(self) -> Edges:
-        """Return the edges with exactly one self-loop per vertex: the last (heaviest) of several, or one of weight 1."""
+        """Return the edges with exactly one self-loop per vertex, as `planner.spec.EdgeSet` describes it."""
         given = None if self.weight is None else torch.from_numpy(self.weight)
-        index, weight = replace_self_loops(torch.from_numpy(np.stack([self.src, self.dst])), given, self.vertices)
-        src, dst = index.numpy()
+        index = torch.from_numpy(np.stack([self.src, self.dst]))
+        loops = self_loops(index, self.vertices)
+        src, dst = loops.index.numpy()
         order = np.lexsort((src, dst))
-        return Edges(self.vertices, src[order], dst[order], None if weight is None else weight.numpy()[order])
+
+        def column(name: str) -> Tensor:
+            base, fill = fill_of(name)
+            assert fill is not None  # the planner names the value of added loops
+            return loops.column(self.column(base), index[1], fill)[torch.from_numpy(order)]
+
+        weight = None if given is None else loops.weights(given).numpy()[order]
+        return Edges(self.vertices, src[order], dst[order], weight, columns=column)
 
     def in_degree(self) -> Tensor:
         """Return the number of in-edges, at least 1. float32 [vertices]."""

@@ -71,6 +71,25 @@ final class Block(
     case EdgeSet.SelfLoops => selfLoops
   }
 
+  /** Returns a column of the edges of a set that end here, loops among them, in the order of `Edges.withLoops`.
+    *
+    * @param typed
+    *   true if the data of the edges begins with their types
+    */
+  def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean): EdgeData = {
+    val values = graph.forward.data.map(column.of(_, typed)).getOrElse {
+      throw new IllegalArgumentException(s"a stage reads '${column.name}', but the edges have no data")
+    }
+    if (set == EdgeSet.Graph) values
+    else {
+      val ofLoops = column.added(graph.forward, values)
+      for ((edge, row) <- selfLoops.chosen.zipWithIndex if edge >= 0)
+        System.arraycopy(values.values, edge * values.width, ofLoops.values, row * values.width, values.width)
+      val plain = selfLoops.forward
+      (column.of(plain.data.get, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
+    }
+  }
+
   /** Returns the block with the edges that Propagate does not spread. */
   def withoutHubs: Block = hubs.rest.getOrElse(this)
 
@@ -111,9 +130,16 @@ final private[lotan] class BlockChunks(block: Block, rows: Int, count: Int) {
   *   `[sources x count]`; None if it is not expected to be needed
   * @param loops
   *   `[count]`: weight of the one self-loop that each vertex has beside these edges; None where there are no such loops
+  * @param chosen
+  *   `[count]`: the place of that self-loop among the graph's own edges, -1 if it was added; empty where there are no such loops
   */
-final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val loops: Option[Array[Float]])
-    extends Serializable {
+final class Edges(
+    val forward: Csr,
+    sources: Int,
+    transpose: Option[Csr],
+    val loops: Option[Array[Float]],
+    val chosen: Array[Int] = Array.emptyIntArray
+) extends Serializable {
 
   /** `[sources x count]`: the transpose of `forward`. */
   @transient lazy val reverse: Csr = transpose.getOrElse(forward.transpose(sources))
@@ -125,7 +151,7 @@ final class Edges(val forward: Csr, sources: Int, transpose: Option[Csr], val lo
     if (ends == forward.rows) reverse else partial.computeIfAbsent(ends, forward.first(_).transpose(sources))
 
   /** Returns the edges without the transpose, which frees its memory. */
-  def asRows: Edges = new Edges(forward, sources, None, loops)
+  def asRows: Edges = new Edges(forward, sources, None, loops, chosen)
 
   /** `forward` with the loops among its entries. Built on first use; Propagate does without. */
   @transient lazy val withLoops: Csr = loops.fold(forward)(forward.withDiagonal)
@@ -153,9 +179,13 @@ object Edges {
     val csr = graph.forward
     val plain = csr.withoutDiagonal
     val loops = Array.fill(csr.rows)(1f)
-    for (weights <- csr.weights; row <- 0 until csr.rows; edge <- csr.indptr(row) until csr.indptr(row + 1))
-      if (csr.columns(edge) == row) loops(row) = weights(edge)
+    val chosen = Array.fill(csr.rows)(-1)
+    for (row <- 0 until csr.rows; edge <- csr.indptr(row) until csr.indptr(row + 1))
+      if (csr.columns(edge) == row) {
+        chosen(row) = edge
+        for (weights <- csr.weights) loops(row) = weights(edge)
+      }
     val reverse = if (plain eq csr) graph.reverse else plain.transpose(sources)
-    new Edges(plain, sources, Some(reverse), Some(loops))
+    new Edges(plain, sources, Some(reverse), Some(loops), chosen)
   }
 }

@@ -8,14 +8,20 @@ package lotan
   *   `[edges]`
   * @param weights
   *   `[edges]`; None for 1 each
+  * @param data
+  *   a row of numbers for each edge; None if edges have none, or if nobody reads them here
   */
-final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Option[Array[Float]])
-    extends Serializable {
+final class Csr(
+    val indptr: Array[Int],
+    val columns: Array[Int],
+    val weights: Option[Array[Float]],
+    val data: Option[EdgeData] = None
+) extends Serializable {
   def rows: Int = indptr.length - 1
 
   def edges: Int = columns.length
 
-  /** The matrix with rows and columns swapped; columns stay in order within a row.
+  /** The matrix with rows and columns swapped, without data; columns stay in order within a row.
     *
     * @param width
     *   how many columns this one has
@@ -40,7 +46,7 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     new Csr(starts, rowOf, moved)
   }
 
-  /** The first rows. */
+  /** The first rows, without data. */
   def first(count: Int): Csr = {
     val kept = indptr(count)
     new Csr(indptr.take(count + 1), columns.take(kept), weights.map(_.take(kept)))
@@ -51,7 +57,10 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     val rowOf = rowOfEach
     val kept = columns.indices.iterator.filter(edge => columns(edge) != rowOf(edge)).toArray
     if (kept.length == edges) this
-    else new Csr(Csr.prefixSums(Csr.counts(kept.map(rowOf), rows)), kept.map(columns), weights.map(kept.map(_)))
+    else {
+      val indptr = Csr.prefixSums(Csr.counts(kept.map(rowOf), rows))
+      new Csr(indptr, kept.map(columns), weights.map(kept.map(_)), data.map(_.pick(kept)))
+    }
   }
 
   /** Returns the matrix with a diagonal entry in each row that has none yet.
@@ -61,6 +70,23 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
     */
   def withDiagonal(diagonal: Array[Float]): Csr =
     Csr(rows, rowOfEach ++ Array.range(0, rows), columns ++ Array.range(0, rows), weights.map(_ ++ diagonal))
+
+  /** Returns where the entries of `withDiagonal` come from, for a matrix without a diagonal: the place of an entry of this
+    * matrix, or `edges + row` for the diagonal of a row.
+    */
+  def placesWithDiagonal: Array[Int] = {
+    val found = new Array[Int](edges + rows)
+    for (row <- 0 until rows) {
+      val loop = (indptr(row) until indptr(row + 1)).iterator.count(columns(_) < row)
+      val start = indptr(row) + row // a diagonal entry for each row above
+      for (edge <- indptr(row) until indptr(row + 1)) {
+        val at = edge - indptr(row)
+        found(start + (if (at < loop) at else at + 1)) = edge
+      }
+      found(start + loop) = edges + row
+    }
+    found
+  }
 
   /** Returns the matrix with the rows of another matrix after its own. */
   def above(other: Csr): Csr =
@@ -80,10 +106,63 @@ final class Csr(val indptr: Array[Int], val columns: Array[Int], val weights: Op
 
 object Csr {
 
-  /** A matrix from its entries in any order. Parallel entries stay apart, sorted by weight: the order of a sum must not depend
-    * on the order in which edges arrived.
+  /** A matrix from its entries in any order. Parallel entries stay apart, sorted by weight, then by data: the order of a sum
+    * must not depend on the order in which edges arrived.
     */
-  def apply(rowCount: Int, rows: Array[Int], columns: Array[Int], weights: Option[Array[Float]]): Csr = {
+  def apply(
+      rowCount: Int,
+      rows: Array[Int],
+      columns: Array[Int],
+      weights: Option[Array[Float]],
+      data: Option[EdgeData] = None
+  ): Csr = data.fold(withoutData(rowCount, rows, columns, weights))(withData(rowCount, rows, columns, weights, _))
+
+  private def withData(
+      rowCount: Int,
+      rows: Array[Int],
+      columns: Array[Int],
+      weights: Option[Array[Float]],
+      data: EdgeData
+  ): Csr = {
+    val indptr = prefixSums(counts(rows, rowCount))
+    val next = indptr.clone()
+    val entries =
+      new Array[Long](rows.length) // column in the upper half, the entry's place among those given in the lower
+    for (i <- rows.indices) {
+      entries(next(rows(i))) = columns(i).toLong << 32 | i
+      next(rows(i)) += 1
+    }
+    for (row <- 0 until rowCount) java.util.Arrays.sort(entries, indptr(row), indptr(row + 1))
+    val order = entries.map(_.toInt)
+    for (row <- 0 until rowCount) sortParallel(order, indptr(row), indptr(row + 1), columns, weights, data)
+    new Csr(indptr, order.map(columns(_)), weights.map(all => order.map(all(_))), Some(data.pick(order)))
+  }
+
+  /** Sorts the runs of entries `from until until` that have the same column by weight, then by data. */
+  private def sortParallel(
+      order: Array[Int],
+      from: Int,
+      until: Int,
+      columns: Array[Int],
+      weights: Option[Array[Float]],
+      data: EdgeData
+  ): Unit = {
+    var first = from
+    while (first < until) {
+      var end = first + 1
+      while (end < until && columns(order(end)) == columns(order(first))) end += 1
+      if (end - first > 1) {
+        val run = order.slice(first, end).sortWith { (one, other) =>
+          val byWeight = weights.fold(0)(all => java.lang.Float.compare(all(one), all(other)))
+          (if (byWeight != 0) byWeight else data.compare(one, other)) < 0
+        }
+        System.arraycopy(run, 0, order, first, run.length)
+      }
+      first = end
+    }
+  }
+
+  private def withoutData(rowCount: Int, rows: Array[Int], columns: Array[Int], weights: Option[Array[Float]]): Csr = {
     val indptr = prefixSums(counts(rows, rowCount))
     val next = indptr.clone()
     val entries = new Array[Long](rows.length) // column in the upper half, weight in the lower

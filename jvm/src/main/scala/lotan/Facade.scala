@@ -16,15 +16,16 @@ object Facade {
   /** Returns the version of this jar, which Python compares with the package's. */
   def version(): String = Version.read()
 
-  /** Makes blocks of a graph's tables, as `Load` describes it. `weight` is null if edges have no weights. */
+  /** Makes blocks of a graph's tables, as `Load` describes it. `weight` and `data` are null if edges have none. */
   def load(
       vertices: DataFrame,
       edges: DataFrame,
       partitions: Int,
       columns: util.List[String],
-      weight: String
+      weight: String,
+      data: String
   ): LoadedGraph =
-    Load(partitions, columns.asScala.toSeq, Option(weight))(vertices, edges)
+    Load(partitions, columns.asScala.toSeq, Option(weight), data = Option(data))(vertices, edges)
 
   /** Returns a loaded column, which is freed with its graph. */
   def column(graph: LoadedGraph, name: String): RDD[Rows] =
@@ -108,9 +109,11 @@ object Facade {
       edges: String,
       chunkRows: Int,
       keyed: Boolean,
-      within: Int
+      within: Int,
+      columns: util.List[String],
+      typed: Boolean
   ): RDD[Array[Neighbourhood]] =
-    Collect(EdgeSet(edges), chunkRows, keyed, within)(graph.blocks)
+    Collect(EdgeSet(edges), chunkRows, keyed, within, columns.asScala.toSeq.map(EdgeColumn(_)), typed)(graph.blocks)
 
   /** Computes the adjoint of `collect` (`Gather`). -1 in place of the level `made` stands for all vertices. */
   def gather(

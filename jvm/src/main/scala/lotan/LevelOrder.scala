@@ -125,7 +125,7 @@ final private class Placed(own: Array[Float], halo: Array[Array[Float]], rest: A
     val from = sources(block, halo)
     val to = inverse(from)
     val csr = block.graph.forward
-    val matrix = Csr(block.count, csr.rowOfEach.map(to(_)), csr.columns.map(to(_)), csr.weights)
+    val matrix = Csr(block.count, csr.rowOfEach.map(to(_)), csr.columns.map(to(_)), csr.weights, csr.data)
     val graph = Edges(matrix, block.sources)
     val loops = Edges.withSelfLoops(graph, block.sources)
     val (one, other) = if (hubs.own.isEmpty) (graph, loops) else (graph.asRows, loops.asRows)

@@ -38,6 +38,8 @@ final class LoadedGraph private[lotan] (
   *   columns of the vertices to keep, of type float or array of float; arrays of a column are equally long
   * @param weight
   *   column of the edges, of type float; None for weights of 1
+  * @param data
+  *   column of the edges, an array of float that is equally long in all rows; None for edges without data
   * @param hubEdges
   *   that a vertex has at least between two partitions if its edges are to be spread: see `Hubs`
   */
@@ -45,7 +47,8 @@ final case class Load(
     partitions: Int,
     features: Seq[String],
     weight: Option[String],
-    hubEdges: Int = Hubs.LeastEdges
+    hubEdges: Int = Hubs.LeastEdges,
+    data: Option[String] = None
 ) {
   private val placement = Placement(partitions)
 
@@ -94,15 +97,17 @@ final case class Load(
     val arrays = features.map(vertices.schema(_).dataType.isInstanceOf[ArrayType])
     val ofVertices = vertices.select(col("id").cast(idType) +: names: _*).queryExecution.toRdd
     val ends = Seq(col("src").cast(idType), col("dst").cast(idType))
-    val ofEdges = edges.select(ends ++ weight.map(col(_).cast(FloatType)): _*).queryExecution.toRdd
+    val numbers = weight.map(col(_).cast(FloatType)) ++ data.map(col(_).cast(ArrayType(FloatType)))
+    val ofEdges = edges.select(ends ++ numbers: _*).queryExecution.toRdd
     val vertexParcels = Exchange.shuffle(ofVertices.mapPartitions(packVertices(_, text, arrays)), partitions)
     val edgeParcels = Exchange.shuffle(ofEdges.mapPartitions(packEdges(_, text)), partitions)
     // The partition's number, for the task's need not be the same: a task may compute what another one lacks.
     val numbered = vertexParcels.mapPartitionsWithIndex((partition, parts) => Iterator.single(partition -> parts))
     numbered.zipPartitions(edgeParcels) { (ofVertices, edgeParts) =>
       val (partition, vertexParts) = ofVertices.next()
+      val has = (weight.isDefined, data.isDefined)
       Iterator.single(
-        UnlinkedBlock(partition, placement, text, arrays.length, weight.isDefined, hubEdges, vertexParts, edgeParts)
+        UnlinkedBlock(partition, placement, text, arrays.length, has._1, hubEdges, has._2, vertexParts, edgeParts)
       )
     }
   }
@@ -113,7 +118,7 @@ final case class Load(
     }
 
   private def packEdges(rows: Iterator[InternalRow], text: Boolean): Iterator[(Int, Parcel)] =
-    new Packing(rows, partitions, new EdgeBucket(text, weight.isDefined)) {
+    new Packing(rows, partitions, new EdgeBucket(text, weight.isDefined, data.isDefined)) {
       override protected def target(row: InternalRow): Int = placementOf(row, 1, text)
     }
 

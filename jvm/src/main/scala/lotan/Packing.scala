@@ -104,22 +104,33 @@ final private class VertexBucket(text: Boolean, arrays: Seq[Boolean]) extends Bu
   }
 }
 
-/** Sources, destinations, and weights if there are any. A row is [src, dst, weight]. */
-final private class EdgeBucket(text: Boolean, weighted: Boolean) extends Bucket {
+/** Sources, destinations, and of each edge the weight and the data, if there are any. A row is [src, dst, weight, data]. */
+final private class EdgeBucket(text: Boolean, weighted: Boolean, hasData: Boolean) extends Bucket {
   private val sources = Ids.builder(text)
   private val destinations = Ids.builder(text)
-  private val weights = Array.newBuilder[Float]
+  private val values = Array.newBuilder[Float]
+  private var width = -1
 
   override protected def add(row: InternalRow): Unit = {
     require(!row.isNullAt(0) && !row.isNullAt(1), "an edge has no src or no dst")
     sources.append(row, 0)
     destinations.append(row, 1)
-    if (weighted) weights += row.getFloat(2)
+    if (weighted) values += row.getFloat(2)
+    val found = (if (weighted) 1 else 0) + (if (hasData) addData(row, if (weighted) 3 else 2) else 0)
+    if (width < 0) width = found
+    require(width == found, s"an edge has $found numbers; others have $width")
+  }
+
+  private def addData(row: InternalRow, column: Int): Int = {
+    require(!row.isNullAt(column), "an edge has null as its data")
+    val numbers = row.getArray(column).toFloatArray()
+    values ++= numbers
+    numbers.length
   }
 
   override protected def parcel(sender: Int): Parcel = {
-    val numbers = weights.result()
-    weights.clear()
-    new Parcel(sender, Seq(sources.take(), destinations.take()), 1, numbers)
+    val numbers = values.result()
+    values.clear()
+    new Parcel(sender, Seq(sources.take(), destinations.take()), math.max(1, width), numbers)
   }
 }

@@ -172,8 +172,13 @@ final private class PipeInput(
       s"indptr/$name" -> longs(csr.indptr.map(_.toLong)),
       s"positions/$name" -> longs(csr.columns.map(_.toLong))
     ) ++ weights.map(all => s"weight/$name" -> new Numbers(all)) ++
-      (if (edges.keyed) Some(s"edge_keys/$name" -> longs(found.keys)) else None)
+      (if (edges.keyed) Some(s"edge_keys/$name" -> longs(found.keys)) else None) ++
+      edges.columns.map(column => s"edge_column/$name/$column" -> ofEdges(column, found.columns(column)))
   }
+
+  private def ofEdges(column: String, data: EdgeData): Tensor =
+    if (EdgeColumn(column).isType) longs(data.values.map(_.toLong))
+    else new Floats(data.values, 0, data.values.length / math.max(1, data.width), data.width)
 
   private def longs(values: Array[Long]) = new Longs(values, 0, values.length)
 

@@ -42,8 +42,16 @@ final case class PipeField(
   *   true if the edges' weights are sent
   * @param keyed
   *   true if the edges' row keys are sent, for random numbers
+  * @param columns
+  *   names of the edges' columns that are sent
   */
-final case class PipeEdges(edges: EdgeSet, sources: Seq[PipeField], weighted: Boolean, keyed: Boolean)
+final case class PipeEdges(
+    edges: EdgeSet,
+    sources: Seq[PipeField],
+    weighted: Boolean,
+    keyed: Boolean,
+    columns: Seq[String]
+)
 
 /** A tensor that is returned: `[rows x width]` for vertices, or one row for each distinct source of `edges`.
   *
@@ -87,7 +95,8 @@ final case class PipeStep(
     (fields ++ edges.flatMap(_.sources)).filter(which).map(_.tensor).toSet
 
   private def topology(of: PipeEdges): Seq[String] =
-    Seq("indptr", "positions", "weight", "edge_keys").map(part => s"$part/${of.edges.name}")
+    Seq("indptr", "positions", "weight", "edge_keys").map(part => s"$part/${of.edges.name}") ++
+      of.columns.map(name => s"edge_column/${of.edges.name}/$name")
 }
 
 object PipeStep {
@@ -113,7 +122,8 @@ object PipeStep {
           EdgeSet(one.text("edges")),
           one.list("sources").map(field),
           one.flag("weighted"),
-          one.flag("keyed")
+          one.flag("keyed"),
+          one.texts("columns")
         )
       },
       returned = read.list("returned").map { one =>
@@ -140,6 +150,8 @@ object PipeStep {
     def text(name: String): String = any(name).asInstanceOf[String]
     def flag(name: String): Boolean = any(name).asInstanceOf[java.lang.Boolean]
     def number(name: String): Long = any(name).asInstanceOf[Number].longValue
+
+    def texts(name: String): Seq[String] = any(name).asInstanceOf[util.List[String]].asScala.toSeq
 
     def numbers(name: String): Seq[Int] =
       any(name).asInstanceOf[util.List[Number]].asScala.map(_.intValue).toSeq

@@ -73,6 +73,7 @@ private object UnlinkedBlock {
       columnCount: Int,
       weighted: Boolean,
       hubEdges: Int,
+      hasData: Boolean,
       vertexParts: Iterator[Parcel],
       edgeParts: Iterator[Parcel]
   ): UnlinkedBlock = {
@@ -85,7 +86,7 @@ private object UnlinkedBlock {
     val columnOf = new Array[Int](sources.size)
     for (i <- owners.indices if owners(i) == partition) columnOf(i) = found(ids, sources, i)
     for (i <- halo.indices) columnOf(halo(i)) = ids.size + i
-    val graph = Edges(matrix(parts, ids, sources, columnOf, weighted), haloStart.last)
+    val graph = Edges(matrix(parts, ids, sources, columnOf, weighted, hasData), haloStart.last)
     val loops = Edges.withSelfLoops(graph, haloStart.last)
     val nothing = Array.fill(placement.partitions)(Array.empty[Int])
     val far = sources.select(halo)
@@ -142,17 +143,27 @@ private object UnlinkedBlock {
     Array.concat(byOwner.map(_.result()).toSeq: _*)
   }
 
+  /** The numbers of an edge: its weight if there are weights, and its data. Without edges it does not matter. */
+  private def widthOf(parts: ArrayBuffer[Parcel]): Int = {
+    val widths = parts.map(_.width).distinct
+    require(widths.size <= 1, s"edges have data of different widths: ${widths.mkString(" and ")}")
+    widths.headOption.getOrElse(1)
+  }
+
   private def matrix(
       parts: ArrayBuffer[Parcel],
       ids: Ids,
       sources: Ids,
       columnOf: Array[Int],
-      weighted: Boolean
+      weighted: Boolean,
+      hasData: Boolean
   ): Csr = {
     val rows = parts.toArray.flatMap(part => rowsOf(ids, part.ids(1)))
     val columns =
       parts.toArray.flatMap(part => Array.tabulate(part.ids.head.size)(i => columnOf(sources.find(part.ids.head, i))))
-    val weights = if (weighted) Some(Array.concat(parts.map(_.values).toSeq: _*)) else None
-    Csr(ids.size, rows, columns, weights)
+    val numbers = new EdgeData(widthOf(parts), Array.concat(parts.map(_.values).toSeq: _*))
+    val weights = if (weighted) Some(numbers.columns(0, 1).values) else None
+    val data = if (hasData) Some(numbers.columns(if (weighted) 1 else 0, numbers.width)) else None
+    Csr(ids.size, rows, columns, weights, data)
   }
 }

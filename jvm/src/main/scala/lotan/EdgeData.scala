@@ -1,0 +1,94 @@
+package lotan
+
+/** Rows of numbers that belong to edges, such as attributes: `[edges x width]`, one after the other. */
+final class EdgeData(val width: Int, val values: Array[Float]) extends Serializable {
+  require(width == 0 || values.length % width == 0, s"${values.length} numbers in rows of $width")
+
+  /** Returns the rows at some places, in their order. */
+  def pick(places: Array[Int]): EdgeData = {
+    val found = new Array[Float](places.length * width)
+    for (i <- places.indices) System.arraycopy(values, places(i) * width, found, i * width, width)
+    new EdgeData(width, found)
+  }
+
+  /** Returns the rows `from until until`. */
+  def slice(from: Int, until: Int): EdgeData =
+    new EdgeData(width, java.util.Arrays.copyOfRange(values, from * width, until * width))
+
+  /** Returns these rows, and those of another after them. */
+  def ++(other: EdgeData): EdgeData = new EdgeData(width, values ++ other.values)
+
+  /** Returns some of the numbers of each row: `from until until`. */
+  def columns(from: Int, until: Int): EdgeData =
+    if (from == 0 && until == width) this
+    else {
+      val rows = if (width == 0) 0 else values.length / width
+      val found = new Array[Float](rows * (until - from))
+      for (row <- 0 until rows) System.arraycopy(values, row * width + from, found, row * (until - from), until - from)
+      new EdgeData(until - from, found)
+    }
+
+  /** Compares two rows, number by number. */
+  def compare(one: Int, other: Int): Int = {
+    var found, at = 0
+    while (found == 0 && at < width) {
+      found = java.lang.Float.compare(values(one * width + at), values(other * width + at))
+      at += 1
+    }
+    found
+  }
+}
+
+/** A column of edges that a stage reads, by its name in the Planner: `edge_type`, `edge_attr`, or with the value of added
+  * self-loops `edge_attr[mean]`.
+  *
+  * @param fill
+  *   a number, or "mean", "add", "max" or "min" of the in-edges of the loop's vertex; None in the edge set "graph"
+  */
+final case class EdgeColumn(name: String, isType: Boolean, fill: Option[String]) {
+
+  /** Returns the column's numbers in the rows of all data, in which the type comes first. */
+  def of(data: EdgeData, typed: Boolean): EdgeData = {
+    val first = if (typed) 1 else 0
+    if (isType) data.columns(0, 1) else data.columns(first, data.width)
+  }
+
+  /** Returns the value of an added self-loop at each vertex.
+    *
+    * @param matrix
+    *   the in-edges of the vertices
+    * @param values
+    *   the column's numbers of these edges
+    */
+  def added(matrix: Csr, values: EdgeData): EdgeData = {
+    val found = new Array[Float](matrix.rows * values.width)
+    fill.get match {
+      case "mean" | "add" | "max" | "min" =>
+        for (row <- 0 until matrix.rows; at <- 0 until values.width)
+          found(row * values.width + at) = reduced(matrix.indptr(row), matrix.indptr(row + 1), at, values)
+      case number => java.util.Arrays.fill(found, number.toFloat)
+    }
+    new EdgeData(values.width, found)
+  }
+
+  /** Sums are taken in double, so that the order of edges does not matter. */
+  private def reduced(from: Int, until: Int, at: Int, values: EdgeData): Float =
+    if (from == until) 0f
+    else {
+      val numbers = Iterator.range(from, until).map(edge => values.values(edge * values.width + at))
+      fill.get match {
+        case "max" => numbers.max
+        case "min" => numbers.min
+        case "add" => numbers.map(_.toDouble).sum.toFloat
+        case _ => (numbers.map(_.toDouble).sum / (until - from)).toFloat
+      }
+    }
+}
+
+object EdgeColumn {
+  def apply(name: String): EdgeColumn = {
+    val (base, rest) = name.span(_ != '[')
+    require(base == "edge_attr" || base == "edge_type", s"there is no column '$name' of edges")
+    EdgeColumn(name, base == "edge_type", if (rest.isEmpty) None else Some(rest.stripPrefix("[").stripSuffix("]")))
+  }
+}

@@ -1,0 +1,106 @@
+"""The columns of edges that a model may read besides the weight: attributes and types.
+
+A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. In the edge
+set "self_loops", the value of an added loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from planner.spec import Call, EdgeSet, Ref, Spec
+
+EdgeColumnName = Literal["edge_attr", "edge_type"]
+EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type")
+"""float32 [edges, width], and int64 [edges]."""
+
+REDUCTIONS = ("mean", "add", "max", "min")
+"""The ways in which an added loop gets its attributes from those of the vertex's in-edges, as in PyG's `fill_value`."""
+
+EDGE_COLUMN = "lotan.edge_column"
+LOOKUP = "aten.index_select.default"
+
+
+@dataclass(frozen=True)
+class EdgeData:
+    """The columns that a graph's edges have besides the weight."""
+
+    width: int | None = None  # the number of attributes of an edge; None: the edges have none
+    typed: bool = False  # True if every edge has a type
+
+    @property
+    def numbers(self) -> int:
+        """The numbers of an edge: its attributes and its type."""
+        return (self.width or 0) + self.typed
+
+
+NO_EDGE_DATA = EdgeData()
+
+
+def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
+    """Return the name of a column of an edge set.
+
+    Args:
+        name: "edge_attr" or "edge_type".
+        edges: the edge set.
+        fill: the value of the loops that "self_loops" adds: a number, or one of `REDUCTIONS`.
+
+    >>> filled("edge_attr", "self_loops", 1.0), filled("edge_attr", "self_loops", "mean"), filled("edge_type", "graph", 1)
+    ('edge_attr[1.0]', 'edge_attr[mean]', 'edge_type')
+    """
+    value = fill if isinstance(fill, str) or name == "edge_type" else float(fill)
+    return name if edges == "graph" else f"{name}[{value}]"
+
+
+def fill_of(name: str) -> tuple[str, float | str | None]:
+    """Return the name of the graph's column, and the value of added loops: the inverse of `filled`.
+
+    Raises:
+        ValueError: there is no such column.
+
+    >>> fill_of("edge_attr[mean]"), fill_of("edge_type[3]"), fill_of("edge_attr")
+    (('edge_attr', 'mean'), ('edge_type', 3.0), ('edge_attr', None))
+    """
+    base, bracket, rest = name.partition("[")
+    if base not in EDGE_COLUMNS or (bracket and not rest.endswith("]")):
+        raise ValueError(f"{name!r} is no column of edges; expected one of {', '.join(EDGE_COLUMNS)}")
+    if not bracket:
+        return base, None
+    fill = rest.removesuffix("]")
+    return base, fill if base == "edge_attr" and fill in REDUCTIONS else float(fill)
+
+
+def columns_read(calls: Iterable[Call], edges: EdgeSet) -> tuple[str, ...]:
+    """Return the columns of an edge set that calls read, each once."""
+    found = [str(call.arguments[0]) for call in calls if call.op == EDGE_COLUMN and call.arguments[1] == edges]
+    return tuple(dict.fromkeys(found))
+
+
+def data_read(spec: Spec) -> EdgeData:
+    """Return the columns of edges that a model reads."""
+    reads = {fill_of(str(call.arguments[0]))[0]: call.type for call in spec.calls if call.op == EDGE_COLUMN}
+    width = reads["edge_attr"].shape[0] if "edge_attr" in reads else None
+    return EdgeData(width, "edge_type" in reads)
+
+
+def number_of_types(spec: Spec) -> tuple[int, str] | None:
+    """Return how many types a model distinguishes, and the layer that does. None: it takes any type.
+
+    A layer that looks up a row of a parameter by the type distinguishes as many types as the parameter has rows.
+    """
+    types = {
+        call.output
+        for call in spec.calls
+        if call.op == EDGE_COLUMN and fill_of(str(call.arguments[0]))[0] == "edge_type"
+    }
+    shapes = {parameter.name: parameter.shape for parameter in spec.parameters}
+    shapes |= {call.output: call.type.shape for call in spec.calls if call.type.rows == "none"}
+    found = []
+    for call in spec.calls:
+        if call.op == LOOKUP and isinstance(call.arguments[2], Ref) and call.arguments[2].name in types:
+            table = call.arguments[0]
+            assert isinstance(table, Ref)  # a lookup is made in a parameter, or in what follows from parameters
+            found.append((shapes[table.name][0], call.layer))
+    return min(found, default=None)
