@@ -20,7 +20,7 @@ from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
-from lotan.tracing import trace
+from lotan.tracing import takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
@@ -88,7 +88,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     width = model_width(model, graph)
-    train, evaluate = trace(model, width, training=True), trace(model, width, training=False)
+    train, evaluate = traced(model, width, graph)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
@@ -206,13 +206,24 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
     if graph.origin != "files":
         return None
     width = model_width(model, graph)
-    return foreseen(trace(model, width, training=True), trace(model, width, training=False), graph, config)
+    return foreseen(*traced(model, width, graph), graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
     """Return the width of the features that the model was made for, if it says so, as stock models do; else the graph's."""
     width = getattr(model, "in_channels", None)
     return width if isinstance(width, int) and width > 0 else graph.estimate().width or graph.statistics.width
+
+
+def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec]:
+    """Return a model traced for a graph, in training and in evaluation mode.
+
+    Raises:
+        ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
+    """
+    weighted = takes_tensors(model) and graph.estimate().weighted
+    train = trace(model, width, training=True, weighted=weighted)
+    return train, trace(model, width, training=False, weighted=weighted)
 
 
 def takes_roots(spec: Spec) -> bool:

@@ -9,7 +9,7 @@ calls with the model itself on a small graph.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -17,11 +17,14 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.tracing.check import check_trace
 from lotan.tracing.form import form_of
+from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
+from lotan.tracing.signature import takes_tensors, wanted
 from lotan.tracing.transcript import Transcript
 from planner.spec import ParameterSpec, Spec
 
-__all__ = ["forget_traces", "trace"]
+__all__ = ["forget_traces", "takes_tensors", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
@@ -29,14 +32,16 @@ MOST_TRACED = 128
 _TRACED: dict[Hashable, Spec] = {}
 
 
-def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
+def trace(model: torch.nn.Module, width: int, training: bool, weighted: bool = False) -> Spec:
     """Return the Spec of a model.
 
     Args:
         model: a module whose `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers,
-            and returns [num_vertices, outputs]. Its training flags are not changed.
+            and returns [num_vertices, outputs]. A forward that takes `x` and `edge_index`, as PyG's models do, is
+            traced too. The model's attributes are not changed.
         width: width of the features.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
+        weighted: if True, the graph has weights, which a forward that takes `edge_weight` is given (default: False).
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -51,12 +56,12 @@ def trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
     _require_float32(model)
     form = form_of(model)
     if form is None:
-        return _trace(model, width, training)
-    key = form, width, training
+        return _trace(model, width, training, weighted)
+    key = form, width, training, weighted
     if key not in _TRACED:
         while len(_TRACED) >= MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, width, training)
+        _TRACED[key] = _trace(model, width, training, weighted)
     return _TRACED[key]
 
 
@@ -65,16 +70,18 @@ def forget_traces() -> None:
     _TRACED.clear()
 
 
-def _trace(model: torch.nn.Module, width: int, training: bool) -> Spec:
+def _trace(model: torch.nn.Module, width: int, training: bool, weighted: bool) -> Spec:
+    asked = wanted(model, weighted)
+    importer = None if asked is None else Importer(asked, weighted)
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with _mode(model, training):
-        recording = record(model, parameters, width)
+    with _mode(model, training), nullcontext() if importer is None else without_caches(model):
+        recording = record(model, parameters, width, importer)
         spec = Transcript(width, specs, recording).spec()
-        check_trace(model, parameters, spec)
+        check_trace(model, parameters, spec, importer)
     return spec
 
 

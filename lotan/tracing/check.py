@@ -15,6 +15,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
+from lotan.tracing.pyg import Importer
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {
@@ -23,8 +24,12 @@ _TOLERANCE = {
 }  # the operators and their order are the same, so any real difference is far greater
 
 
-def check_trace(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec) -> None:
-    """Compare a traced model with its trace.
+def check_trace(
+    model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, importer: Importer | None = None
+) -> None:
+    """Compare a traced model with its trace, on a small graph with loops, doubled loops, parallel edges and a lone vertex.
+
+    A forward that takes tensors is given plain ones, and nothing is replaced while it runs.
 
     Raises:
         ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
@@ -36,20 +41,28 @@ def check_trace(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: 
     features = torch.randn(7, spec.width, generator=generator)
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            _compare_with_model(model, parameters, spec, features, edge_index)
+            _compare_with_model(model, parameters, spec, features, edge_index, importer)
             _compare_with_part(parameters, spec, features, edge_index)
     except RuntimeError as error:
         raise ModelError(f"{type(model).__name__} fails on a graph of {len(features)} vertices: {error}") from error
 
 
 def _compare_with_model(
-    model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, features: Tensor, edge_index: Tensor
+    model: torch.nn.Module,
+    parameters: Mapping[str, Tensor],
+    spec: Spec,
+    features: Tensor,
+    edge_index: Tensor,
+    importer: Importer | None,
 ) -> None:
     mine, theirs = _copies(parameters), _copies(parameters)
+    weight = importer.example_weights(edge_index.shape[1]) if importer else None
+    graph = EdgeIndex(edge_index.clone(), weight, num_vertices=len(features))
+    arguments, keywords = ((), importer.plain(features, graph)) if importer else ((features, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
-    expected = torch.func.functional_call(model, theirs, (features, EdgeIndex(edge_index, num_vertices=len(features))))
+    expected = torch.func.functional_call(model, theirs, arguments, keywords)
     torch.manual_seed(0)
-    given = run_calls(spec, mine, features, edge_index)
+    given = run_calls(spec, mine, features, edge_index, weight=weight)
     pairs = [("its output", given, expected)]
     cotangent = torch.linspace(-1, 1, expected.numel()).view_as(expected)
     for name, gradient, truth in _gradients(spec, mine, given, theirs, expected, cotangent):
@@ -88,7 +101,12 @@ def _compare_with_part(parameters: Mapping[str, Tensor], spec: Spec, features: T
 
 
 def run_calls(
-    spec: Spec, parameters: Mapping[str, Tensor], features: Tensor, edge_index: Tensor, drop: bool = True
+    spec: Spec,
+    parameters: Mapping[str, Tensor],
+    features: Tensor,
+    edge_index: Tensor,
+    drop: bool = True,
+    weight: Tensor | None = None,
 ) -> Tensor:
     """Run a Spec on a graph.
 
@@ -98,11 +116,12 @@ def run_calls(
         features: vertex rows [num_vertices, width].
         edge_index: int64 [2, num_edges], sources above destinations.
         drop: if False, dropout does nothing (default: True).
+        weight: weights [num_edges], or None if every edge weighs 1 (default: None).
 
     Returns:
         The output rows [num_vertices, outputs].
     """
-    graph = EdgeIndex(edge_index, num_vertices=len(features), dtype=features.dtype)
+    graph = EdgeIndex(edge_index, weight, num_vertices=len(features), dtype=features.dtype)
     values: dict[str, Any] = dict(parameters)
     for call in spec.calls:
         rows = len(features) if call.type.edges is None else graph.edges(call.type.edges).index.shape[1]

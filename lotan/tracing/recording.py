@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
+from lotan.tracing.pyg import Importer
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
 from planner.spec import EdgeSet, Rows
@@ -64,13 +65,16 @@ class Recording:
     symbols: Symbols
 
 
-def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int) -> Recording:
+def record(
+    model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int, importer: Importer | None = None
+) -> Recording:
     """Run a model on fake tensors and return the recording.
 
     Args:
         model: the model, in training or evaluation mode as it is to be recorded.
         parameters: all its parameters and buffers, by name.
         width: width of the features.
+        importer: what calls a forward that takes tensors, or None for a `forward(x, graph)` (default: None).
 
     Raises:
         ModelError: the model's forward fails, branches on values, or depends on the number of rows.
@@ -81,7 +85,12 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
 
     def run(*values: Tensor) -> Tensor:
         features, *others = values[len(parameters) :]
-        result = scope.run(dict(zip(parameters, values, strict=False)), features, fakes.graph(others))
+        given, graph = dict(zip(parameters, values, strict=False)), fakes.graph(others)
+        if importer is None:
+            result = scope.run(given, (features, graph), {})
+        else:
+            with importer.traced(model, features, graph, scope.error) as keywords:
+                result = scope.run(given, (), keywords)
         if not isinstance(result, Tensor):
             raise scope.error(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
         return result
@@ -95,8 +104,18 @@ def record(model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int)
         raise environment.objection or scope.explain(error) from error
     if environment.objection is not None:
         raise environment.objection
+    if importer is not None:
+        _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     others = len(fakes.inputs) - len(parameters) - 1
     return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols)
+
+
+def _erase_unread(module: torch.fx.GraphModule) -> None:
+    for node in reversed(list(module.graph.nodes)):
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            continue  # it may write to what another node reads
+        if node.op == "call_function" and not node.users and node.target is not torch._C._set_grad_enabled:
+            module.graph.erase_node(node)
 
 
 @contextmanager

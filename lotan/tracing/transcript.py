@@ -39,6 +39,9 @@ from lotan.tracing.refusals import (
 )
 from planner.spec import Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
 
+_OTHERWISE = {"pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
+"""Operators that write to their input, and those that do not, where the overloads have different names."""
+
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
 
@@ -208,7 +211,7 @@ class Transcript:
         if not _schema(node).is_mutable:
             return name
         packet, _, overload = name.partition(".")
-        plain = f"{packet.removesuffix('_')}.{overload}"
+        plain = _OTHERWISE.get(name, f"{packet.removesuffix('_')}.{overload}")
         target = node.args[0] if node.args else None
         written = self._values.get(target) if isinstance(target, Node) else None
         private = isinstance(written, Ref) and written.name not in self._parameters and written.name != "features"
