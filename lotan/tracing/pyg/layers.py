@@ -131,7 +131,7 @@ def why_refused(module: torch.nn.Module) -> str | None:
     if kind is None:
         return None
     missing, nearest = REFUSED[kind.__name__]
-    return f"{kind.__name__} needs {missing}, which is not supported; the nearest that works is {nearest}"
+    return f"{kind.__name__} is not supported, because it needs {missing}; the nearest that works is {nearest}"
 
 
 def _is_pyg(kind: type) -> bool:
