@@ -8,6 +8,7 @@ calls with the model itself on a small graph.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -28,6 +29,9 @@ __all__ = ["forget_traces", "takes_tensors", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
+
+_TRACING = threading.RLock()
+"""Only one model is traced at a time, because torch.fx records one at a time."""
 
 _TRACED: dict[Hashable, Spec] = {}
 
@@ -78,7 +82,7 @@ def _trace(model: torch.nn.Module, width: int, training: bool, weighted: bool) -
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with _mode(model, training), nullcontext() if importer is None else without_caches(model):
+    with _TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
         recording = record(model, parameters, width, importer)
         spec = Transcript(width, specs, recording).spec()
         check_trace(model, parameters, spec, importer)

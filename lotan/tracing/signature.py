@@ -89,6 +89,9 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
         found = list(inspect.signature(model.forward).parameters.values())
     except (TypeError, ValueError):  # a forward that is not written in Python
         return None
+    declared = getattr(getattr(model, "signature", None), "param_dict", None)
+    if isinstance(declared, dict):  # torch_geometric.nn.Sequential takes anything, and names its arguments here
+        return [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in declared]
     named = [one for one in found if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)]
     if len(named) < len(found) and not any(parameter.name in INDEX for parameter in named):
         return None  # what the other arguments are is not known

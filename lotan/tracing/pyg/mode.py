@@ -52,6 +52,7 @@ NUMBER_OF_VERTICES = (
 )
 ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first"
 TURNED = "turns the edges round; messages flow from row 0 of edge_index to row 1 only. Give the graph the edges that you need"
+AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
 COMPARES_ENDS = (
     "compares the ends of edges; to replace the self-loops, use torch_geometric.utils.add_remaining_self_loops"
 )
@@ -151,7 +152,7 @@ class EdgeMode(TorchFunctionMode):
         if end is None or name == "select":
             return self._of_index(func, name, x, args, kwargs) if is_index else NotImplemented
         if is_index or self._tensors.ends.get(x) is not None:
-            raise self._tensors.refuse("indexes edge_index by itself; vertices meet only along the graph's own edges")
+            raise self._tensors.refuse(AGAIN)
         if dim % x.dim():
             raise self._tensors.refuse(ROWS_FIRST)
         if name == "gather" and (index.dim() != x.dim() or index.shape[1:] != x.shape[1:]):
@@ -181,6 +182,8 @@ class EdgeMode(TorchFunctionMode):
         place, *others = item if isinstance(item, tuple) else (item,)
         end = self._tensors.ends.get(place)
         if end is not None:
+            if self._tensors.ends.get(x) is not None:
+                raise self._tensors.refuse(AGAIN)
             rows = self._tensors.scatter(x, end)
             return rows[(slice(None), *others)] if others else rows
         if isinstance(place, slice) and not others and x.dim() and place.start in (None, 0) and place.step is None:
