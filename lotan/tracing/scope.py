@@ -83,6 +83,9 @@ class Scope:
             reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
         elif isinstance(error, TypeError) and ".forward() " in text:
             reason = f"{text}; expected a model whose forward takes the features and the graph: forward(self, x, graph)"
+            reason += ", or the tensors of a graph: forward(self, x, edge_index)"
+        elif isinstance(error, AttributeError) and "'FakeTensor'" in text:
+            reason = f"{text.replace('FakeTensor', 'Tensor')}; edges are a tensor of two rows, and no sparse matrix"
         else:
             reason = f"forward failed while it was traced: {kind}: {text}"
         layer = self._failed or self.layer

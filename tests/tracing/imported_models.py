@@ -80,6 +80,30 @@ class Chosen(torch.nn.Module):
         return sum(conv(x, heavy) for conv in self.convs)
 
 
+class ChosenWeights(torch.nn.Module):
+    """Edges that a mask chooses, with their weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GraphConv(6, 3, aggr="mean")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        heavy = edge_weight > 0.9
+        return self.conv(x, edge_index[:, heavy], edge_weight[heavy])
+
+
+class Moved(torch.nn.Module):
+    """Tensors that are moved to the device where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GCNConv(6, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        device = torch.device("cpu")
+        return self.conv(x.to(device), edge_index.to(device)).pow_(2).cpu()
+
+
 class OwnAndTheirs(torch.nn.Module):
     """Layers of both libraries in one model."""
 
@@ -107,6 +131,8 @@ TRACED = {
     "OwnLayer": OwnLayer,
     "PlainTorch": PlainTorch,
     "Chosen": Chosen,
+    "ChosenWeights": ChosenWeights,
+    "Moved": Moved,
     "OwnAndTheirs": OwnAndTheirs,
     "Sparse": Sparse,
     "GCN": lambda: pyg.GCN(6, 8, 2, 3, dropout=0.5, jk="cat"),
@@ -177,6 +203,16 @@ class Product(Refused):
 class TwoHops(Refused):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.lin(x)[edge_index[0][edge_index[1]]]  # indexes edge_index by itself
+
+
+class Matrix(Refused):
+    def forward(self, x: Tensor, adj_t: Tensor) -> Tensor:
+        return adj_t @ self.lin(x)  # it is no sparse matrix
+
+
+class SparseTensor(Refused):
+    def forward(self, x: Tensor, adj_t: Tensor) -> Tensor:
+        return self.lin(adj_t.set_diag().matmul(x))  # no attribute 'set_diag' | no sparse matrix
 
 
 class Improved(Refused):

@@ -28,6 +28,7 @@ FLAT = ("TransformerConv", "PointTransformerConv")
 """The layers with a bias whose true gradient is 0. Adam would turn what is rounded off there into steps."""
 
 ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv")
+ON_ROWS = ("GCNConv", "GATv2Conv")
 
 
 def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Graph:
@@ -106,6 +107,13 @@ def test_trains_as_in_pyg(name: str) -> None:
 @pytest.mark.parametrize("name", ON_BLOCKS)
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="rows")
 
 
 @pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in WORKS])

@@ -121,6 +121,12 @@ class EdgeTensors:
         factor = mask.to(torch.float32)
         return self.index(replace(meaning, chosen=factor if meaning.chosen is None else factor * meaning.chosen))
 
+    def has_edge_rows(self, *tensors: Tensor) -> bool:
+        """Return True if the tensors have one row for each edge of the graph."""
+        count: Any = self.graph.edges("graph").weight.shape[0]
+        sizes: list[Any] = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
+        return all(isinstance(size, torch.SymInt) and size.node.expr == count.node.expr for size in sizes)
+
     def edges(self, end: End) -> Edges:
         """Return the edge set that an end belongs to."""
         return self.graph.edges(end.index.edges)

@@ -53,6 +53,7 @@ NUMBER_OF_VERTICES = (
 ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first"
 TURNED = "turns the edges round; messages flow from row 0 of edge_index to row 1 only. Give the graph the edges that you need"
 AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
+MATRIX = "it is no sparse matrix, but a tensor of two rows; aggregate with a layer of PyG, or with torch_geometric.utils.scatter"
 COMPARES_ENDS = (
     "compares the ends of edges; to replace the self-loops, use torch_geometric.utils.add_remaining_self_loops"
 )
@@ -130,6 +131,8 @@ class EdgeMode(TorchFunctionMode):
         raise self._tensors.refuse(f"{name} of one end of edge_index: {self._advice(name)}")
 
     def _advice(self, name: str) -> str:
+        if name in ("matmul", "mm", "__matmul__", "__rmatmul__", "spmm"):
+            return MATRIX
         if name in _COUNTS:
             return NUMBER_OF_VERTICES
         if name in _TURNED:
@@ -190,6 +193,8 @@ class EdgeMode(TorchFunctionMode):
             size = x.size(0)
             if isinstance(size, torch.SymInt) and isinstance(place.stop, torch.SymInt) and _same(size, place.stop):
                 return x
+        if isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.has_edge_rows(x, item):
+            return x  # edges that a mask does not choose stay, and count as nothing where they are aggregated
         if isinstance(item, Tensor) and item.dtype == torch.int64 and item.dim() == 1:
             return x.index_select(0, item)  # the same, and allowed where `x` is a parameter
         return NotImplemented
