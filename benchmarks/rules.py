@@ -104,7 +104,8 @@ CASES = (
     Case("choose_physical", "cora", "gcn of two layers", LOCAL, settings={"eval_every": 1}),
     Case("choose_physical", "coauthor_cs", "gcn of 128", LOCAL, settings={"eval_every": 1}),
     Case("choose_physical", "medium", "gcn"),
-    Case("share_models", "medium", "gcn", BOTH, models=4),
+    Case("share_models", "cora", "gcn of two layers", LOCAL, models=4),
+    Case("share_models", "medium", "gcn", BLOCKS, models=4),
     Case("share_models", "medium", "gcn"),
 )
 

@@ -47,7 +47,12 @@ def pushed(node: Node) -> Node | None:
 
 def passed(node: MatMul) -> list[Node]:
     """Return the aggregates and scalings below which `pushed` moves a map, the outermost first."""
-    return [aggregate for aggregate, _ in _chain(node.arguments[0])[1]]
+    return aggregates(node.arguments[0])
+
+
+def aggregates(node: Node) -> list[Node]:
+    """Return the chain of aggregates and scalings by row that ends in a node, the outermost first. It may be empty."""
+    return [aggregate for aggregate, _ in _chain(node)[1]]
 
 
 def bias(product: MatMul) -> Node | None:

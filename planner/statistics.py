@@ -15,8 +15,8 @@ LEVELS = 17
 They are the levels that may be pruned, and one more for the sources of the deepest one's edges.
 """
 
-PRUNED_SHARE = 0.75
-"""The largest share of all vertices for which pruning is worthwhile. If more are needed, little would be left out."""
+MOST_EVALUATED = 0.75
+"""The largest share of all vertices, in any split, for which evaluation is pruned too. Beyond it, little would be left out."""
 
 FEW_MORE = 1.5
 """The most vertices in any split, divided by those in training, for which training also computes what evaluation needs."""
@@ -54,7 +54,7 @@ class Statistics:
         """
         if self.training is None or self.evaluated is None:
             return "train"
-        few = self.evaluated <= FEW_MORE * self.training and self.evaluated < PRUNED_SHARE * self.vertices
+        few = self.evaluated <= FEW_MORE * self.training and self.evaluated < MOST_EVALUATED * self.vertices
         return "split" if few else "train"
 
     def edge_count(self, edges: EdgeSet, within: int | None = None) -> int:

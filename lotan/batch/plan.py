@@ -11,15 +11,18 @@ from lotan.memory.free import free_memory
 from lotan.memory.limit import SPARK_DEFAULT_HEAP, MemoryLimit
 from lotan.planning.job import Job
 from lotan.settings.config import TrainerConfig
-from planner.batch import Batch, compile_batch
+from planner.batch import Batch, compile_batch, compile_cheapest
 from planner.footprint import Footprint
 from planner.shares import DRIVER_BYTES
 
 
 @translated()
 def plan_batch(jobs: Sequence[Job], config: TrainerConfig) -> Batch:
-    """Return one plan for all models."""
-    return compile_batch([job.plan for job in jobs], share="share_models" not in config.disable)
+    """Return one plan for all models, in which they share steps if that is enabled and estimated to take less time."""
+    plans, first = [job.plan for job in jobs], jobs[0]
+    if "share_models" in config.disable:
+        return compile_batch(plans, share=False)
+    return compile_cheapest(plans, first.statistics, first.planned.options.pricing)
 
 
 def divide(jobs: Sequence[Job], numbers: Sequence[int], config: TrainerConfig, most: int | None) -> list[list[int]]:

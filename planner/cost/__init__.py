@@ -6,7 +6,16 @@ paper, with separate terms for the parts of a plan.
 """
 
 from planner.cost.counting import step_work
-from planner.cost.seconds import PASS, Corrections, PassCost, Pricing, StepCost, epoch_seconds, pass_seconds
+from planner.cost.seconds import (
+    PASS,
+    Corrections,
+    PassCost,
+    Pricing,
+    StepCost,
+    epoch_seconds,
+    pass_seconds,
+    work_seconds,
+)
 from planner.rates import DEFAULT_RATES, GUESSES, Rates
 from planner.work import GROUPS, UNITS, Work, total
 
@@ -26,4 +35,5 @@ __all__ = [
     "pass_seconds",
     "step_work",
     "total",
+    "work_seconds",
 ]

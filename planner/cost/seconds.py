@@ -130,6 +130,13 @@ def pass_seconds(plan: Plan, steps: Sequence[Step], statistics: Statistics, pric
     return PassCost(tuple(works), own, groups, seconds, prices, hands_in=not pricing.traits.in_process)
 
 
+def work_seconds(work: Work, pricing: Pricing) -> float:
+    """Estimate the seconds of some work as a part of a pass, without the seconds of the pass itself."""
+    whole = _seconds(work, {name: of_group(pricing.rates) for name, of_group in _OF_GROUP.items()})
+    share = _shares(whole, pricing, pricing.corrections)
+    return sum(share[name] * whole[name] for name in GROUPS)
+
+
 def _seconds(work: Work, prices: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the seconds of some work, by group."""
     return {name: float(sum(map(mul, of_group(work), prices[name]))) for name, of_group in _OF_GROUP.items()}

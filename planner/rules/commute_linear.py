@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from planner.draft import Draft
 from planner.labels import place
 from planner.linear_maps import bias, mapped, passed, pulled, pushed
 from planner.nodes import Apply, MatMul, Node, Propagate
@@ -74,11 +75,18 @@ def declined(node: Node) -> str | None:
     return f"the linear map before the sum of {place(node)} has a bias; add it after the sum"
 
 
+def _in_doubt(draft: Draft, _: bool) -> bool:
+    """Return True if one sum has become several, which walk over the edges once each, however narrow they are."""
+    maps = [firing.before for firing in draft.firings if firing.rule == RULE.name and isinstance(firing.before, MatMul)]
+    return len({node.arguments[0] for node in maps}) < len(maps)
+
+
 RULE = NodeRule(
     name="commute_linear",
     apply=commute_linear,
     declined=declined,
     pays=pays,
+    in_doubt=_in_doubt,
     on=(Apply, Propagate),
     idle="no sum would move fewer numbers on the other side of a linear map, with all that reads it counted",
     in_general_plan=False,

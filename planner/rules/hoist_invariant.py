@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from planner.choices.sums import REPAID_BY, Sums
 from planner.draft import Draft
 from planner.history import Firing
 from planner.labels import ITSELF, Alike, layer_of, place
-from planner.linear_maps import mapped, pulled
+from planner.linear_maps import aggregates, mapped, pulled
 from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
 from planner.rule import DraftRule
 from planner.rules.hold_sparse import pays_sparse
 from planner.steps.edge_dropout import EdgeDropout
 
 MOVED = " (its linear map moved behind the sum)"
-REPAID = 100
-"""The largest width of a sum that is computed once, divided by the width of the sums that this spares.
-
-At this width it is repaid after 50 epochs, each of which is spared a sum in forward and one in backward.
-"""
 
 
 @dataclass(frozen=True)
@@ -31,10 +27,11 @@ class Hoisted:
     held: Mapping[Node, StaticColumn]  # each with the node that computes it, from the first layer that has such a node
 
 
-def hoist_invariant(root: Node) -> Hoisted:
+def hoist_invariant(root: Node, sums: Sums | None = None) -> Hoisted:
     """f(static) = a static column, if f sums along edges and has no parameter and no random number.
 
     A linear map that comes before such a sum changes places with it. A(x W) = (A x) W, and A x is the same in every epoch.
+    It does not where x is so wide that the epochs do not repay the seconds of A x.
 
     >>> from planner.nodes import Propagate
     >>> from planner.printer import tree
@@ -46,9 +43,13 @@ def hoist_invariant(root: Node) -> Hoisted:
     Propagate(sum, edges=graph, features)                             graph [V, 4]
     >>> for line in tree(hoist_invariant(before).root): print(line)
     MatMul(linear, w, hoisted_1)                                      dl    [V, 9]
+
+    Args:
+        root: The root of the graph of training.
+        sums: The prices of sums along edges. None: A x always pays.
     """
     order, facts = topological(root), _Facts()
-    products = _exposed(order, facts, lambda _: True)
+    products = _exposed(order, facts, lambda node, _: sums is None or is_repaid(node, sums))
     columns: dict[Node, StaticColumn] = {}
     held: dict[Node, StaticColumn] = {}
     alike = Alike()
@@ -71,27 +72,43 @@ def read_hoisted(root: Node, held: Mapping[Node, StaticColumn]) -> Node:
         return root
     order, facts, alike = topological(root), _Facts(), Alike()
     columns = {alike(node): column for node, column in held.items()}
-    products = _exposed(order, facts, lambda summed: alike(summed) in columns)
+    products = _exposed(order, facts, lambda _, summed: alike(summed) in columns)
     wanted = [node for node in (*order, *map(_summed, products.values())) if facts.can_be_hoisted(node)]
     return _substituted(order, products, {node: columns[alike(node)] for node in wanted if alike(node) in columns})
 
 
-def declined(root: Node) -> list[str]:
+def is_repaid(node: Node, sums: Sums) -> bool:
+    """Return True if the seconds that A x takes once are less than A(x W) takes in the epochs that have to repay it."""
+    once, in_an_epoch = _once_and_in_an_epoch(node, sums)
+    return once <= REPAID_BY * in_an_epoch
+
+
+def _once_and_in_an_epoch(node: Node, sums: Sums) -> tuple[float, float]:
+    """Return the seconds of A x, and those of an epoch's sums in a node A(x W), forward and, if it is trained, backward."""
+    x, chain = mapped(node), aggregates(node)
+    assert x is not None  # the callers have asked
+    return sums.of_chain(chain, x.output.width), sums.of_chain(chain, node.output.width) * (2 if node.trained else 1)
+
+
+def declined(root: Node, sums: Sums) -> list[str]:
     """Return the reasons why the first sums along edges differ from epoch to epoch, one for each layer with such a sum.
 
     Args:
         root: The root of a graph from which nothing could be hoisted.
+        sums: The prices of sums along edges.
     """
     facts = _Facts()
     found: dict[str, str] = {}
     for node in topological(root):
         facts.learn(node)
         if facts.is_first_sum(node) and not facts.is_invariant(node):
-            found.setdefault(place(node), _too_wide(node, facts) or f"what it sums over edges {_depends_on(node)}")
+            found.setdefault(
+                place(node), _too_wide(node, facts, sums) or f"what it sums over edges {_depends_on(node)}"
+            )
     return [f"{where}: {reason}" for where, reason in found.items()]
 
 
-def _too_wide(node: Node, facts: _Facts) -> str | None:
+def _too_wide(node: Node, facts: _Facts, sums: Sums) -> str | None:
     """Return the reason why a linear map did not change places with a sum, if nothing else varies below it. Else None.
 
     The only such reason is the width of the sum that would be held.
@@ -100,9 +117,11 @@ def _too_wide(node: Node, facts: _Facts) -> str | None:
     if x is None or not facts.is_invariant(x):
         return None
     given, summed = x.output.width, node.output.width
+    once, in_an_epoch = _once_and_in_an_epoch(node, sums)
     return (
         f"before its linear map, what it sums over edges is the same in every epoch, but {given:,} numbers wide in place of "
-        f"{summed:,}; a sum is held where it is up to {REPAID} times as wide"
+        f"{summed:,}: to sum it once is estimated to take as long as {once / in_an_epoch:,.0f} epochs of the narrower sums; "
+        f"it is held if {REPAID_BY} epochs repay it"
     )
 
 
@@ -132,15 +151,15 @@ def _substituted(order: Sequence[Node], products: Mapping[Node, MatMul], columns
     return new[order[-1]]
 
 
-def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node], bool]) -> dict[Node, MatMul]:
+def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node, Node], bool]) -> dict[Node, MatMul]:
     """Return the products (A x) W that may stand for sums A (x W), by the sum.
 
-    These are the products whose A x can be hoisted, is not too wide, and is wanted.
+    These are the products whose A x can be hoisted and is wanted.
 
     Args:
         order: The nodes of a graph, children first.
         facts: The facts about nodes so far.
-        wanted: A function that returns True if a sum A x is wanted.
+        wanted: A function of A (x W) and A x that returns True if the latter is wanted.
     """
     products: dict[Node, MatMul] = {}
     for node in order:
@@ -151,8 +170,7 @@ def _exposed(order: Sequence[Node], facts: _Facts, wanted: Callable[[Node], bool
         product = pulled(node)
         assert product is not None  # because `mapped` has found its x
         summed = _summed(product)
-        pays = summed.output.width <= REPAID * node.output.width
-        if pays and facts.can_be_hoisted(summed) and wanted(summed):
+        if facts.can_be_hoisted(summed) and wanted(node, summed):
             products[node] = product
     return products
 
@@ -222,9 +240,13 @@ class _Facts:
 # --- the rule --------------------------------------------------------------------------------------------------------
 
 
+def _sums(draft: Draft) -> Sums:
+    return Sums(draft.statistics, draft.options.pricing)
+
+
 def _apply(draft: Draft) -> Draft:
     """Return the draft with static columns in both graphs for the values that training hoists."""
-    found = hoist_invariant(draft.train)
+    found = hoist_invariant(draft.train, _sums(draft))
     if not found.columns:
         return draft
     evaluate = found.root if draft.evaluate is draft.train else read_hoisted(draft.evaluate, found.held)
@@ -253,7 +275,7 @@ RULE = DraftRule(
     phase="rewritten",
     apply=_apply,
     where=_where,
-    why_not=lambda draft: declined(draft.train),
+    why_not=lambda draft: declined(draft.train, _sums(draft)),
     in_doubt=_in_doubt,
     idle="no sum over edges is the same in every epoch",
     in_general_plan=False,

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
+from planner.choices.sums import REPAID_BY, Sums
 from planner.draft import Draft
 from planner.places import forward_half, listed, names
 from planner.rule import DraftRule
-from planner.statistics import LEVELS, PRUNED_SHARE, Statistics
+from planner.statistics import LEVELS
 from planner.steps.step import Step
 
 EVALUATES_AS_WELL = (
@@ -18,9 +19,14 @@ EVALUATES_AS_WELL = (
 )
 MOST_LEVELS = LEVELS - 1
 """The number of levels that may be pruned. Deeper ones are worth it only if edges are few, and then little is left out."""
+LEAST_SPARED = 0.25
+"""The least share of a layer's seconds that pruning has to spare. A pruned layer computes less than evaluation needs, so
+evaluation can no longer share its forward pass, which is a third of the seconds."""
+ORDERED = 2e-7
+"""The seconds for each edge that it takes, once, to order vertices by level. Measured on `local`, on up to a million edges."""
 
 
-def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step, ...]:
+def prune_vertices(steps: Sequence[Step], deepest: int | None) -> tuple[Step, ...]:
     """The loss reads only training vertices, so a layer is needed only within as many hops of them as layers follow it.
 
     The *level* of a vertex is the fewest hops along edges from it to a *target*. Targets are the training vertices. If
@@ -28,24 +34,22 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
 
     The loss reads rows within level 0. If a sum over in-edges is needed within level k, the rows that it sums are needed
     within level k + 1. A column with several readers is needed within the deepest of their levels. Gradients inherit the
-    levels, and are zero beyond them. A level is pruned if it is estimated to hold few enough of all vertices. Prediction
-    and the columns that are computed once have rows for all vertices.
+    levels, and are zero beyond them. Prediction and the columns that are computed once have rows for all vertices.
 
     >>> from planner.physical import Column
     >>> from planner.steps.pipe import PipeStep
     >>> from planner.steps.propagate import PropagateStep
     >>> layer = PropagateStep("h", Column("sums", (4,)), "graph")
     >>> turn = PipeStep("train.1", "turn", ("sums", "label", "split"), (), (), ())
-    >>> few = Statistics(vertices=1000, edges=4000, width=8, training=100)
-    >>> [step.within for step in prune_vertices([layer, turn], few)]
+    >>> [step.within for step in prune_vertices([layer, turn], deepest=1)]
     [0, 0]
-    >>> deep = PropagateStep("x", Column("h", (4,)), "graph"), layer, turn  # 100, then 410, then 890 vertices
-    >>> [step.within for step in prune_vertices([PropagateStep("features", Column("x", (4,)), "graph"), *deep], few)]
+    >>> deep = PropagateStep("x", Column("h", (4,)), "graph"), layer, turn
+    >>> [step.within for step in prune_vertices([PropagateStep("features", Column("x", (4,)), "graph"), *deep], deepest=1)]
     [None, 1, 0, 0]
 
     Args:
         steps: The steps of a forward pass. The last one is the turn, or the evaluation.
-        statistics: The statistics of the graph.
+        deepest: The deepest level that is pruned, or None.
     """
     needed: dict[str, int] = {}
     pruned: list[Step] = []
@@ -53,33 +57,40 @@ def prune_vertices(steps: Sequence[Step], statistics: Statistics) -> tuple[Step,
         level = max((needed.get(name, 0) for name in step.makes), default=0)
         for name, hops in _hops(step).items():
             needed[name] = max(needed.get(name, 0), level + hops)
-        pruned.append(step.up_to(level) if _pays(level, statistics) else step)
+        pruned.append(step.up_to(level) if deepest is not None and level <= deepest else step)
     return tuple(reversed(pruned))
 
 
-def deepest_level(statistics: Statistics) -> int | None:
+def deepest_level(sums: Sums) -> int | None:
     """Return the deepest level that is pruned on a graph, or None. It does not depend on the model.
 
     Engines order vertices by level up to it. So the order of vertices and of sums is the same for all models on a graph.
     """
-    levels = takewhile(lambda level: _pays(level, statistics), range(MOST_LEVELS))
+    if not sums.statistics.training:
+        return None
+    levels = takewhile(lambda level: _pays(level, sums), range(MOST_LEVELS))
     return max(levels, default=None)
 
 
-def declined(statistics: Statistics) -> str | None:
+def declined(sums: Sums) -> str | None:
     """Return the reason why nothing is pruned, or None if at least the last layer is."""
-    if not statistics.training:
+    known = sums.statistics
+    if not known.training:
         return "how many vertices are trained on is not known"
-    if not _pays(0, statistics):
-        share = f"{statistics.training:,} of {statistics.vertices:,} vertices"
-        return f"{share} are trained on; it pays below {PRUNED_SHARE:.0%}"
+    if not _pays(0, sums):
+        share = 1 - sums.layer(0) / sums.layer(None)
+        return (
+            f"{known.training:,} of {known.vertices:,} vertices are trained on: a layer is estimated to take {share:.0%} less; "
+            f"it has to be {LEAST_SPARED:.0%}, and to repay in {REPAID_BY} epochs the ordering of the vertices"
+        )
     return None
 
 
-def _pays(level: int, statistics: Statistics) -> bool:
-    if level >= MOST_LEVELS or not statistics.training:
-        return False
-    return statistics.rows_within(level) < PRUNED_SHARE * statistics.vertices
+def _pays(level: int, sums: Sums) -> bool:
+    """Return True if a typical layer takes enough less within a level, also to repay the ordering of the vertices."""
+    whole = sums.layer(None)
+    spared = whole - sums.layer(level)
+    return spared > LEAST_SPARED * whole and spared * REPAID_BY > ORDERED * sums.statistics.edges
 
 
 def _hops(step: Step) -> dict[str, int]:
@@ -93,16 +104,17 @@ def _hops(step: Step) -> dict[str, int]:
 def _apply(draft: Draft) -> Draft:
     """Return the draft with pruned passes. `levels` is set even if nothing is pruned: see `deepest_level`."""
     known = draft.statistics
-    reason = declined(known)
-    draft = replace(draft, levels=deepest_level(known))
+    sums = Sums(known, draft.options.pricing)
+    reason, deepest = declined(sums), deepest_level(sums)
+    draft = replace(draft, levels=deepest)
     if reason is None and draft.evaluates_as_well and known.targets == "train":
         reason = EVALUATES_AS_WELL
     if reason is not None:
         return draft.stopped(RULE.name, reason)
     forward, inference = draft.forward, draft.inference
     if known.targets == "split":
-        inference = replace(inference, steps=prune_vertices(inference.steps, known))
-    forward = replace(forward, steps=prune_vertices(forward.steps, known))
+        inference = replace(inference, steps=prune_vertices(inference.steps, deepest))
+    forward = replace(forward, steps=prune_vertices(forward.steps, deepest))
     return replace(draft, forward=forward, inference=inference)
 
 

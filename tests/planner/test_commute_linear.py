@@ -8,7 +8,9 @@ from planner.build import build
 from planner.nodes import MatMul, Propagate, topological
 from planner.optimizer import optimize
 from planner.spec import ValueType
-from tests.planner.specs import FEATURES, SpecWriter, hops
+from planner.statistics import Statistics
+from planner.steps.propagate import PropagateStep
+from tests.planner.specs import FEATURES, SpecWriter, hops, planned
 
 
 def moved(write, disabled=("hoist_invariant",), width=8):
@@ -106,6 +108,18 @@ def test_commute_linear_leaves_a_sum_of_two_maps_unless_both_together_are_narrow
         return w.vertex("mul.Tensor", *maps, width=outputs)
 
     assert widths_summed(moved(write)) == summed
+
+
+@pytest.mark.parametrize(("edges", "sums"), [(10, 4), (1_000_000, 2)])
+def test_commute_linear_is_left_out_where_two_narrow_sums_are_estimated_to_take_longer_than_one(edges, sums):
+    """A sum takes as long as its edges, however narrow it is, where the rows lie in the caches."""
+    w = SpecWriter()
+    h = w.vertex("relu.default", w.linear(FEATURES, "lin", 8, 8), width=8)
+    total = w.aggregate(w.scatter(h, "source", 8), 8)
+    maps = [w.linear(total, name, 8, 1) for name in ("a", "b")]
+    found = planned(w.spec(w.vertex("mul.Tensor", *maps, width=1)), outputs=1, statistics=Statistics(1000, edges, 8))
+    assert sum(isinstance(step, PropagateStep) for step in found.plan.train) == sums
+    assert found.draft.without == ("commute_linear" if sums == 2 else "")
 
 
 def test_commute_linear_leaves_a_sum_that_is_read_as_it_is():

@@ -102,7 +102,7 @@ def test_levels_are_counted_from_training_where_the_splits_are_most_of_the_graph
 @pytest.mark.parametrize(
     ("statistics", "reason"),
     [
-        (Statistics(1000, 2000, 8, training=750), "750 of 1,000 vertices are trained on"),
+        (Statistics(1000, 2000, 8, training=950), "950 of 1,000 vertices are trained on"),
         (Statistics(1000, 2000, 8), "not known"),
     ],
 )

@@ -34,7 +34,8 @@ def test_no_time_is_no_load():
 SPIN = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 DETACHED = f"""
 import subprocess, sys
-print(subprocess.Popen([sys.executable, "-c", {SPIN!r}], stdout=subprocess.DEVNULL, start_new_session=True).pid)
+nowhere = subprocess.DEVNULL  # a pipe of this process that it held open would keep the caller waiting for its end
+print(subprocess.Popen([sys.executable, "-c", {SPIN!r}], stdout=nowhere, stderr=nowhere, start_new_session=True).pid)
 """
 
 

@@ -175,7 +175,7 @@ class LocalEngine(Engine):
             return cast(Tensor, handle)
         column, chunks = handle.column, handle.product.chunks
         found = self._columns.new(chunks.rows, column.shape[1:])
-        self._crew.run(len(chunks), lambda number: found[chunks[number]].copy_(handle.rows(number)))
+        self._crew.run(len(chunks), lambda number: handle.write(number, found[chunks[number]]))
         return found
 
     def on_edges(self, step: EdgeStep, columns: Mapping[str, Tensor]) -> Tensor:

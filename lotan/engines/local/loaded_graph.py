@@ -50,6 +50,10 @@ class LazySums:
         summed = self.product(number, self.column.view(self.column.shape[0], -1))
         return summed.view(-1, *self.column.shape[1:])
 
+    def write(self, number: int, out: Tensor) -> None:
+        """Write the rows of a chunk. out: [rows, *shape]."""
+        self.product.write(number, self.column.view(self.column.shape[0], -1), out.view(len(out), -1))
+
 
 @dataclass(frozen=True)
 class Contributions:

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from planner.chunks import chunks_in_group, even_chunks
 
+PIECE_BYTES = 8 << 20
+"""The most bytes of sums that are made at once, and copied out of a processor's own cache."""
+
 
 class Chunks:
     """The rows of a column in runs of equal length, except for the last.
@@ -68,3 +71,22 @@ class Product:
         if not positions.numel():
             return torch.zeros(offsets.numel() - 1, column.shape[1])
         return torch.embedding_bag(column, positions, offsets, False, 0, False, weights, True)[0]
+
+    def write(self, number: int, column: Tensor, out: Tensor) -> None:
+        """Write the sums of one chunk's rows into a tensor, piece by piece. [vertices, width] -> out [rows, width].
+
+        `embedding_bag` makes new memory for its sums. A piece that fits into the cache gets memory that was used before,
+        and takes a quarter of the time of tens of megabytes that the operating system has to hand out first.
+        """
+        offsets, positions, weights = self._bags[number]
+        length = max(1, PIECE_BYTES // (column.element_size() * column.shape[1]))
+        for start in range(0, len(out), length):
+            ends = offsets[start : start + length + 1]
+            some = slice(int(ends[0]), int(ends[-1]))
+            of_edges = None if weights is None else weights[some]
+            piece = out[start : start + length]
+            if some.start == some.stop:
+                piece.zero_()
+                continue
+            sums = torch.embedding_bag(column, positions[some], ends - ends[0], False, 0, False, of_edges, True)
+            piece.copy_(sums[0])
