@@ -211,6 +211,34 @@ class Graph:
         return cls._of(lambda: (vertices, edges), undirected)
 
     @classmethod
+    def from_pyg(cls, data: Any) -> Graph:
+        """Return the graph of a PyG data object. Its tensors are copied.
+
+        Args:
+            data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
+                `edge_weight`, or else an `edge_attr` of one number for each edge; `y`; `train_mask`, `val_mask` and
+                `test_mask`; and `n_id`, the ids of the vertices (default: 0, 1, ...).
+
+        Raises:
+            GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
+        """
+        from lotan.graph.pyg import arrays_of
+
+        return cls.from_arrays(**arrays_of(data))
+
+    def to_pyg(self) -> Any:
+        """Return the graph as a `torch_geometric.data.Data`, with the attributes that `from_pyg` reads.
+
+        The vertices are sorted by id, and edges by destination, source and weight. A graph in Spark is collected.
+
+        Raises:
+            GraphError: PyG is not installed, or the tables make no graph.
+        """
+        from lotan.graph.pyg import data_of
+
+        return data_of(self.arrays())
+
+    @classmethod
     def _of(
         cls,
         load: Callable[[], tuple[VertexColumns, EdgeColumns]],

@@ -31,7 +31,7 @@ from lotan.ml.tables import Given, hinted, require_frame, table, training_graph,
 from lotan.nn.named_models import Factory
 from lotan.planning.job import model_outputs
 from lotan.results.trained_model import TrainedModel
-from lotan.tracing import trace
+from lotan.tracing import takes_tensors, trace
 from lotan.training.learner import weights_of
 from lotan.training.trainer import Trainer
 from planner.spec import Task
@@ -203,8 +203,9 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
     def _untrained(self, prepared: Prepared) -> TrainedModel:
         """Return the model with its first weights, for a model that diverged before its first evaluation."""
         module = self._module(prepared)
-        statistics = prepared.graph.statistics
-        spec = trace(module, statistics.width, training=False, data=statistics.edge_data)
+        sizes = prepared.graph.statistics
+        weighted = takes_tensors(module) and sizes.weighted
+        spec = trace(module, sizes.width, training=False, data=sizes.edge_data, weighted=weighted)
         weights = {name: tensor.clone() for name, tensor in weights_of(module).items()}
         return TrainedModel(spec, prepared.graph.loss_spec(self.task, model_outputs(spec)), weights)
 

@@ -189,6 +189,9 @@ def as_edge_index(graph: Graph, x: Tensor) -> EdgeIndex:
     if isinstance(graph, EdgeIndex):
         return graph
     if isinstance(graph, Tensor):
+        known = getattr(graph, "lotan_graph", None)  # the edge_index of a model that is traced
+        if isinstance(known, EdgeIndex):
+            return known
         return EdgeIndex(graph, num_vertices=x.shape[0], dtype=x.dtype)
     raise ModelError(
         f"a layer got {type(graph).__name__} as its graph; expected the `graph` that the model's forward(x, graph) got, "

@@ -28,7 +28,7 @@ from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
-from lotan.tracing import trace
+from lotan.tracing import takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
@@ -97,8 +97,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
         ConfigurationError: If there are too few partitions for blocks, or the memory limit is too low.
     """
     width = model_width(model, graph)
-    data = edge_data(graph)
-    train, evaluate = (trace(model, width, training, data) for training in (True, False))
+    train, evaluate = traced(model, width, graph)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
@@ -219,8 +218,7 @@ def foreseen_of(model: torch.nn.Module, graph: Graph, config: TrainerConfig) -> 
     if graph.origin != "files":
         return None
     width = model_width(model, graph)
-    train, evaluate = (trace(model, width, training, edge_data(graph)) for training in (True, False))
-    return foreseen(train, evaluate, graph, config)
+    return foreseen(*traced(model, width, graph), graph, config)
 
 
 def model_width(model: torch.nn.Module, graph: Graph) -> int:
@@ -241,6 +239,18 @@ def edge_data(graph: Graph) -> EdgeData:
 def edge_demands(spec: Spec) -> tuple[EdgeData, tuple[int, str] | None]:
     """Return the columns of edges that a model reads, and how many types it distinguishes, with the layer that does."""
     return data_read(spec), number_of_types(spec)
+
+
+def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec]:
+    """Return a model traced for a graph, in training and in evaluation mode.
+
+    Raises:
+        ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
+    """
+    weighted = takes_tensors(model) and graph.estimate().weighted
+    data = edge_data(graph)
+    train = trace(model, width, training=True, data=data, weighted=weighted)
+    return train, trace(model, width, training=False, data=data, weighted=weighted)
 
 
 def takes_roots(spec: Spec) -> bool:

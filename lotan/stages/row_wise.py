@@ -78,7 +78,7 @@ ALONG = {
     prod.dim_int argmax.default argmin.default any.dim all.dim cumsum.default cumprod.default cat.default concat.default
     stack.default slice.Tensor select.int squeeze.dim squeeze.dims unsqueeze.default gather.default index_select.default
     glu.default unflatten.int narrow.default cosine_similarity.default sum.default mean.default prod.default max.default
-    min.default any.default all.default movedim.int
+    min.default any.default all.default movedim.int cross.default linalg_cross.default
     """),
         "dim",
     ),

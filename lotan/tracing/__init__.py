@@ -8,8 +8,9 @@ calls with the model itself on a small graph.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Hashable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from torch import Tensor
@@ -17,28 +18,38 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.tracing.check import check_trace
 from lotan.tracing.form import form_of
+from lotan.tracing.pyg import Importer
+from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
+from lotan.tracing.signature import takes_tensors, wanted
 from lotan.tracing.transcript import Transcript
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
 
-__all__ = ["forget_traces", "trace"]
+__all__ = ["forget_traces", "takes_tensors", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
 
+_TRACING = threading.RLock()
+"""Only one model is traced at a time, because torch.fx records one at a time."""
+
 _TRACED: dict[Hashable, Spec] = {}
 
 
-def trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData = NO_EDGE_DATA) -> Spec:
+def trace(
+    model: torch.nn.Module, width: int, training: bool, data: EdgeData = NO_EDGE_DATA, weighted: bool = False
+) -> Spec:
     """Return the Spec of a model.
 
     Args:
         model: a module whose `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers,
-            and returns [num_vertices, outputs]. Its training flags are not changed.
+            and returns [num_vertices, outputs]. A forward that takes `x` and `edge_index`, as PyG's models do, is
+            traced too. The model's attributes are not changed.
         width: width of the features.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
         data: the attributes and types that the graph's edges have (default: none).
+        weighted: if True, the graph has weights, which a forward that takes `edge_weight` is given (default: False).
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -53,12 +64,12 @@ def trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData = N
     _require_float32(model)
     form = form_of(model)
     if form is None:
-        return _trace(model, width, training, data)
-    key = form, width, training, data
+        return _trace(model, width, training, data, weighted)
+    key = form, width, training, data, weighted
     if key not in _TRACED:
         while len(_TRACED) >= MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, width, training, data)
+        _TRACED[key] = _trace(model, width, training, data, weighted)
     return _TRACED[key]
 
 
@@ -67,16 +78,18 @@ def forget_traces() -> None:
     _TRACED.clear()
 
 
-def _trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData) -> Spec:
+def _trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData, weighted: bool) -> Spec:
+    asked = wanted(model, weighted)
+    importer = None if asked is None else Importer(asked, weighted)
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with _mode(model, training):
-        recording = record(model, parameters, width, data)
+    with _TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
+        recording = record(model, parameters, width, data, importer)
         spec = Transcript(width, specs, recording).spec()
-        check_trace(model, parameters, spec, data)
+        check_trace(model, parameters, spec, data, importer)
     return spec
 
 

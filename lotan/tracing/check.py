@@ -7,7 +7,7 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
+from lotan.tracing.pyg import Importer
 from planner.edge_columns import NO_EDGE_DATA, EdgeData, fill_of, number_of_types
 from planner.spec import Argument, Call, Ref, RowCount, Spec
 
@@ -33,11 +34,13 @@ class Sample:
     index: Tensor  # int64 [2, edges]
     attributes: Tensor | None = None  # [edges, width]
     types: Tensor | None = None  # int64 [edges]
+    weight: Tensor | None = None  # [edges]; None: each edge weighs 1
 
     def graph(self) -> EdgeIndex:
         """Return the graph as layers take it."""
         return EdgeIndex(
             self.index,
+            self.weight,
             num_vertices=len(self.features),
             dtype=self.features.dtype,
             edge_attr=self.attributes,
@@ -48,7 +51,8 @@ class Sample:
         """Return this graph behind the vertices and edges of another one, whose edges have data of this one's edges."""
         at = torch.arange(index.shape[1])
         before = [
-            None if column is None else torch.cat([column[at], column]) for column in (self.attributes, self.types)
+            None if column is None else torch.cat([column[at], column])
+            for column in (self.attributes, self.types, self.weight)
         ]
         shifted = torch.cat([index, self.index + len(features)], dim=1)
         return Sample(torch.cat([features, self.features]), shifted, *before)
@@ -72,18 +76,26 @@ def sample_graph(width: int, data: EdgeData, types: int) -> Sample:
 
 
 def check_trace(
-    model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, data: EdgeData = NO_EDGE_DATA
+    model: torch.nn.Module,
+    parameters: Mapping[str, Tensor],
+    spec: Spec,
+    data: EdgeData = NO_EDGE_DATA,
+    importer: Importer | None = None,
 ) -> None:
-    """Compare a traced model with its trace.
+    """Compare a traced model with its trace, on a small graph with loops, doubled loops, parallel edges and a lone vertex.
+
+    A forward that takes tensors is given plain ones, and nothing is replaced while it runs.
 
     Raises:
         ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
     """
     limit = number_of_types(spec)
     sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2)
+    if importer is not None:
+        sample = replace(sample, weight=importer.example_weights(sample.index.shape[1]))
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            _compare_with_model(model, parameters, spec, sample)
+            _compare_with_model(model, parameters, spec, sample, importer)
             _compare_with_part(parameters, spec, sample)
     except (RuntimeError, IndexError) as error:
         raise ModelError(
@@ -91,10 +103,19 @@ def check_trace(
         ) from error
 
 
-def _compare_with_model(model: torch.nn.Module, parameters: Mapping[str, Tensor], spec: Spec, sample: Sample) -> None:
+def _compare_with_model(
+    model: torch.nn.Module,
+    parameters: Mapping[str, Tensor],
+    spec: Spec,
+    sample: Sample,
+    importer: Importer | None,
+) -> None:
     mine, theirs = _copies(parameters), _copies(parameters)
+    graph = replace(sample, index=sample.index.clone()).graph()
+    features = sample.features
+    arguments, keywords = ((), importer.plain(features, graph)) if importer else ((features, graph), {})
     torch.manual_seed(0)  # the same calls in the same order draw the same dropout
-    expected = torch.func.functional_call(model, theirs, (sample.features, sample.graph()))
+    expected = torch.func.functional_call(model, theirs, arguments, keywords)
     torch.manual_seed(0)
     given = run_calls(spec, mine, sample.features, sample.graph())
     pairs = [("its output", given, expected)]

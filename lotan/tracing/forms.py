@@ -131,7 +131,7 @@ def does_nothing(node: Node, name: str) -> bool:
             return start in (0, None) and end in (_TO_THE_END, None) and step in (1, None)
         case "squeeze.default":
             return not _single(arguments[0])
-        case "to.dtype":
+        case "to.dtype" | "to.device" | "to.dtype_layout" | "to.other":
             return bool(arguments[0].meta["val"].dtype == node.meta["val"].dtype)
     return name in _IDENTITIES
 

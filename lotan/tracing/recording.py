@@ -16,6 +16,7 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
+from lotan.tracing.pyg import Importer
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
@@ -68,7 +69,11 @@ class Recording:
 
 
 def record(
-    model: torch.nn.Module, parameters: Mapping[str, Tensor], width: int, data: EdgeData = NO_EDGE_DATA
+    model: torch.nn.Module,
+    parameters: Mapping[str, Tensor],
+    width: int,
+    data: EdgeData = NO_EDGE_DATA,
+    importer: Importer | None = None,
 ) -> Recording:
     """Run a model on fake tensors and return the recording.
 
@@ -77,6 +82,7 @@ def record(
         parameters: all its parameters and buffers, by name.
         width: width of the features.
         data: the attributes and types that the graph's edges have.
+        importer: what calls a forward that takes tensors, or None for a `forward(x, graph)` (default: None).
 
     Raises:
         ModelError: the model's forward fails, branches on values, or depends on the number of rows.
@@ -87,7 +93,12 @@ def record(
 
     def run(*values: Tensor) -> Tensor:
         features, *others = values[len(parameters) :]
-        result = scope.run(dict(zip(parameters, values, strict=False)), features, fakes.graph(others))
+        given, graph = dict(zip(parameters, values, strict=False)), fakes.graph(others)
+        if importer is None:
+            result = scope.run(given, (features, graph), {})
+        else:
+            with importer.traced(model, features, graph, scope.error) as keywords:
+                result = scope.run(given, (), keywords)
         if not isinstance(result, Tensor):
             raise scope.error(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
         return result
@@ -101,9 +112,19 @@ def record(
         raise environment.objection or scope.explain(error) from error
     if environment.objection is not None:
         raise environment.objection
+    if importer is not None:
+        _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     others = len(fakes.inputs) - len(parameters) - 1
     tracked = tuple(scope.norms.tracked.values())
     return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols, tracked)
+
+
+def _erase_unread(module: torch.fx.GraphModule) -> None:
+    for node in reversed(list(module.graph.nodes)):
+        if isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable:
+            continue  # it may write to what another node reads
+        if node.op == "call_function" and not node.users and node.target is not torch._C._set_grad_enabled:
+            module.graph.erase_node(node)
 
 
 @contextmanager

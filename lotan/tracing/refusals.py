@@ -42,6 +42,7 @@ STATISTIC_DIVISOR = (
 _TORCH = os.path.dirname(torch.__file__) + os.sep
 _LOTAN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _LAYERS = os.path.join(_LOTAN, "nn") + os.sep
+_PYG = f"{os.sep}torch_geometric{os.sep}"
 _SCAFFOLDING = (
     "message_passing.py",
     "edge_index.py",
@@ -51,13 +52,20 @@ _SCAFFOLDING = (
 
 def refusal(node: Node, reason: str) -> ModelError:
     """Return the error for a node, which names its layer, its line and the reason."""
-    return located(layer_of(node), line_of(node), reason)
+    return located(layer_of(node), line_of(node), reason, _noted(node, "kind"))
 
 
-def located(layer: str, line: str, reason: str) -> ModelError:
-    """Return the error for a place in the model."""
-    place = ", ".join(part for part in (f"layer {layer!r}" if layer else "the model", line) if part)
+def located(layer: str, line: str, reason: str, kind: str = "") -> ModelError:
+    """Return the error for a place in the model. `kind` describes the class of the layer."""
+    named = (f"layer {layer!r}" if layer else "the model") + (f" ({kind})" if kind else "")
+    place = ", ".join(part for part in (named, line) if part)
     return ModelError(f"{place}: {reason}")
+
+
+def described(module: torch.nn.Module) -> str:
+    """Return the class of a layer of PyG, such as "torch_geometric GCNConv", or "" for any other module."""
+    kind = type(module)
+    return f"torch_geometric {kind.__name__}" if kind.__module__.startswith("torch_geometric.") else ""
 
 
 def layer_of(node: Node) -> str:
@@ -75,14 +83,19 @@ def _noted(node: Node, what: str) -> str:
     return cast(str, (node.meta.get("custom") or {}).get(what, ""))
 
 
+def _is_pyg(path: str) -> bool:
+    return _PYG in path or os.path.basename(path).startswith("torch_geometric.")  # PyG also writes files of its own
+
+
 def user_line(frames: list[tuple[str, int]]) -> str:
     """Return the line of the innermost frame in the user's files, else of that in this package's layers.
 
     Args:
         frames: file and line of each frame, outermost first.
     """
-    theirs = [frame for frame in frames if not frame[0].startswith((_TORCH, _LOTAN))]
+    theirs = [frame for frame in frames if not frame[0].startswith((_TORCH, _LOTAN)) and not _is_pyg(frame[0])]
     layers = [frame for frame in frames if frame[0].startswith(_LAYERS) and not frame[0].endswith(_SCAFFOLDING)]
-    for path, line in reversed(theirs or layers):
+    pyg = [frame for frame in frames if _PYG in frame[0]]
+    for path, line in reversed(theirs or layers or pyg):
         return f"{os.path.basename(path)}:{line}"
     return ""

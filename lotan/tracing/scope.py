@@ -16,9 +16,9 @@ from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 
 from lotan.errors import ModelError
-from lotan.nn.edge_index import EdgeIndex
 from lotan.tracing.norms import Norms
-from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, located, user_line
+from lotan.tracing.pyg.layers import why_refused
+from lotan.tracing.refusals import DEPENDS_ON_VALUES, FOREIGN_TENSOR, MIXED_ROWS, described, located, user_line
 
 
 class Scope:
@@ -27,6 +27,7 @@ class Scope:
     def __init__(self, model: torch.nn.Module) -> None:
         self._model = model
         self._names = {id(module): name for name, module in model.named_modules()}
+        self._kinds = {name: described(module) for name, module in model.named_modules()}
         self._open: list[str] = []
         self._failed = ""  # the innermost layer that an exception left
         self.norms = Norms(model, self.error)
@@ -37,13 +38,18 @@ class Scope:
         return self._open[-1] if self._open else ""
 
     @property
+    def kind(self) -> str:
+        """The class of the innermost module that is running, or "" for one that its name describes well enough."""
+        return self._kinds.get(self.layer, "")
+
+    @property
     def line(self) -> str:
         """The user's line that is running."""
         return _line(list(traceback.walk_stack(sys._getframe(1)))[::-1])
 
     def error(self, reason: str) -> ModelError:
         """Return a ModelError for the line that is running."""
-        return located(self.layer, self.line, reason)
+        return located(self.layer, self.line, reason, self.kind)
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -63,10 +69,10 @@ class Scope:
             for handle in handles:
                 handle.remove()
 
-    def run(self, parameters: dict[str, Tensor], features: Tensor, graph: EdgeIndex) -> Any:
+    def run(self, parameters: dict[str, Tensor], arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Call the model. The frames inside this one are the model's own."""
         with _Notes(self):
-            return torch.func.functional_call(self._model, parameters, (features, graph))
+            return torch.func.functional_call(self._model, parameters, arguments, keywords)
 
     def explain(self, error: Exception) -> ModelError:
         """Return the ModelError for an exception of the model's forward."""
@@ -79,9 +85,14 @@ class Scope:
             reason = f"{MIXED_ROWS} ({text.rstrip(')')})"
         elif isinstance(error, TypeError) and ".forward() " in text:
             reason = f"{text}; expected a model whose forward takes the features and the graph: forward(self, x, graph)"
+            reason += ", or the tensors of a graph: forward(self, x, edge_index)"
+        elif isinstance(error, AttributeError) and "'FakeTensor'" in text:
+            reason = f"{text.replace('FakeTensor', 'Tensor')}; edges are a tensor of two rows, and no sparse matrix"
         else:
             reason = f"forward failed while it was traced: {kind}: {text}"
-        return located(self._failed or self.layer, _line(list(traceback.walk_tb(error.__traceback__))), reason)
+        layer = self._failed or self.layer
+        line = _line(list(traceback.walk_tb(error.__traceback__)))
+        return located(layer, line, reason, self._kinds.get(layer, ""))
 
     def _enter(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         self._open.append(self._names[id(module)])
@@ -91,6 +102,9 @@ class Scope:
                 f"{type(module).__name__} normalises over all vertices in a way that is not supported; use torch.nn.BatchNorm1d "
                 "or torch.nn.LayerNorm"
             )
+        reason = why_refused(module)
+        if reason is not None:
+            raise self.error(reason)
         self._check_width(module, arguments)
 
     def _leave(self, module: torch.nn.Module, arguments: tuple[Any, ...], result: Any) -> None:
@@ -120,7 +134,8 @@ class _Notes(TorchFunctionMode):
         self._scope = scope
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        fx_traceback.current_meta["custom"] = {"layer": self._scope.layer, "line": self._scope.line}
+        scope = self._scope
+        fx_traceback.current_meta["custom"] = {"layer": scope.layer, "line": scope.line, "kind": scope.kind}
         return func(*args, **(kwargs or {}))
 
 

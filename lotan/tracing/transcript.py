@@ -47,6 +47,9 @@ _EXPAND = "aten.expand.default"
 _SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim")
 """Operators that give a statistic another shape, and nothing else."""
 
+_OTHERWISE = {"pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
+"""Operators that write to their input, and those that do not, where the overloads have different names."""
+
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
 
@@ -238,7 +241,7 @@ class Transcript:
         if not _schema(node).is_mutable:
             return name
         packet, _, overload = name.partition(".")
-        plain = f"{packet.removesuffix('_')}.{overload}"
+        plain = _OTHERWISE.get(name, f"{packet.removesuffix('_')}.{overload}")
         target = node.args[0] if node.args else None
         written = self._values.get(target) if isinstance(target, Node) else None
         private = isinstance(written, Ref) and written.name not in self._parameters and written.name != "features"

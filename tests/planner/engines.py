@@ -16,7 +16,7 @@ ROWS = replace(_ON_SPARK, spills=True, python_tasks=True, rates=DEFAULT_RATES["r
 BLOCKS = replace(
     _ON_SPARK,
     name="blocks",
-    abilities=("edge_columns", "extremes"),
+    abilities=("edge_columns", "edge_data", "extremes"),
     more_partitions_fit=True,
     counts_shuffles=True,
     needs_rgb=True,

@@ -1,0 +1,170 @@
+"""Graphs of PyG: the conversion of `torch_geometric.data.Data` to a graph's arrays, and back."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lotan.errors import GraphError
+from lotan.graph.arrays import GraphArrays
+from planner.spec import SPLITS
+
+Array = npt.NDArray[np.generic]
+
+IDS = "n_id"
+"""The attribute for the vertices' ids, as PyG's loaders name it."""
+
+UNREAD = ("edge_type",)
+"""Attributes that would change what a model computes, and for which a graph has no column."""
+
+
+def arrays_of(data: Any) -> dict[str, Any]:
+    """Return the arguments of `Graph.from_arrays` for a PyG data object.
+
+    Args:
+        data: a `torch_geometric.data.Data`.
+
+    Raises:
+        GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
+    """
+    if hasattr(data, "node_types"):
+        raise GraphError(
+            f"{type(data).__name__} has several types of vertices, which is not supported; give data.to_homogeneous()."
+        )
+    x, edge_index = (_required(data, name) for name in ("x", "edge_index"))
+    if x.ndim == 1:
+        x = x[:, None]
+    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind != "i":
+        given = f"{edge_index.dtype} of shape {list(edge_index.shape)}"
+        raise GraphError(f"data.edge_index: is {given}; expected integers of shape [2, num_edges].")
+    for name in UNREAD:
+        if _attribute(data, name) is not None:
+            raise GraphError(f"data.{name}: a graph has no such column. Set data.{name} = None to train without it.")
+    if edge_index.size and not 0 <= edge_index.min() <= edge_index.max() < len(x):
+        wrong = edge_index.max() if edge_index.min() >= 0 else edge_index.min()
+        raise GraphError(
+            f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows."
+        )
+    ids = _ids(data, len(x))
+    src, dst = edge_index if ids is None else ids[edge_index]
+    return {
+        "features": x,
+        "src": src,
+        "dst": dst,
+        "weight": _weight(data, edge_index.shape[1]),
+        "label": _label(data, len(x)),
+        "split": _split(data, len(x)),
+        "ids": ids,
+    }
+
+
+def data_of(arrays: GraphArrays) -> Any:
+    """Return a graph's arrays as a `torch_geometric.data.Data`, with copies of them.
+
+    Raises:
+        GraphError: torch_geometric is not installed.
+    """
+    import torch
+
+    try:
+        kind = import_module("torch_geometric.data").Data
+    except ImportError as error:
+        raise GraphError("to_pyg needs PyG, which is not installed; run: pip install torch-geometric") from error
+    edge_index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
+    data = kind(x=torch.from_numpy(arrays.features.copy()), edge_index=edge_index)
+    if arrays.weight is not None:
+        data.edge_weight = torch.from_numpy(arrays.weight.copy())
+    data.y = torch.from_numpy(arrays.label.copy())
+    for number, name in enumerate(SPLITS):
+        data[f"{name}_mask"] = torch.from_numpy(arrays.split == number)
+    textual = arrays.ids.dtype == object
+    data[IDS] = arrays.ids.tolist() if textual else torch.from_numpy(arrays.ids.astype(np.int64))
+    return data
+
+
+def _attribute(data: Any, name: str) -> Any:
+    return getattr(data, name, None)
+
+
+def _required(data: Any, name: str) -> Array:
+    value = _attribute(data, name)
+    if value is None:
+        advice = {
+            "x": "give each vertex features, such as its degree",
+            "edge_index": "load the data without the transform ToSparseTensor",
+        }[name]
+        raise GraphError(f"{type(data).__name__} has no {name}; expected a PyG Data object with one: {advice}.")
+    return _array(name, value)
+
+
+def _array(name: str, value: Any) -> Array:
+    """Return a tensor, on any device, as an array."""
+    if getattr(value, "is_sparse", False) or not hasattr(value, "detach"):
+        raise GraphError(f"data.{name}: is a {type(value).__name__}; expected a dense tensor.")
+    tensor = value.detach().cpu()
+    return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
+
+
+def _weight(data: Any, edges: int) -> Array | None:
+    """Return the edges' weights: `edge_weight`, or an `edge_attr` of one number each."""
+    name = "edge_weight" if _attribute(data, "edge_weight") is not None else "edge_attr"
+    value = _attribute(data, name)
+    if value is None:
+        return None
+    array = _array(name, value)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (edges,):
+        raise GraphError(
+            f"data.{name}: has shape {list(array.shape)}, but there are {edges:,} edges; expected one number each. "
+            f"Set data.{name} = None to train without it."
+        )
+    return array
+
+
+def _label(data: Any, vertices: int) -> Array | None:
+    value = _attribute(data, "y")
+    if value is None:
+        return None
+    label = _array("y", value)
+    if len(label) != vertices:
+        raise GraphError(
+            f"data.y: has {len(label):,} rows for {vertices:,} vertices; labels of whole graphs do not train."
+        )
+    if label.ndim == 2 and label.shape[1] == 1 and label.dtype.kind in "biu":
+        return label[:, 0]  # classes, as OGB has them
+    return label
+
+
+def _split(data: Any, vertices: int) -> npt.NDArray[np.int8] | None:
+    """Return the number of each vertex's split, from its three masks."""
+    split = np.full(vertices, -1, dtype=np.int8)
+    given = [
+        (number, f"{name}_mask") for number, name in enumerate(SPLITS) if _attribute(data, f"{name}_mask") is not None
+    ]
+    for number, name in given:
+        mask = _array(name, _attribute(data, name))
+        if mask.shape != (vertices,) or mask.dtype != np.bool_:
+            several = f"; choose one of them: data.{name} = data.{name}[:, 0]" if mask.ndim == 2 else ""
+            raise GraphError(
+                f"data.{name}: is {mask.dtype} of shape {list(mask.shape)}; expected booleans, [{vertices}]{several}."
+            )
+        if (split[mask] != -1).any():
+            raise GraphError(f"data.{name}: has vertices that another mask has too; a vertex is in one split at most.")
+        split[mask] = number
+    return split if given else None
+
+
+def _ids(data: Any, vertices: int) -> Any:
+    value = _attribute(data, IDS)
+    if value is None:
+        return None
+    ids = np.asarray(value, dtype=object) if isinstance(value, list) else _array(IDS, value)
+    if ids.shape != (vertices,):
+        raise GraphError(f"data.{IDS}: has shape {list(ids.shape)}; expected an id for each vertex, [{vertices}].")
+    if len(ids) and (ids != np.arange(vertices)).any():
+        return ids
+    return None

@@ -1,0 +1,145 @@
+"""The layers of PyG whose code cannot be followed, and forwards for them that compute the same.
+
+Each takes the edges of the trace, the original forward, the layer, and the layer's arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End
+from lotan.tracing.pyg.leaves import Replacement, add_self_loops, gcn_norm, remove_self_loops
+
+
+def arma_conv(
+    tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
+) -> Tensor:
+    """Compute ARMAConv stack by stack, so that vertices stay in the first dimension."""
+    edge_index, edge_weight = gcn_norm(tensors, None, edge_index, edge_weight, add_self_loops=False, flow=layer.flow)
+    outs = [x] * layer.num_stacks
+    for t in range(layer.num_layers):
+        dropped = F.dropout(x, p=layer.dropout, training=layer.training)
+        shared = 0 if layer.shared_weights else t
+        for k, out in enumerate(outs):
+            weight = layer.init_weight[k] if t == 0 else layer.weight[0 if layer.shared_weights else t - 1][k]
+            out = layer.propagate(edge_index, x=out @ weight, edge_weight=edge_weight)
+            out = out + dropped @ layer.root_weight[shared][k]
+            out = out if layer.bias is None else out + layer.bias[shared][k].view(-1)
+            outs[k] = out if layer.act is None else layer.act(out)
+    return torch.stack(outs, dim=-1).mean(dim=-1)
+
+
+def mf_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, size: Any = None) -> Tensor:
+    """Compute MFConv with one term for each degree, which counts where the vertex has that degree."""
+    x = (x, x) if isinstance(x, Tensor) else x
+    degree = tensors.count(_ends(tensors, edge_index)).clamp(max=layer.max_degree).unsqueeze(-1)  # [num_vertices, 1]
+    h = layer.propagate(edge_index, x=x, size=size)
+    terms = []
+    for number, (left, right) in enumerate(zip(layer.lins_l, layer.lins_r, strict=True)):
+        term = left(h) if x[1] is None else left(h) + right(x[1])
+        terms.append(term * (degree == number).to(term.dtype))
+    return torch.stack(terms, dim=-1).sum(dim=-1)
+
+
+def cluster_gcn_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, edge_index: Tensor) -> Tensor:
+    """Compute ClusterGCNConv with the extra weight of the self-loops as a term of the vertex."""
+    if not layer.add_self_loops:
+        raise tensors.refuse("ClusterGCNConv weighs self-loops apart; build it with add_self_loops=True")
+    edge_index, _ = remove_self_loops(tensors, None, edge_index)
+    edge_index, _ = add_self_loops(tensors, None, edge_index)
+    end = _ends(tensors, edge_index)
+    inverse = 1.0 / tensors.count(end).clamp(min=1.0)  # [num_vertices]
+    out = layer.propagate(edge_index, x=x, edge_weight=tensors.scatter(inverse, end))
+    out = out + layer.diag_lambda * inverse.unsqueeze(-1) * x
+    return layer.lin_out(out) + layer.lin_root(x)  # type: ignore[no-any-return]
+
+
+def super_gat_conv(
+    tensors: EdgeTensors,
+    original: Any,
+    layer: Any,
+    x: Tensor,
+    edge_index: Tensor,
+    neg_edge_index: Any = None,
+    batch: Any = None,
+) -> Tensor:
+    """Compute SuperGATConv without the edges that it samples for its own loss, which do not change its output."""
+    if layer.add_self_loops:
+        edge_index, _ = remove_self_loops(tensors, None, edge_index)
+        edge_index, _ = add_self_loops(tensors, None, edge_index)
+    heads, channels = layer.heads, layer.out_channels
+    out = layer.propagate(edge_index, x=layer.lin(x).view(-1, heads, channels))
+    out = out.view(-1, heads * channels) if layer.concat else out.mean(dim=1)
+    return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
+
+
+LAYERS: tuple[tuple[str, str, Replacement], ...] = (
+    ("torch_geometric.nn.conv.arma_conv", "ARMAConv", arma_conv),
+    ("torch_geometric.nn.conv.mf_conv", "MFConv", mf_conv),
+    ("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", cluster_gcn_conv),
+    ("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", super_gat_conv),
+)
+"""The layers whose forward a trace replaces: the module that defines each, its name, and the replacement."""
+
+REFUSED = {
+    "ChebConv": ("sums where edges begin, and edges without self-loops", "TAGConv or APPNP"),
+    "DirGNNConv": ("edges turned round", "its inner layer, on a graph made with undirected=True"),
+    "HypergraphConv": (
+        "rows of hyperedges, a second kind of vertex",
+        "GCNConv on the graph of vertices that share one",
+    ),
+    "DynamicEdgeConv": (
+        "a graph of the nearest rows, which changes in training",
+        "EdgeConv on a graph made beforehand",
+    ),
+    "GravNetConv": (
+        "a graph of the nearest rows, which changes in training",
+        "PointNetConv on a graph made beforehand",
+    ),
+    "XConv": ("a graph of the nearest rows, which changes in training", "PointNetConv on a graph made beforehand"),
+    "GPSConv": ("attention between all pairs of vertices", "TransformerConv, whose attention follows the edges"),
+    "HGTConv": ("several types of vertices", "RGCNConv or TransformerConv"),
+    "HANConv": ("several types of vertices", "GATConv"),
+    "HEATConv": ("types of vertices and edges", "GATv2Conv"),
+    "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
+    "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
+    "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
+    "LSTMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "GRUAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "MLPAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "SortAggregation": ("the neighbours in sorted order", "MaxAggregation"),
+    "MedianAggregation": ("the neighbours in sorted order", "MeanAggregation"),
+    "QuantileAggregation": ("the neighbours in sorted order", "MeanAggregation"),
+    "MulAggregation": ("products over neighbours", "SumAggregation"),
+    "SetTransformerAggregation": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
+    "GraphMultisetTransformer": ("attention between all neighbours of a vertex", "SoftmaxAggregation"),
+    "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
+    "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
+    "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
+    "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),
+}
+"""The layers and aggregations that cannot be traced: what each needs that is not there, and the nearest that works."""
+
+
+def why_refused(module: torch.nn.Module) -> str | None:
+    """Return the reason why a layer cannot be traced, or None if it may be."""
+    kind = next((kind for kind in type(module).__mro__ if _is_pyg(kind) and kind.__name__ in REFUSED), None)
+    if kind is None:
+        return None
+    missing, nearest = REFUSED[kind.__name__]
+    return f"{kind.__name__} is not supported, because it needs {missing}; the nearest that works is {nearest}"
+
+
+def _is_pyg(kind: type) -> bool:
+    return kind.__module__.startswith("torch_geometric.")
+
+
+def _ends(tensors: EdgeTensors, edge_index: Tensor) -> End:
+    """Return the destinations of an edge_index."""
+    end = tensors.ends.get(tensors.end(edge_index, 1))
+    assert end is not None
+    return end

@@ -1,0 +1,265 @@
+"""The mode that turns indexing by edges into graph operators while a model is traced."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities
+
+_SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")
+_SAME_END = (*_SAME_INDEX, "view", "expand", "expand_as", "unsqueeze", "reshape", "view_as", "flatten", "squeeze")
+_SCATTERS = {
+    "scatter_add": ("dim", "index", "src"),
+    "index_add": ("dim", "index", "source"),
+    "scatter_reduce": ("dim", "index", "src", "reduce"),
+    "index_reduce": ("dim", "index", "source", "reduce"),
+}
+_KINDS = {"sum": "sum", "mean": "mean", "amax": "max", "amin": "min"}
+_ASKS = frozenset(
+    {
+        "__get__",
+        "__len__",
+        "__repr__",
+        "dim",
+        "element_size",
+        "get_device",
+        "is_complex",
+        "is_contiguous",
+        "is_cuda",
+        "is_floating_point",
+        "new_empty",
+        "new_full",
+        "new_ones",
+        "new_zeros",
+        "numel",
+        "ones_like",
+        "size",
+        "stride",
+        "zeros_like",
+    }
+)
+_MAKES_ZEROS = ("zeros", "new_zeros", "zeros_like")
+_TURNED = ("flip", "roll", "index_select", "stack", "cat")
+_COUNTS = ("max", "min", "amax", "amin", "unique", "unique_consecutive", "bincount")
+
+NUMBER_OF_VERTICES = (
+    "reads the numbers of vertices out of edge_index; pass num_nodes=x.size(0), and write no vertex's number"
+)
+ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row per vertex, first"
+TURNED = "turns the edges round; messages flow from row 0 of edge_index to row 1 only. Give the graph the edges that you need"
+AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
+MATRIX = "it is no sparse matrix, but a tensor of two rows; aggregate with a layer of PyG, or with torch_geometric.utils.scatter"
+COMPARES_ENDS = (
+    "compares the ends of edges; to replace the self-loops, use torch_geometric.utils.add_remaining_self_loops"
+)
+
+
+class EdgeMode(TorchFunctionMode):
+    """Watches the torch functions that a model calls, and replaces those that read edges.
+
+    Args:
+        tensors: the edges of this trace.
+    """
+
+    def __init__(self, tensors: EdgeTensors) -> None:
+        super().__init__()
+        self._tensors = tensors
+        self._zeros: Identities[bool] = Identities()
+        self._written: Identities[Tensor] = Identities()  # a tensor that was written to, and its new value
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if self._written:
+            args, kwargs = self._as_written(args), self._as_written(kwargs)
+        name = getattr(func, "__name__", "")
+        if not isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+            result = self._replaced(func, name, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        out = func(*args, **kwargs)
+        if name in _MAKES_ZEROS:
+            self._zeros[out] = True
+        elif name.endswith("_") and not name.startswith("_") and args:
+            self._zeros.forget(args[0])
+        return out
+
+    def _replaced(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Return the result of a function that reads edges, or NotImplemented for any other function."""
+        first = args[0] if args else None
+        if name in ("__getitem__", "index_select", "select", "gather"):
+            return self._indexed(func, name, args, kwargs)
+        if isinstance(first, Tensor) and self._tensors.indices.get(first) is not None:
+            return self._of_index(func, name, first, args, kwargs)
+        if (end := self._tensors.ends.get(first)) is not None:
+            return self._of_end(func, name, end, args, kwargs)
+        if name.removesuffix("_") in _SCATTERS:
+            return self._scattered(name, args, kwargs)
+        read = [t for t in _tensors((args, kwargs)) if self._is_edges(t)]
+        if not read or name in _ASKS or name in ("expand_as", "view_as", "type_as", "reshape_as"):
+            return NotImplemented
+        if name == "stack":
+            return self._stacked(read, args, kwargs)
+        raise self._tensors.refuse(f"{name} of edge_index: {self._advice(name)}")
+
+    def _is_edges(self, tensor: Tensor) -> bool:
+        return self._tensors.indices.get(tensor) is not None or self._tensors.ends.get(tensor) is not None
+
+    def _of_index(self, func: Any, name: str, index: Tensor, args: Any, kwargs: Any) -> Any:
+        """Replace a function of a whole edge_index."""
+        if name == "unbind" and not (kwargs.get("dim") or (args[1:] and args[1])):
+            return self._tensors.end(index, 0), self._tensors.end(index, 1)
+        if name in _SAME_INDEX:
+            return index
+        if name in _ASKS:
+            return func(self._tensors.plain(index), *args[1:], **kwargs)
+        raise self._tensors.refuse(f"{name} of edge_index: {self._advice(name)}")
+
+    def _of_end(self, func: Any, name: str, end: End, args: Any, kwargs: Any) -> Any:
+        """Replace a function of one end of the edges. Only its length may be asked for, and its shape be changed."""
+        if name in _SAME_END:
+            return self._tensors.mark(func(*args, **kwargs), end)
+        if name in _ASKS:
+            like = torch.ones(
+                self._tensors.edges(end).weight.shape[0], dtype=torch.int64
+            )  # has the same size and dtype
+            return func(like, *args[1:], **kwargs)
+        raise self._tensors.refuse(f"{name} of one end of edge_index: {self._advice(name)}")
+
+    def _advice(self, name: str) -> str:
+        if name in ("matmul", "mm", "__matmul__", "__rmatmul__", "spmm"):
+            return MATRIX
+        if name in _COUNTS:
+            return NUMBER_OF_VERTICES
+        if name in _TURNED:
+            return TURNED
+        if name in ("eq", "ne", "__eq__", "__ne__"):
+            return COMPARES_ENDS
+        return "only indexing and aggregating by edge_index[0] and edge_index[1] is supported"
+
+    # Indexing
+
+    def _indexed(self, func: Any, name: str, args: Any, kwargs: Any) -> Any:
+        x = args[0]
+        is_index = self._tensors.indices.get(x) is not None
+        if name == "__getitem__":
+            return self._row(x, args[1]) if is_index else self._item(x, args[1])
+        dim, index = (*args[1:], *kwargs.values())[:2]
+        if name == "select" and is_index and not dim:
+            return self._tensors.end(x, index)
+        end = self._tensors.ends.get(index)
+        if end is None or name == "select":
+            return self._of_index(func, name, x, args, kwargs) if is_index else NotImplemented
+        if is_index or self._tensors.ends.get(x) is not None:
+            raise self._tensors.refuse(AGAIN)
+        if dim % x.dim():
+            raise self._tensors.refuse(ROWS_FIRST)
+        if name == "gather" and (index.dim() != x.dim() or index.shape[1:] != x.shape[1:]):
+            raise self._tensors.refuse("gather by edges takes an index as wide as the rows; write x[index] instead")
+        return self._tensors.scatter(x, end)
+
+    def _row(self, index: Tensor, item: Any) -> Any:
+        """Replace `edge_index[item]` by one end of the edges, or by some of the edges."""
+        whole = slice(None)
+        if isinstance(item, tuple) and len(item) == 2 and item[1] == whole and isinstance(item[0], int):
+            item = item[0]
+        if isinstance(item, int):
+            return self._tensors.end(index, item)
+        if isinstance(item, tuple) and len(item) == 2 and isinstance(item[0], slice) and item[0] == whole:
+            if isinstance(item[1], Tensor) and item[1].dtype == torch.bool:
+                return self._tensors.choose(index, item[1])
+            if isinstance(item[1], slice) and item[1] == whole:
+                return index
+        if isinstance(item, list) or (isinstance(item, slice) and item.step == -1):
+            raise self._tensors.refuse(TURNED)
+        raise self._tensors.refuse(
+            "chooses edges by their position; choose them by a mask of booleans, edge_index[:, mask]"
+        )
+
+    def _item(self, x: Tensor, item: Any) -> Any:
+        """Replace `x[end]`, `x[end, 0]`, and `x[:x.size(0)]`."""
+        place, *others = item if isinstance(item, tuple) else (item,)
+        end = self._tensors.ends.get(place)
+        if end is not None:
+            if self._tensors.ends.get(x) is not None:
+                raise self._tensors.refuse(AGAIN)
+            rows = self._tensors.scatter(x, end)
+            return rows[(slice(None), *others)] if others else rows
+        if isinstance(place, slice) and not others and x.dim() and place.start in (None, 0) and place.step is None:
+            size = x.size(0)
+            if isinstance(size, torch.SymInt) and isinstance(place.stop, torch.SymInt) and _same(size, place.stop):
+                return x
+        if isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.has_edge_rows(x, item):
+            return x  # edges that a mask does not choose stay, and count as nothing where they are aggregated
+        if isinstance(item, Tensor) and item.dtype == torch.int64 and item.dim() == 1:
+            return x.index_select(0, item)  # the same, and allowed where `x` is a parameter
+        return NotImplemented
+
+    def _stacked(self, read: list[Tensor], args: Any, kwargs: Any) -> Any:
+        """Replace `torch.stack([row, col])` by the edge_index that both are of."""
+        ends = [self._tensors.ends.get(tensor) for tensor in read]
+        if len(ends) == 2 and None not in ends and not (kwargs.get("dim") or (args[1:] and args[1])):
+            first, second = ends
+            assert first is not None
+            assert second is not None
+            if first.index == second.index and (first.end, second.end) == ("source", "destination"):
+                return self._tensors.index(first.index)
+        raise self._tensors.refuse(TURNED)
+
+    # Writing
+
+    def _scattered(self, name: str, args: Any, kwargs: Any) -> Any:
+        """Replace an operator that adds edge rows to the vertices where they end."""
+        start, *values = args
+        given = dict(zip(_SCATTERS[name.removesuffix("_")], values, strict=False)) | kwargs
+        end = self._tensors.ends.get(given.get("index"))
+        if end is None:
+            return NotImplemented
+        rows = given["src"] if "src" in given else given["source"]
+        kind = _KINDS.get(given.get("reduce", "sum"))
+        if kind is None:
+            raise self._tensors.refuse(f"reduces by {given['reduce']!r}; use sum, mean, amax or amin")
+        if not isinstance(rows, Tensor) or given["dim"] % rows.dim():
+            raise self._tensors.refuse(ROWS_FIRST)
+        if kind != "sum" and given.get("include_self", True):
+            raise self._tensors.refuse("reduces edges together with what is there already; pass include_self=False")
+        if given.get("alpha", 1) != 1:
+            rows = rows * given["alpha"]
+        total = self._tensors.aggregate(rows, end, kind)
+        if self._zeros.get(start) is None:
+            if kind != "sum":
+                raise self._tensors.refuse("reduces edges into a tensor that is not new; start from zeros")
+            total = start + total
+        if name.endswith("_"):
+            self._written[start] = total
+        return total
+
+    def _as_written(self, value: Any) -> Any:
+        """Return a value in which tensors that were written to are replaced by their new values."""
+        if isinstance(value, Tensor):
+            found = self._written.get(value)
+            return value if found is None else self._as_written(found)
+        if type(value) in (tuple, list):
+            return type(value)(self._as_written(item) for item in value)
+        if type(value) is dict:
+            return {name: self._as_written(item) for name, item in value.items()}
+        return value
+
+
+def _same(size: torch.SymInt, other: torch.SymInt) -> bool:
+    return bool(size.node.expr == other.node.expr)  # `==` of the numbers themselves would be a condition of the trace
+
+
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for item in value:
+            yield from _tensors(item)
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)

@@ -1,0 +1,136 @@
+"""Each layer of PyG that works: three epochs of training equal PyG's own, and the page in the docs lists it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import re
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import lotan
+from lotan.errors import ModelError
+from lotan.tracing import trace
+from tools.pyg_layers import EXAMPLES, FOREIGN, PAGE, WIDTH, make
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import torch_geometric.nn.conv
+
+EPOCHS = 3
+LOSS, WEIGHTS = 2e-5, 5e-4
+
+WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constructor}` |" in PAGE.read_text())
+FLAT = ("TransformerConv", "PointTransformerConv")
+"""The layers with a bias whose true gradient is 0. Adam would turn what is rounded off there into steps."""
+
+ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv")
+ON_ROWS = ("GCNConv", "GATv2Conv")
+
+
+def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Graph:
+    """Weights, self-loops, doubled self-loops, parallel edges, a hub, and vertices without edges."""
+    random = np.random.default_rng(seed)
+    src, dst = random.integers(0, vertices - 3, (2, edges))
+    dst[:20] = 0
+    src[-6:], dst[-6:] = (1, 1, 2, 3, 4, 4), (1, 1, 2, 3, 5, 5)
+    return lotan.Graph.from_arrays(
+        random.standard_normal((vertices, WIDTH)).astype(np.float32),
+        src,
+        dst,
+        label=random.integers(0, 3, vertices),
+        split=random.choice([0, 0, -1], vertices).astype(np.int8),
+        weight=random.uniform(0.5, 1.5, edges).astype(np.float32),
+    )
+
+
+def made(name: str) -> torch.nn.Module:
+    torch.manual_seed(3)
+    model = make(EXAMPLES[name])
+    with torch.no_grad():
+        for parameter in model.parameters():  # fresh biases are zero and would hide mistakes
+            parameter += 0.05 * torch.randn_like(parameter)
+    return model
+
+
+def trained_by_pyg(model: torch.nn.Module, graph: lotan.Graph, optimizer: type[torch.optim.Optimizer]) -> list[float]:
+    """Train with plain torch and PyG. Returns the losses."""
+    data = graph.to_pyg()
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    steps = optimizer(trainable, lr=0.01) if trainable else None
+    losses = []
+    takes_weight = "edge_weight" in inspect.signature(model.forward).parameters
+    for _ in range(EPOCHS):
+        model.train()
+        out = model(data.x, data.edge_index, *([data.edge_weight] if takes_weight else []))
+        loss = torch.nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask])
+        losses.append(loss.item())
+        if steps is not None:
+            steps.zero_grad()
+            loss.backward()
+            steps.step()
+    return losses
+
+
+def assert_trains_as_pyg(name: str, **options: object) -> None:
+    graph, ours = messy_graph(), made(name)
+    theirs = copy.deepcopy(ours)
+    before = {key: value for module in ours.modules() for key, value in vars(module).items() if key == "cached"}
+    kind = "SGD" if name in FLAT else "Adam"
+    run = lotan.Trainer(
+        ours,
+        graph,
+        optimizer=getattr(lotan, kind)(lr=0.01),
+        epochs=EPOCHS,
+        progress=False,
+        **options,
+    ).fit()
+    losses = trained_by_pyg(theirs, graph, getattr(torch.optim, kind))
+    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=LOSS)
+    for key, value in theirs.state_dict().items():
+        torch.testing.assert_close(
+            ours.state_dict()[key], value, rtol=0, atol=WEIGHTS, msg=lambda m, key=key: f"{key}: {m}"
+        )
+    assert {key: v for module in ours.modules() for key, v in vars(module).items() if key == "cached"} == before
+
+
+@pytest.mark.parametrize("name", WORKS)
+def test_trains_as_in_pyg(name: str) -> None:
+    assert_trains_as_pyg(name, engine="local")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_BLOCKS)
+def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="blocks", partitions=3)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_ROWS)
+def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
+    assert_trains_as_pyg(name, engine="rows")
+
+
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if name not in WORKS])
+def test_a_layer_that_does_not_work_says_why(name: str) -> None:
+    row = re.search(rf"^\| `{name}` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    assert row is not None
+    try:
+        model = make(EXAMPLES[name])
+    except ImportError:
+        pytest.skip("needs a library that is not installed")
+    with pytest.raises(ModelError) as refusal:
+        trace(model, WIDTH, training=True, weighted=True)
+    assert row[1] in str(refusal.value)
+    assert f"torch_geometric {name}" in str(refusal.value)
+
+
+def test_each_convolution_has_an_example() -> None:
+    classes = set(torch_geometric.nn.conv.classes) - {"MessagePassing", *FOREIGN}
+    assert classes == set(EXAMPLES)
+    assert len(WORKS) >= 43

@@ -1,0 +1,228 @@
+"""Make docs/reference/pyg-layers.md: each convolution of PyG, and whether a model that contains it can be trained.
+
+`python tools/pyg_layers.py` writes the page. `EXAMPLES` has a constructor for each class, and
+`tests/tracing/test_pyg_layers.py` trains each one that works.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lotan.errors import ModelError
+from lotan.tracing import trace
+from lotan.tracing.pyg.layers import why_refused
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "reference" / "pyg-layers.md"
+WIDTH = 6
+"""The number of features that the constructors are written for."""
+
+FOREIGN = ("CuGraphGATConv", "CuGraphRGCNConv", "CuGraphSAGEConv", "FusedGATConv")
+"""Copies of other layers that run on a GPU only."""
+
+HEAD = """# Layers of PyG
+
+This page lists the convolutions of PyTorch Geometric {version}, and whether a model that contains them can be trained.
+The script `tools/pyg_layers.py` makes it. [Move a model from PyG](../how-to/move-from-pyg.md) shows how to train one.
+
+Each layer that works is trained in the test suite for three epochs, on a graph with weights, self-loops, parallel edges
+and isolated vertices. The losses and the weights equal those of PyG. {works} of {all} layers work.
+
+A row shows the example that was tried. In a call, `edge_weight` has the weights of the edges, and `{attributes}` and
+`{types}` stand for attributes and types that were made from the weights.
+"""
+
+ATTRIBUTES = "edge_weight.view(-1, 1)"
+TYPES = "(edge_weight > 1).long()"
+POINTS = "x[:, :3], x[:, 3:]"
+
+
+@dataclass(frozen=True)
+class Example:
+    """A way to use a layer.
+
+    Attributes:
+        constructor: the expression that makes the layer. The names are those of torch_geometric.nn, and `MLP(a, b)` is
+            a perceptron of two layers.
+        call: the expression that calls it in a model's forward, or "" if the layer is the model.
+        note: what the layer's other options need.
+    """
+
+    constructor: str
+    call: str = ""
+    note: str = ""
+
+
+EXAMPLES: Mapping[str, Example] = {
+    "AGNNConv": Example("AGNNConv()"),
+    "APPNP": Example("APPNP(K=3, alpha=0.1)", "conv(linear(x), edge_index, edge_weight)"),
+    "ARMAConv": Example("ARMAConv(6, 3, num_stacks=2, num_layers=2)"),
+    "AntiSymmetricConv": Example("AntiSymmetricConv(6)"),
+    "CGConv": Example("CGConv(6, dim=1)", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "ChebConv": Example("ChebConv(6, 3, K=2)"),
+    "ClusterGCNConv": Example("ClusterGCNConv(6, 3, diag_lambda=0.3)", note="`add_self_loops=False` is refused"),
+    "DNAConv": Example("DNAConv(6, heads=2)", "conv(torch.stack([x, x.relu()], dim=1), edge_index, edge_weight)"),
+    "DirGNNConv": Example("DirGNNConv(SAGEConv(6, 3))"),
+    "DynamicEdgeConv": Example("DynamicEdgeConv(MLP(12, 3), k=3)", "conv(x)"),
+    "EGConv": Example("EGConv(6, 4, aggregators=['sum', 'mean', 'max', 'std', 'symnorm'], num_heads=2, num_bases=2)"),
+    "EdgeConv": Example("EdgeConv(MLP(12, 3))"),
+    "FAConv": Example("FAConv(6)", "conv(x, x.relu(), edge_index)"),
+    "FastRGCNConv": Example("FastRGCNConv(6, 3, num_relations=2)", f"conv(x, edge_index, {TYPES})"),
+    "FeaStConv": Example("FeaStConv(6, 3, heads=2)"),
+    "FiLMConv": Example("FiLMConv(6, 3, num_relations=2)", f"conv(x, edge_index, {TYPES})"),
+    "GATConv": Example("GATConv(6, 3, heads=2)", note="`edge_dim` needs `add_self_loops=False`"),
+    "GATv2Conv": Example(
+        "GATv2Conv(6, 3, edge_dim=1, add_self_loops=False)",
+        f"conv(x, edge_index, {ATTRIBUTES})",
+        "`edge_dim` needs `add_self_loops=False`",
+    ),
+    "GCN2Conv": Example("GCN2Conv(6, alpha=0.1, theta=0.5, layer=1)", "conv(x, x.relu(), edge_index, edge_weight)"),
+    "GCNConv": Example("GCNConv(6, 3, cached=True)", note="`improved=True` is refused"),
+    "GENConv": Example("GENConv(6, 3, norm='layer', learn_t=True)"),
+    "GINConv": Example("GINConv(MLP(6, 3), train_eps=True)"),
+    "GINEConv": Example("GINEConv(MLP(6, 3), edge_dim=1)", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "GMMConv": Example("GMMConv(6, 3, dim=1, kernel_size=2)", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "GPSConv": Example("GPSConv(6, SAGEConv(6, 6), norm=None)"),
+    "GatedGraphConv": Example("GatedGraphConv(6, num_layers=2)"),
+    "GeneralConv": Example("GeneralConv(6, 4, attention=True, heads=2)"),
+    "GraphConv": Example("GraphConv(6, 3)"),
+    "GravNetConv": Example("GravNetConv(6, 3, space_dimensions=2, propagate_dimensions=2, k=3)", "conv(x)"),
+    "HANConv": Example(
+        "HANConv(6, 3, (['a'], [('a', 'to', 'a')]))", "conv({'a': x}, {('a', 'to', 'a'): edge_index})['a']"
+    ),
+    "HEATConv": Example("HEATConv(6, 3, 1, 1, 2, 1, 2)", f"conv(x, edge_index, None, {TYPES}, {ATTRIBUTES})"),
+    "HGTConv": Example(
+        "HGTConv(6, 4, (['a'], [('a', 'to', 'a')]))", "conv({'a': x}, {('a', 'to', 'a'): edge_index})['a']"
+    ),
+    "HeteroConv": Example(
+        "HeteroConv({('a', 'to', 'a'): SAGEConv(6, 3), ('a', 'by', 'a'): GraphConv(6, 3)}, aggr='mean')",
+        "conv({'a': x}, {('a', 'to', 'a'): edge_index, ('a', 'by', 'a'): edge_index})['a']",
+        "one type of vertices",
+    ),
+    "HypergraphConv": Example("HypergraphConv(6, 3)"),
+    "LEConv": Example("LEConv(6, 3)"),
+    "LGConv": Example("LGConv()", "conv(linear(x), edge_index, edge_weight)"),
+    "MFConv": Example("MFConv(6, 3, max_degree=4)"),
+    "MeshCNNConv": Example("MeshCNNConv(6, 3)"),
+    "MixHopConv": Example("MixHopConv(6, 3, powers=[0, 1, 2])"),
+    "NNConv": Example("NNConv(6, 3, MLP(1, 18), aggr='mean')", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "PANConv": Example("PANConv(6, 3, filter_size=2)"),
+    "PDNConv": Example(
+        "PDNConv(6, 3, edge_dim=1, hidden_channels=4, add_self_loops=False)",
+        f"conv(x, edge_index, {ATTRIBUTES})",
+        "`add_self_loops=True` is refused",
+    ),
+    "PNAConv": Example(
+        "PNAConv(6, 4, ['mean', 'min', 'max', 'std'], ['identity', 'amplification', 'attenuation'], "
+        "torch.tensor([1, 2, 3, 2]), towers=2)"
+    ),
+    "PPFConv": Example("PPFConv(MLP(7, 4), MLP(4, 3))", f"conv({POINTS}, x[:, 1:4], edge_index)"),
+    "PointGNNConv": Example("PointGNNConv(MLP(3, 3), MLP(6, 4), MLP(4, 3))", f"conv({POINTS}, edge_index)"),
+    "PointNetConv": Example("PointNetConv(MLP(6, 4), MLP(4, 3))", f"conv({POINTS}, edge_index)"),
+    "PointTransformerConv": Example("PointTransformerConv(3, 3)", f"conv({POINTS}, edge_index)"),
+    "RGATConv": Example("RGATConv(6, 3, num_relations=2)", f"conv(x, edge_index, {TYPES})"),
+    "RGCNConv": Example("RGCNConv(6, 3, num_relations=2, num_bases=2)", f"conv(x, edge_index, {TYPES})"),
+    "ResGatedGraphConv": Example("ResGatedGraphConv(6, 3, edge_dim=1)", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "SAGEConv": Example(
+        "SAGEConv(6, 3, aggr=['mean', 'max', 'softmax'])", note="`aggr='lstm'` and `'median'` are refused"
+    ),
+    "SGConv": Example("SGConv(6, 3, K=2, cached=True)"),
+    "SSGConv": Example("SSGConv(6, 3, alpha=0.1, K=2)"),
+    "SignedConv": Example(
+        "SignedConv(6, 3, first_aggr=True)", "conv(x, edge_index[:, edge_weight > 1], edge_index[:, edge_weight <= 1])"
+    ),
+    "SimpleConv": Example("SimpleConv('mean', combine_root='sum')", "conv(linear(x), edge_index, edge_weight)"),
+    "SplineConv": Example("SplineConv(6, 3, dim=1, kernel_size=3)", f"conv(x, edge_index, {ATTRIBUTES})"),
+    "SuperGATConv": Example("SuperGATConv(6, 3, heads=2, attention_type='SD')", note="without the loss of its own"),
+    "TAGConv": Example("TAGConv(6, 3, K=2)"),
+    "TransformerConv": Example("TransformerConv(6, 3, heads=2, beta=True)"),
+    "WLConv": Example("WLConv()", "conv(x.long(), edge_index)"),
+    "WLConvContinuous": Example("WLConvContinuous()", "conv(linear(x), edge_index, edge_weight)"),
+    "XConv": Example("XConv(6, 3, dim=3, kernel_size=4)", "conv(x, x[:, :3])"),
+}
+"""An example of each convolution, by the name of its class."""
+
+
+class Called(torch.nn.Module):
+    """A model that calls a layer as an example says.
+
+    Args:
+        conv: the layer.
+        call: the expression.
+    """
+
+    def __init__(self, conv: torch.nn.Module, call: str) -> None:
+        super().__init__()
+        self.conv = conv
+        self.linear = torch.nn.Linear(WIDTH, 3) if "linear" in call else None
+        self._code = compile(call, "the call of the example", "eval")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Any:
+        """Call the layer."""
+        names = {"conv": self.conv, "linear": self.linear, "torch": torch}
+        return eval(self._code, {**names, "x": x, "edge_index": edge_index, "edge_weight": edge_weight})
+
+
+def make(example: Example) -> torch.nn.Module:
+    """Return a model of one layer. torch's generator draws its weights."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import torch_geometric.nn
+
+    names = {**vars(torch_geometric.nn), "torch": torch, "MLP": _perceptron}
+    conv: torch.nn.Module = eval(example.constructor, names)
+    return Called(conv, example.call) if example.call else conv
+
+
+def _perceptron(inputs: int, outputs: int) -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(inputs, 8), torch.nn.ReLU(), torch.nn.Linear(8, outputs))
+
+
+def reason_against(name: str) -> str | None:
+    """Return the reason why a layer cannot be traced, or None if it can."""
+    try:
+        model = make(EXAMPLES[name])
+    except ImportError as error:
+        kind = type(name, (torch.nn.Module,), {"__module__": "torch_geometric.nn.conv"})
+        return why_refused(kind()) or str(error)
+    try:
+        trace(model, WIDTH, training=True, weighted=True)
+    except ModelError as error:
+        return str(error).partition(": ")[2]
+    return None
+
+
+def page() -> str:
+    """Return the whole page."""
+    import torch_geometric
+
+    reasons = {name: reason_against(name) for name in sorted(EXAMPLES, key=str.lower)}
+    counts = {"works": sum(reason is None for reason in reasons.values()), "all": len(reasons)}
+    version = ".".join(torch_geometric.__version__.split(".")[:2])
+    lines = [HEAD.format(version=version, attributes=ATTRIBUTES, types=TYPES, **counts)]
+    lines += ["## Layers that work", "", "| example | called as | limits |", "|---|---|---|"]
+    for name, reason in reasons.items():
+        if reason is None:
+            example = EXAMPLES[name]
+            lines.append(f"| `{example.constructor}` | `{example.call or 'model(x, edge_index)'}` | {example.note} |")
+    lines += ["", "## Layers that are refused", "", "| layer | reason |", "|---|---|"]
+    lines += [f"| `{name}` | {reason} |" for name, reason in reasons.items() if reason is not None]
+    return "\n".join([*lines, ""])
+
+
+def main() -> int:
+    """Write the page."""
+    PAGE.write_text(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
