@@ -73,6 +73,7 @@ class Node:
 
     @classmethod
     def _made(cls, values: Sequence[Any], children: tuple[Node, ...], identity: tuple[Any, ...]) -> Self:
+        """Return a new operator. The lock is held meanwhile, so `_yields` must not make another one."""
         made = object.__new__(cls)
         cls.fill(made, *values)
         put = object.__setattr__
@@ -113,7 +114,7 @@ def _keys(values: Sequence[Any], nodes: list[Node]) -> list[Any]:
     keys: list[Any] = []
     for value in values:
         kind = type(value)
-        if kind is str or kind is ValueType:  # most are; asked first, as checks for a class with a metaclass are slow
+        if kind is str or kind is ValueType:  # most are, so they are asked about first
             keys.append(value)
         elif kind is tuple:
             inside = _keys(value, nodes)

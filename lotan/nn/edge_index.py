@@ -157,7 +157,7 @@ GIVE = {
     "edge_attr": "name its columns of attributes, Graph(..., edge_features=...), or pass edge_attr= to Graph.from_arrays",
     "edge_type": "name its column of types, Graph(..., edge_type=...), or pass edge_type= to Graph.from_arrays",
 }
-"""What gives a graph a column of edges that it lacks."""
+"""The advice, in words, for a graph that lacks a column of edges, by the name of the column."""
 
 
 def _edge_columns(edges: int, attributes: Tensor | None, types: Tensor | None) -> dict[str, Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 from planner.estimate import row_bytes
 from planner.layout import Layout
@@ -11,7 +10,7 @@ from planner.physical import Column, Plan
 from planner.spec import EdgeSet
 from planner.statistics import Statistics
 from planner.steps.backward import CONSTANTS, Backward
-from planner.steps.step import AtSources, ColumnStep, Naming
+from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
 from planner.work import Work
 
@@ -21,7 +20,7 @@ of ten times the size is mostly read from memory."""
 
 
 @dataclass(frozen=True)
-class PropagateStep(ColumnStep):
+class PropagateStep(InputStep):
     """output[v] = sum over in-edges (u, v) of [weight *] input[u]; with reverse, over out-edges (v, u) instead.
 
     With `combine`, messages for one destination are summed on their own side before they cross a partition boundary. In
@@ -35,11 +34,6 @@ class PropagateStep(ColumnStep):
     reverse: bool = False
     combine: bool = True
     within: int | None = None  # level up to which the edges end that it sums over; None: all
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The name of its input."""
-        return (self.input,)
 
     @property
     def hop_away(self) -> tuple[str, ...]:
@@ -57,10 +51,6 @@ class PropagateStep(ColumnStep):
         flags = ["reverse"] * self.reverse + ["weighted"] * self.weighted + ["naive"] * (not self.combine)
         within = [] if self.within is None else [f"within={self.within}"]
         return f"Propagate({', '.join([self.input, self.edges, *flags, *within])}) -> {self.output.name}"
-
-    def renamed(self, to: Naming, stage: Naming = str) -> Self:
-        """Return the same step under other names."""
-        return replace(self, input=to(self.input), output=replace(self.output, name=to(self.output.name)))
 
     def differentiate(self, backward: Backward) -> None:
         """Add a propagate over the reverse graph, under the same vertex placement."""

@@ -157,3 +157,18 @@ class ColumnStep(GraphStep):
 
     def _renewed(self, **changes: Any) -> Self:
         return cast(Self, replace(cast(Any, self), **changes))  # every kind of step is a dataclass
+
+
+class InputStep(ColumnStep):
+    """A step that makes one column out of one other, `input`."""
+
+    input: str
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The name of its input."""
+        return (self.input,)
+
+    def renamed(self, to: Naming, stage: Naming = str) -> Self:
+        """Return the same step under other names."""
+        return self._renewed(input=to(self.input), output=replace(self.output, name=to(self.output.name)))

@@ -12,7 +12,7 @@ from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.spec import TRACK, Call, Ref, TotalKind, ValueType
 from planner.statistics import Statistics
 from planner.steps.backward import CONSTANTS, Backward
-from planner.steps.step import AtSources, ColumnStep, Naming
+from planner.steps.step import AtSources, InputStep
 from planner.traits import EngineTraits
 from planner.work import Work
 
@@ -45,7 +45,7 @@ class Total(GraphOperator):
 
 
 @dataclass(frozen=True)
-class TotalStep(ColumnStep):
+class TotalStep(InputStep):
     """output[v] = the reduction of input over all vertices, which is the same for every v.
 
     A sum is its own adjoint: the gradient of each row is the sum of the gradients of all rows. The adjoint of a mean is a
@@ -57,11 +57,6 @@ class TotalStep(ColumnStep):
     output: Column
     kind: TotalKind
     within: int | None = None  # always None, because the rows of all vertices take part
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        """The name of its input."""
-        return (self.input,)
 
     @property
     def read_everywhere(self) -> tuple[str, ...]:
@@ -76,10 +71,6 @@ class TotalStep(ColumnStep):
     def up_to(self, level: int) -> Self:
         """Return the same step, because the rows of all vertices take part, and the result takes little memory."""
         return self
-
-    def renamed(self, to: Naming, stage: Naming = str) -> Self:
-        """Return the same step under other names."""
-        return replace(self, input=to(self.input), output=replace(self.output, name=to(self.output.name)))
 
     def differentiate(self, backward: Backward) -> None:
         """Add the same total of the gradient, or for moments, a stage that reads the mean of the gradient."""

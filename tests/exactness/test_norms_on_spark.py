@@ -57,23 +57,26 @@ USUAL = ("BatchNorm1d", "GraphNorm", "variance")
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FUNCTIONS) if name not in USUAL]
 
 
-@pytest.mark.parametrize("name", [*USUAL, *OTHERS])
-def test_equals_local(spark, workers, name):
+def assert_equals_local(name, kind, engine):
+    """Compare a training pass that also evaluates with that of the local engine, and with itself run again."""
     drawn: Sample = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
     job = lotan.Trainer(model_of(name), drawn.graph, engine="local").job
     a_pass = Pass(1, weights_of(model_of(name)), seed=0)
-    shuffled, partitions = bool(len(name) % 2), 1 + len(name) % 4
-    with closing(LocalEngine(chunk_rows=8)) as local:
+    with closing(engine), closing(LocalEngine(chunk_rows=8)) as local:
         plan = planned_for("local", job).plan
         local.load(job.graph, plan)
         expected = run(local, plan, plan.training(True), a_pass)
-    settings = BlocksSettings(partitions=partitions, chunk_rows=8, shuffled=shuffled)
-    with closing(BlocksEngine(spark, workers.link, workers.endpoint, settings)) as blocks:
-        plan = planned_for("blocks", job).plan
-        blocks.load(job.graph, plan)
-        outcomes = [run(blocks, plan, plan.training(True), a_pass) for _ in range(2)]
+        plan = planned_for(kind, job).plan
+        engine.load(job.graph, plan)
+        outcomes = [run(engine, plan, plan.training(True), a_pass) for _ in range(2)]
     assert_close(outcomes[0], expected)
     assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+
+
+@pytest.mark.parametrize("name", [*USUAL, *OTHERS])
+def test_equals_local(spark, workers, name):
+    settings = BlocksSettings(partitions=1 + len(name) % 4, chunk_rows=8, shuffled=bool(len(name) % 2))
+    assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
 ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance"))]
@@ -81,19 +84,8 @@ ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for na
 
 @pytest.mark.parametrize("name", ON_ROWS)
 def test_rows_equal_local(spark, workers, name):
-    drawn = sample(seed=len(name), share=0.6 if len(name) % 2 else 0.05)
-    job, a_pass = lotan.Trainer(model_of(name), drawn.graph, engine="local").job, Pass(1, weights_of(model_of(name)))
-    with closing(LocalEngine(chunk_rows=8)) as local:
-        plan = planned_for("local", job).plan
-        local.load(job.graph, plan)
-        expected = run(local, plan, plan.training(True), a_pass)
     settings = RowsSettings(partitions=1 + len(name) % 3, chunk_rows=8)
-    with closing(RowsEngine(spark, workers.link, workers.endpoint, settings)) as rows:
-        plan = planned_for("rows", job).plan
-        rows.load(job.graph, plan)
-        outcomes = [run(rows, plan, plan.training(True), a_pass) for _ in range(2)]
-    assert_close(outcomes[0], expected)
-    assert_same_bits(dict(outcomes[0].gradients), dict(outcomes[1].gradients))
+    assert_equals_local(name, "rows", RowsEngine(spark, workers.link, workers.endpoint, settings))
 
 
 @pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])

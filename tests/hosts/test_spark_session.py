@@ -110,6 +110,18 @@ def test_a_spark_without_memory_ends_instead_of_hanging():
     assert "it ran out of memory" in done.stderr
 
 
+def run_with_temporary_files_in(folder, program):
+    """Run a program of a test in a process of its own, whose temporary files lie in a folder."""
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"TMPDIR": str(folder)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
 KILL_SPARK = """
 from lotan.hosts.spark_session import SparkContext, SparkSettings, open_spark
 session = open_spark(SparkSettings("local[1]")).session
@@ -122,14 +134,7 @@ SparkContext._gateway.proc.kill()
 @pytest.mark.spark
 @pytest.mark.chaos
 def test_nothing_of_a_spark_that_was_killed_is_left(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", KILL_SPARK],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_with_temporary_files_in(tmp_path, KILL_SPARK)
     assert Path(done.stdout.strip()).parent == tmp_path, done.stderr
     assert not list(tmp_path.iterdir())
 
@@ -150,14 +155,7 @@ for _ in range(2):
 
 @pytest.mark.spark
 def test_a_second_session_of_a_process_works_while_other_runs_start(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", TWO_SESSIONS],
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run_with_temporary_files_in(tmp_path, TWO_SESSIONS)
     assert done.returncode == 0, done.stderr
     first, second = map(int, done.stdout.split())
     assert second <= first + 10_000  # a closed session's blocks are gone

@@ -67,10 +67,7 @@ class Product:
 
     def __call__(self, number: int, column: Tensor) -> Tensor:
         """Return the sums of one chunk's rows, in memory of their own. [vertices, width] -> [rows, width]."""
-        offsets, positions, weights = self._bags[number]
-        if not positions.numel():
-            return torch.zeros(offsets.numel() - 1, column.shape[1])
-        return torch.embedding_bag(column, positions, offsets, False, 0, False, weights, True)[0]
+        return _sums(column, *self._bags[number])
 
     def write(self, number: int, column: Tensor, out: Tensor) -> None:
         """Write the sums of one chunk's rows into a tensor, piece by piece. [vertices, width] -> out [rows, width].
@@ -84,9 +81,18 @@ class Product:
             ends = offsets[start : start + length + 1]
             some = slice(int(ends[0]), int(ends[-1]))
             of_edges = None if weights is None else weights[some]
-            piece = out[start : start + length]
-            if some.start == some.stop:
-                piece.zero_()
-                continue
-            sums = torch.embedding_bag(column, positions[some], ends - ends[0], False, 0, False, of_edges, True)
-            piece.copy_(sums[0])
+            out[start : start + length] = _sums(column, ends - ends[0], positions[some], of_edges)
+
+
+def _sums(column: Tensor, offsets: Tensor, positions: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the sums of a column's rows at some positions, in new memory. [vertices, width] -> [rows, width].
+
+    Args:
+        column: The column.
+        offsets: The place of each row's first position, and the number of positions. [rows + 1]
+        positions: The positions, row by row. [edges]
+        weights: The weight of each position [edges]; None: each is 1.
+    """
+    if not positions.numel():
+        return torch.zeros(offsets.numel() - 1, column.shape[1])
+    return torch.embedding_bag(column, positions, offsets, False, 0, False, weights, True)[0]
