@@ -32,6 +32,9 @@ class Batch:
 
     plan: Plan
     stacks: tuple[Stack, ...]
+    if_shared: float | None = (
+        None  # if models do not share steps to save time: how many times as long a training pass would take
+    )
 
     def train(self, evaluated: frozenset[int]) -> tuple[Step, ...]:
         """Return a training pass that also evaluates these models, if their stacks have such a pass.
@@ -108,8 +111,11 @@ def compile_cheapest(plans: Sequence[Plan], statistics: Statistics, pricing: Pri
     shared = compile_batch(plans)
     if len(shared.stacks) == len(plans):
         return shared
-    both = (shared, compile_batch(plans, share=False))
-    return min(both, key=lambda one: pass_seconds(one.plan, one.plan.train, statistics, anywhere(pricing)).seconds)
+    unshared = compile_batch(plans, share=False)
+    together, each = (
+        pass_seconds(one.plan, one.plan.train, statistics, anywhere(pricing)).seconds for one in (shared, unshared)
+    )
+    return shared if together <= each else replace(unshared, if_shared=together / each)
 
 
 def _without_dead_gradients(plan: Plan) -> Plan:

@@ -211,15 +211,41 @@ def _check_reachable(master: str, seconds: float) -> None:
 def _start(master: str, settings: SparkSettings) -> OpenSpark:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    path = os.pathsep.join(
+    os.environ["PYTHONPATH"] = os.pathsep.join(
         dict.fromkeys([str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
     )
-    os.environ["PYTHONPATH"] = path
+    options = _options(master, settings.heap)
+    builder = SparkSession.builder.master(master).appName("lotan")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    before = psutil.Process().children()
+    try:
+        if SparkContext._gateway is None:
+            JavaOutput.launch(SparkConf().setMaster(master).setAppName("lotan").setAll(list(options.items())))
+        if not has_own_logging():
+            log_errors_alone(SparkContext._jvm)
+        session = builder.getOrCreate()
+    except BaseException as error:
+        if SparkContext._gateway is None:  # PySpark does not know the Java process that it was about to start
+            _end([child for child in psutil.Process().children() if child not in before])
+        if isinstance(error, Exception):
+            raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
+        raise
+    return _Started(session).use()
+
+
+def _options(master: str, heap: Heap | None) -> dict[str, str]:
+    """Return the configuration of a session of ours: see `_start`.
+
+    Args:
+        master: The URL of the master.
+        heap: The heap of Java, or None for Spark's own default.
+    """
     folder = JavaFolder.make()
     options = {
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.enabled": "false",
-        "spark.executorEnv.PYTHONPATH": path,
+        "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.local.dir": str(folder),
         # Most of the bytes moved are floats, which hardly get smaller by compression: a shuffled propagate takes 0.39
@@ -238,9 +264,9 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
     if (jars := spark_jars()) is not None:
         options["spark.jars"] = jars
     # PYSPARK_SUBMIT_ARGS has precedence anyway
-    if settings.heap is not None and (settings.heap.capped or not spark_default("spark.driver.memory")):
-        options["spark.driver.memory"] = f"{settings.heap.bytes // MIB}m"
-    if settings.heap is not None and settings.heap.capped:
+    if heap is not None and (heap.capped or not spark_default("spark.driver.memory")):
+        options["spark.driver.memory"] = f"{heap.bytes // MIB}m"
+    if heap is not None and heap.capped:
         os.environ.setdefault("MALLOC_ARENA_MAX", MALLOC_ARENAS)  # for the processes that are started from here
         options |= {
             "spark.driver.extraJavaOptions": CAPPED_JAVA,
@@ -248,23 +274,7 @@ def _start(master: str, settings: SparkSettings) -> OpenSpark:
             # vectored reading loads a column of a row group at once, into memory beside the heap
             "spark.hadoop.parquet.hadoop.vectored.io.enabled": "false",
         }
-    builder = SparkSession.builder.master(master).appName("lotan")
-    for name, value in options.items():
-        builder = builder.config(name, value)
-    before = psutil.Process().children()
-    try:
-        if SparkContext._gateway is None:
-            JavaOutput.launch(SparkConf().setMaster(master).setAppName("lotan").setAll(list(options.items())))
-        if not has_own_logging():
-            log_errors_alone(SparkContext._jvm)
-        session = builder.getOrCreate()
-    except BaseException as error:
-        if SparkContext._gateway is None:  # PySpark does not know the Java process that it was about to start
-            _end([child for child in psutil.Process().children() if child not in before])
-        if isinstance(error, Exception):
-            raise EngineError(f"Spark with master {master!r} did not start: {first_line(error)}") from error
-        raise
-    return _Started(session).use()
+    return options
 
 
 def _end(processes: list[psutil.Process]) -> None:

@@ -88,13 +88,13 @@ def declined(sums: Sums) -> str | None:
     known = sums.statistics
     if not known.training:
         return "how many vertices are trained on is not known"
-    if not _pays(0, sums):
-        share = 1 - sums.layer(0) / sums.layer(None)
-        return (
-            f"{known.training:,} of {known.vertices:,} vertices are trained on: a layer is estimated to take {share:.0%} less; "
-            f"it has to be {LEAST_SPARED:.0%}, and to repay in {REPAID_BY} epochs the ordering of the vertices"
-        )
-    return None
+    if _pays(0, sums):
+        return None
+    spared, asked = 1 - sums.layer(0) / sums.layer(None), f"it has to be {LEAST_SPARED:.0%}"
+    if spared > LEAST_SPARED:
+        asked = f"{REPAID_BY} epochs do not repay the ordering of the vertices"
+    trained_on = f"{known.training:,} of {known.vertices:,} vertices are trained on"
+    return f"{trained_on}: a layer is estimated to take {spared:.0%} less; {asked}"
 
 
 def _pays(level: int, sums: Sums) -> bool:

@@ -272,5 +272,5 @@ RULE = BatchRule(
     name="share_models",
     apply=stacked,
     count=lambda _: 0,
-    idle="there is one model; those of a batch share its steps",
+    idle="there is one model; those of a batch share steps if that is estimated to take less time",
 )

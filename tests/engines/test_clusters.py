@@ -75,6 +75,7 @@ def test_speculation_on_two_executors_changes_no_bit(
         assert_same_weights(tmp_path / f"{engine} here", tmp_path / f"{engine} there")
 
 
+@pytest.mark.nightly
 def test_spark_submit_to_a_standalone_master(tmp_path: Path, master: str, expected: list[float]) -> None:
     """With the script of the README, and with Spark as it comes: compilers and all."""
     report = tmp_path / "report.json"

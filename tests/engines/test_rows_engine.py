@@ -29,6 +29,7 @@ from tests.engines.drawn import Drawn, draw_graph
 from tests.engines.faults import Fault, inject
 from tests.engines.models import MODELS, OUT, WIDTH, Model, gcn_forward, gcn_spec
 from tests.engines.physical import implied_shuffles
+from tests.exactness.steps import at_night
 
 pytestmark = pytest.mark.spark
 
@@ -124,7 +125,11 @@ GRID = [
 ]
 
 
-@pytest.mark.parametrize(("model", "options"), GRID)
+BY_DAY = [("gcn", "auto"), ("gcn", "without RGB"), ("attention", "general"), ("attention", "pruned"),
+          ("residual_max", "auto"), ("residual_max", "general without RGB")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "options"), at_night(GRID, unless=BY_DAY))
 def test_an_epoch_equals_the_local_engine(model: str, options: str, spark: SparkSession, workers: Session) -> None:
     job = Job(BY_NAME[model], OPTIONS[options], strings=options == "without RGB", weighted=options != "general")
     with closing(on_rows(job, spark, workers)) as engine:
@@ -287,9 +292,10 @@ def test_a_task_that_fails_or_runs_twice_changes_no_bit(
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("place", PLACES[:3], ids=" ".join)
+@pytest.mark.parametrize(("stage", "mode"), at_night(PLACES, unless=PLACES[2:]))
 def test_killed_workers_change_no_bit(
-    place: tuple[str, str],
+    stage: str,
+    mode: str,
     spark: SparkSession,
     undisturbed: list[bytes],
     monkeypatch: pytest.MonkeyPatch,
@@ -298,7 +304,7 @@ def test_killed_workers_change_no_bit(
     job = pruned_dropout()
     with Session(SessionSettings(workers=2)) as session:
         victims = tuple(session.worker_processes.values())
-        fault = Fault("kill", *place, tmp_path, victims)
+        fault = Fault("kill", stage, mode, tmp_path, victims)
         inject(monkeypatch, [fault])
         with closing(on_rows(job, spark, session, chunk_rows=4)) as engine:
             assert two_epochs(job, engine) == undisturbed

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from planner.shares import Crew
 from planner.spec import LossSpec
 from tests.exactness.cases import OUT, Sample, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
+from tests.exactness.steps import at_night
 from tests.exactness.test_random_models import drawn_model, graph_of, specs_of
 
 KINDS: dict[str, Callable[[Plan], Plan]] = {
@@ -33,6 +35,8 @@ KINDS: dict[str, Callable[[Plan], Plan]] = {
     "insides put out": lambda plan: evaluated_beside(plan, exports=True).plan,
 }
 OFF = ("reuse_evaluation",)
+ON_BLOCKS = list(zip(DROPPING, (False, True) * len(DROPPING), strict=False))
+"""Each model once, on blocks. The other graphs are for the night."""
 
 
 def check(engine: Engine, drawn: Sample, plan: Plan, weights: dict[str, torch.Tensor]) -> None:
@@ -83,8 +87,7 @@ def on(name: str, engine: str, drawn: Sample, disabled: tuple[str, ...] = ()) ->
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("few", [False, True])
-@pytest.mark.parametrize("name", DROPPING)
+@pytest.mark.parametrize(("name", "few"), at_night(product(DROPPING, (False, True)), unless=ON_BLOCKS))
 def test_on_blocks(name: str, few: bool, spark, workers: Session) -> None:
     """Also where training, and what several levels of it depend on, is on few vertices."""
     drawn = sample(3, 24, 30)

@@ -35,7 +35,17 @@ from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 from tests.exactness.cases import EVERY, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness.steps import IN_PLACE, OPTIONS, assert_equal, assert_equals_truth, plan_of, spread, tensors, train
+from tests.exactness.steps import (
+    IN_PLACE,
+    OPTIONS,
+    assert_equal,
+    assert_equals_truth,
+    at_night,
+    plan_of,
+    spread,
+    tensors,
+    train,
+)
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, specs_of
 
 pytestmark = pytest.mark.spark
@@ -85,8 +95,12 @@ PRUNED = [("GCN", EMPTY), ("GCN, three layers, jumping", 2), ("GIN", 1), ("resid
           ("GraphSAGE, max", 2), ("GraphSAGE, min", EMPTY), ("own layer", 2), ("own layer", EMPTY),
           ("arithmetic on edges", 2), ("arithmetic of features", 3)]  # fmt: skip
 
+BY_DAY = [("GCN", EMPTY), ("GIN", 1), ("residual", 3), ("hops", 2), ("GAT, four heads", EMPTY), ("branches", 3),
+          ("GraphSAGE, max", 2), ("own layer", EMPTY), ("arithmetic on edges", 2)]  # fmt: skip
+"""Each kind of step on edges, each number of partitions, and string ids."""
 
-@pytest.mark.parametrize(("name", "partitions"), PRUNED)
+
+@pytest.mark.parametrize(("name", "partitions"), at_night(PRUNED, unless=BY_DAY))
 def test_few_training_vertices_whose_dependencies_alone_are_computed(name, partitions, spark, workers):
     """24 vertices with less than an edge each: several levels are pruned, and some partitions have no vertex of a level."""
     drawn = trained_on(sample(partitions, 24, 20, weighted=EVERY[name].weights), [0, 9])
@@ -118,7 +132,7 @@ def both_ways(spark, workers, planned: Planned, model: torch.nn.Module, drawn: S
     return results
 
 
-@pytest.mark.parametrize("seed", ON_EDGES)
+@pytest.mark.parametrize("seed", at_night([(seed,) for seed in ON_EDGES], unless=[(13,), (26,), (48,)]))
 def test_random_models_with_few_training_vertices(seed, spark, workers):
     """On random graphs; each model has attention, a maximum or a message with a parameter."""
     drawn = trained_on(sample(seed, 24, 20, weighted=seed % 3 == 0), [seed % 24, 9])
@@ -160,6 +174,9 @@ def test_a_hub_whose_edges_are_spread(name, partitions, edges, spark, workers):
     assert_equals_truth(found, name, truth, drawn)
 
 
+WIDTHS = (1, 2, 3, 17, 64, 255, 1000)
+
+
 class Mixed(torch.nn.Module):
     """Sums, attention and maxima of rows of one width."""
 
@@ -172,7 +189,7 @@ class Mixed(torch.nn.Module):
         return self.greatest(torch.tanh(self.attention(torch.tanh(self.sums(x, graph)), graph)), graph)
 
 
-@pytest.mark.parametrize("width", [1, 2, 3, 17, 64, 255, 1000])
+@pytest.mark.parametrize("width", at_night([(width,) for width in WIDTHS], unless=[(1,), (2,), (17,), (1000,)]))
 def test_rows_of_any_width(width, spark, workers):
     drawn = sample(7, 12, 40)
     x = torch.from_numpy(np.random.default_rng(7).normal(size=(12, width)).astype(np.float32))

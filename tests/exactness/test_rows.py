@@ -26,7 +26,7 @@ from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from tests.exactness.cases import CASES, OUT, Sample, models, named, sample, trained_on
 from tests.exactness.dropping import DROPPING, dropping
-from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, plan_of, tensors, train
+from tests.exactness.steps import OPTIONS, assert_equal, assert_equals_truth, at_night, plan_of, tensors, train
 from tests.exactness.test_pruning import KEPT, evaluated, of_all_splits
 from tests.exactness.test_random_models import TOLERANCE, by_autograd, drawn_model, graph_of, specs_of
 
@@ -97,6 +97,14 @@ PRUNED = [
     ("own layer", "auto", EMPTY),
     ("hops", "auto", 2),
 ]
+BY_DAY = [
+    ("GCN", "auto", EMPTY),
+    ("GraphSAGE", "collecting", 2),
+    ("GIN", "every gradient", 1),
+    ("GAT", "naive backward", 2),
+    ("residual", "auto", 3),
+    ("own layer", "auto", EMPTY),
+]
 
 
 def few(name: str, partitions: int, training: list[int]) -> Sample:
@@ -112,10 +120,10 @@ def pruned(name: str, drawn: Sample, options: str = "auto") -> Planned:
 
 
 def test_the_pruned_spread_covers_all_plans():
-    assert {options for _, options, _ in PRUNED} == set(PRUNING)
+    assert {options for _, options, _ in BY_DAY} == set(PRUNING)
 
 
-@pytest.mark.parametrize(("name", "options", "partitions"), PRUNED)
+@pytest.mark.parametrize(("name", "options", "partitions"), at_night(PRUNED, unless=BY_DAY))
 def test_few_training_vertices_whose_dependencies_alone_are_computed(name, options, partitions, spark, workers):
     drawn = few(name, partitions, [0, 9])
     ours, truth = models(name, seed=partitions)
@@ -203,7 +211,7 @@ def test_passes_on_all_vertices_between_pruned_ones(name, spark, workers):
     np.testing.assert_allclose(values, np.stack(logits["values"]), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize(("seed", "partitions"), [(13, EMPTY), (75, 2)])
+@pytest.mark.parametrize(("seed", "partitions"), at_night([(13, EMPTY), (75, 2)], unless=[(13, EMPTY)]))
 def test_random_models_with_few_training_vertices(seed, partitions, spark, workers):
     """Sums and collected neighbourhoods, up to five levels of them."""
     drawn, model = graph_of(seed), drawn_model(seed, False, False)

@@ -68,7 +68,7 @@ def test_a_router_that_dies_is_replaced_where_it_was() -> None:
 def test_training_without_workers_fails_and_stops_what_it_started(
     router: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lotan.hosts.session.SessionSettings", partial(SessionSettings, start_seconds=0.3))
+    monkeypatch.setattr("lotan.memory.limit.SessionSettings", partial(SessionSettings, start_seconds=0.3))
     graph = lotan.Graph.from_arrays(np.ones((2, 1)), *np.array([[0], [1]]), label=np.arange(2), split=np.zeros(2, int))
     trainer = lotan.Trainer(lotan.nn.GCN(1, 4, 1, 2), graph, engine="rows", router=router, epochs=1, progress=False)
     with pytest.raises(EngineError, match="0 of 1 workers were connected"):

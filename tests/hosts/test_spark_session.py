@@ -17,6 +17,7 @@ from lotan.errors import ConfigurationError, EngineError
 from lotan.hosts import jar, java_output, spark_session
 from lotan.hosts.java_output import without_noise
 from lotan.hosts.spark_session import Heap, SparkSettings, open_spark
+from tests.conftest import SPARK_DEFAULTS
 from tests.messenger.numpy_handler import wait_until
 
 pytestmark = pytest.mark.processes
@@ -235,6 +236,7 @@ def run_alone(words, configuration):
 @pytest.mark.spark
 def test_a_run_on_a_spark_of_its_own_writes_nothing_to_standard_error(tmp_path):
     """On rows, where also Python processes of Spark may write."""
+    (tmp_path / "spark-defaults.conf").write_text(SPARK_DEFAULTS)
     assert run_alone(["-c", QUIET], tmp_path).stderr == ""
 
 

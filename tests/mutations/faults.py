@@ -113,6 +113,27 @@ PYTHON = {
         "chances = [1 - (1 - share) * exp(none)",
         ("planner/cost/test_degrees.py", "planner/degrees.py"),
     ),
+    "sums are held that the epochs do not repay": Fault(
+        PLANNER, "return once <= REPAID_BY * in_an_epoch", "return True", ("planner/test_hoist_invariant.py",)
+    ),
+    "a layer is pruned that spares little": Fault(
+        PLANNER, "return spared > LEAST_SPARED * whole and", "return", ("planner/test_prune_vertices.py",)
+    ),
+    "vertices are ordered though epochs do not repay it": Fault(
+        PLANNER,
+        "and spared * REPAID_BY > ORDERING * sums.statistics.edges",
+        "",
+        ("planner/test_prune_vertices.py",),
+    ),
+    "models always share steps": Fault(
+        PLANNER, "return shared if together <= each else", "return shared if True else", ("planner/test_batch.py",)
+    ),
+    "one sum becomes several without a comparison": Fault(
+        PLANNER,
+        "return len({node.arguments[0] for node in maps}) < len(maps)",
+        "return False",
+        ("planner/test_commute_linear.py",),
+    ),
     # stages and what stands around them
     "running variances are biased": Fault(
         LOTAN,

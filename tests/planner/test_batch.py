@@ -25,3 +25,5 @@ def test_models_share_steps_unless_their_columns_together_leave_the_caches(hidde
     assert len(found.stacks) == stacks
     assert ("share_models" in found.plan.fired) == (stacks == 1)
     assert found.plan.models == 4
+    assert (found.if_shared is None) == (stacks == 1)
+    assert stacks == 1 or found.if_shared > 1

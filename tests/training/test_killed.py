@@ -165,12 +165,13 @@ def train_rows_disturbed(folder: str) -> None:
     marks, patch = Path(folder), pytest.MonkeyPatch()
     only_spark_tries_again(patch)
     failures = [Fault("raise", place.stage, place.mode, marks) for place in PLACES]
-    with patch.context() as during:
-        inject(during, failures)
-        train_on_spark(marks / "failed", "rows", master=RETRYING)
-    assert all(fault.happened for fault in failures)
-    inject(patch, [Fault("kill", "train.0", "backward", marks, (os.getpid(),), a_pass=LAST)])
-    train_on_spark(marks / "killed", "rows", master=RETRYING)
+    with closing(open_spark(SparkSettings(RETRYING))):
+        with patch.context() as during:
+            inject(during, failures)
+            train_on_spark(marks / "failed", "rows")
+        assert all(fault.happened for fault in failures)
+        inject(patch, [Fault("kill", "train.0", "backward", marks, (os.getpid(),), a_pass=LAST)])
+        train_on_spark(marks / "killed", "rows")
 
 
 def train_blocks_disturbed(folder: str) -> None:

@@ -80,6 +80,7 @@ def test_rows_equal_local(trained: Run, tmp_path: Path) -> None:
     assert all(report["peak_memory_bytes"][key] > 0 for key in ("driver", "jvm", "workers"))
 
 
+@pytest.mark.nightly
 def test_twice_the_same_bits(spark: SparkSession, trained: Run) -> None:
     """Whatever the number of workers."""
     first, second = trained.model.weights, _fit(_in_spark(spark), workers=2).model.weights
@@ -159,6 +160,7 @@ def test_other_tasks_equal_local(spark: SparkSession, kind: str) -> None:
 
 
 @pytest.mark.data
+@pytest.mark.nightly
 def test_cora(spark: SparkSession, data: Callable[[str], Path]) -> None:
     """The published graph, model and settings, epoch by epoch; all 200 epochs are measured by benchmarks/accuracy.py."""
     graph = normalized(lotan.Graph.read(data("cora.npz")))

@@ -205,9 +205,11 @@ def test_a_failing_stage_is_named_and_the_engine_goes_on() -> None:
 
 
 def test_close_twice() -> None:
-    engine = LocalEngine()
-    engine.close()
-    engine.close()
+    setup = Setup(MODELS[0], random_arrays(6, edges=60)[0], OPTIONS["general"])
+    engine = setup.engine
+    for _ in range(2):
+        engine.close()
+        assert engine._graph is None
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
