@@ -35,9 +35,10 @@ $(JAR): $(JVM) tools/build_jar.sh
 run: setup ## Train a GCN on the built-in digits graph through Spark and PyTorch workers
 	lotan train --graph digits --model gcn --layers 2 --engine blocks --epochs 30 --eval-every 5 --report report.json $(ARGS)
 
-# Two processes of tests share the cores: a thread of torch's that waits busily for another keeps that from running.
+# Three processes of tests, one more than the two cores of the smallest machine, because many tests wait for others.
+# A thread of torch's that waits busily for another would keep them from running.
 test quick nightly: export OMP_WAIT_POLICY ?= passive
-PYTEST := python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --durations 20
+PYTEST := python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --durations 20
 test: setup ## Run the suite: pytest, and the tests of jvm/ beside it; ARGS go to pytest
 	@tools/beside_scala.sh $(PYTEST) $(ARGS)
 
