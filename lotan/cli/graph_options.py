@@ -57,7 +57,9 @@ def add_graph_options(
         *format_options,
         dest="table_format",
         choices=FORMATS,
-        help="format of the tables (default: from the ending of their names, or else parquet)",
+        metavar="FORMAT",
+        help=f"format of the tables: {', '.join(FORMATS[:-1])} or {FORMATS[-1]}\n"
+        "(default: from the ending of their names, or else parquet)",
     )
     group.add_argument("--undirected", action="store_true", help="add the reverse of every edge once (default: no)")
     columns = parser.add_argument_group("columns", "the names of columns, for tables")

@@ -107,6 +107,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     check_statistics(train, report.vertices)
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
+    planned = planned.described(weights=graph.names.weight_words(graph.statistics.weighted))
     warnings = (
         *graph.notes,
         *report.warnings,
@@ -169,7 +170,6 @@ def plan_for(
     choices = (*[f"{engine.name}, for speed"] * engine.for_speed, *partitions)
     said: dict[str, Any] = {
         "engine_reason": engine.reason,
-        "weights": graph.names.weight_words(statistics.weighted),
         "free_bytes": engine.free_bytes,
         "memory": memory,
         "peak_bytes": limit.peak(needed),
