@@ -163,6 +163,15 @@ def assemble(
     )
 
 
+def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
+    """Return the columns of which `assemble` makes these arrays: with ids in place of positions."""
+    label = graph.label
+    missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
+    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split)
+    ends = graph.ids[graph.src], graph.ids[graph.dst]
+    return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type)
+
+
 def edge_order(
     weight: Weights | None, attributes: Attributes | None, types: Types | None
 ) -> list[npt.NDArray[np.generic]]:

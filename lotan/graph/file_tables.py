@@ -1,11 +1,13 @@
 """Tables in files, read with Arrow. A table may be one file, or a folder of part files, perhaps with partition columns.
 
-Arrow's file systems reach local paths, and URIs such as `s3://`, `gs://`, `hdfs://` and `abfss://`.
+Arrow's file systems reach local paths, and URIs such as `s3://`, `gs://`, `hdfs://` and `abfss://`; those of fsspec, if it
+is installed, reach others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -42,8 +44,22 @@ def located(place: Place) -> tuple[FileSystem, str]:
         found: tuple[FileSystem, str] = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}{colon}{rest}")
         return found
     except (OSError, pa.ArrowException) as error:
+        other = _by_fsspec(place.name)
+        if other is not None:
+            return other
         mend = "Start a Spark session that reaches it, or copy the files here."
         raise fault(place.name, "", f"cannot be reached without Spark: {reason(error)}", mend) from error
+
+
+def _by_fsspec(uri: str) -> tuple[FileSystem, str] | None:
+    """Return the file system of a URI that fsspec has, if it is installed and knows the scheme."""
+    from pyarrow import fs
+
+    try:
+        files, path = import_module("fsspec.core").url_to_fs(uri)
+    except (ImportError, ValueError, OSError):  # no fsspec, no package for the scheme, or no such scheme
+        return None
+    return fs.PyFileSystem(fs.FSSpecHandler(files)), path
 
 
 def require_plain(place: Place, files: FileSystem, path: str) -> None:

@@ -16,13 +16,12 @@ from lotan.borders import spark_translated
 from lotan.errors import GraphError
 from lotan.files import expanded
 from lotan.graph import files, sources
-from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
+from lotan.graph.arrays import GraphArrays, as_given, assemble
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import ColumnNames, column_names
 from lotan.graph.description import description
-from lotan.graph.files import Tables
 from lotan.graph.given_arrays import columns_of
-from lotan.graph.given_labels import GivenLabels, settle
+from lotan.graph.given_labels import settle
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import (
     LabelStatistics,
@@ -355,11 +354,7 @@ class Graph:
             names = self.names
             found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
             return replace(found, classes=names.classes)
-        files, load = self._source.files, self._source.load
-        if files is not None:
-            return assemble(*files.read(self._source.names), self.undirected, self._task)
-        assert load is not None  # a source has one of the three
-        return assemble(*load(), self.undirected, self._task)
+        return assemble(*self._source.read(), self.undirected, self._task)
 
     @cached_property
     def kept(self) -> KeptColumns:
@@ -379,7 +374,7 @@ class Graph:
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
         changed = replace(arrays, label=label, split=split, classes=())
-        source = Source(self._source.names.standard_edges(), load=lambda: _columns_of(changed))
+        source = Source(self._source.names.standard_edges(), load=lambda: as_given(changed))
         graph = Graph._of(source, undirected=False)  # reverses are among the edges
         graph.__dict__["_arrays"] = changed
         return graph
@@ -400,7 +395,7 @@ class Graph:
         if task not in self._variants:
             graph = Graph._of(self._source, self.undirected, task)
             graph.__dict__["kept"] = self.kept  # nothing in it depends on labels
-            if self._source.load is not None:
+            if self._source.tables is None:
                 graph.__dict__["_arrays"] = self._with_labels(task)
             self._variants[task] = graph
         return self._variants[task]
@@ -417,12 +412,10 @@ class Graph:
 
     def _with_labels(self, task: Task) -> GraphArrays:
         """Return the arrays with labels for a task, which are read again: those that the graph has may have lost digits."""
-        arrays, load = self.arrays(), self._source.load
-        assert load is not None  # the graph is in memory
-        vertices = load()[0]
+        vertices = self._source.read()[0]
         settled = settle(vertices.label, task, vertices.ids)
         order = np.argsort(vertices.ids, kind="stable")
-        return replace(arrays, label=settled.label[order], classes=settled.classes)
+        return replace(self.arrays(), label=settled.label[order], classes=settled.classes)
 
     @cached_property
     def statistics(self) -> Statistics:
@@ -533,14 +526,7 @@ class Graph:
         Raises:
             GraphError: the graph is in Spark.
         """
-        source = self._source
-        if source.tables is not None:
-            raise GraphError(
-                "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
-                "and read it by lotan.Graph.read(path)."
-            )
-        columns = None if source.load is None else source.load()
-        return _restored, (source.names, columns, source.files, source.notes, self.undirected, self._task)
+        return Graph._of, (self._source, self.undirected, self._task)
 
     def __repr__(self) -> str:
         """Describe the graph in a few lines. What is not known without reading rows or a job of Spark is left out."""
@@ -580,27 +566,3 @@ class Graph:
         from lotan.graph import frames
 
         return frames.training_weight(self._tables, self.names, weights)
-
-
-def _columns_of(arrays: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
-    """Return the columns of arrays, with ids in place of positions."""
-    label = arrays.label
-    missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
-    vertices = VertexColumns(arrays.ids, arrays.features, GivenLabels(label, missing), arrays.split)
-    ends = arrays.ids[arrays.src], arrays.ids[arrays.dst]
-    return vertices, EdgeColumns(*ends, arrays.weight, arrays.edge_attr, arrays.edge_type)
-
-
-def _restored(
-    names: ColumnNames,
-    columns: tuple[VertexColumns, EdgeColumns] | None,
-    tables: Tables | None,
-    notes: tuple[str, ...],
-    undirected: bool,
-    task: Task | None,
-) -> Graph:
-    """Return a graph that was pickled."""
-    source = Source(names, files=tables, notes=notes)
-    if columns is not None:
-        source = replace(sources.of_columns(*columns, notes), names=names)
-    return Graph._of(source, undirected, task)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,10 +36,43 @@ class Source:
     tables: tuple[DataFrame, DataFrame] | None = None
     notes: tuple[str, ...] = ()  # remarks on what was given and is not read
 
+    def read(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read the vertices and edges of a graph outside Spark, in this process.
+
+        Raises:
+            GraphError: a file cannot be read, a column is missing, or it has a bad value.
+        """
+        if self.files is not None:
+            return self.files.read(self.names)
+        assert self.load is not None, "a graph in Spark is collected instead"
+        return self.load()
+
+    def __reduce__(self) -> Any:
+        """Pickle the columns of a graph in memory, or the places of a graph in files.
+
+        Raises:
+            GraphError: the graph is in Spark.
+        """
+        if self.tables is not None:
+            raise GraphError(
+                "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
+                "and read it by lotan.Graph.read(path)."
+            )
+        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes)
+
 
 def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ...] = ()) -> Source:
     """Return the source of columns that were read already."""
     return Source(ColumnNames(), load=lambda: (vertices, edges), notes=notes)
+
+
+def _restored(
+    names: ColumnNames, columns: tuple[VertexColumns, EdgeColumns] | None, tables: Tables | None, notes: tuple[str, ...]
+) -> Source:
+    """Return a source that was pickled."""
+    if columns is None:
+        return Source(names, files=tables, notes=notes)
+    return replace(of_columns(*columns, notes), names=names)
 
 
 def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:

@@ -103,6 +103,30 @@ def test_other_formats_are_read_without_spark(form, tmp_path):
         assert (arrays.label.tolist(), arrays.weight.tolist()) == ([0, 1, 0], [2.0, 0.5])
 
 
+@pytest.mark.parametrize("managed", [False, True])
+def test_uris_are_read_without_spark(managed, monkeypatch):
+    memory = pytest.importorskip("fsspec").filesystem("memory")
+    monkeypatch.setattr("lotan.graph.sources._active", lambda: None)
+    with memory.open("/graphs/shop/vertices.parquet", "wb") as file:
+        pq.write_table(VERTICES, file)
+    for number in range(2):
+        with memory.open(f"/graphs/shop/edges.parquet/weight={number}/part.parquet", "wb") as file:
+            pq.write_table(EDGES.select(["src", "dst"]).slice(number, 1), file)
+    if managed:
+        memory.pipe("/graphs/shop/edges.parquet/_delta_log/0.json", b"{}")
+    try:
+        if managed:
+            with pytest.raises(GraphError, match="is a Delta Lake table, whose Parquet files may hold deleted rows"):
+                Graph.read("memory://graphs/shop", features="f_*")
+            return
+        graph = Graph.read("memory://graphs/shop", features="f_*")
+        assert graph.origin == "files"
+        assert graph.estimate().vertices == 3
+        assert (graph.arrays().src.tolist(), graph.arrays().weight.tolist()) == ([0, 1], [0.0, 1.0])
+    finally:
+        memory.rm("/graphs", recursive=True)
+
+
 def test_what_only_spark_can_read_says_so(monkeypatch):
     monkeypatch.setattr("lotan.graph.sources._active", lambda: None)
     for vertices, words in (("shop.users", "a table of Spark's catalog"), ("SELECT 1", "a query")):
