@@ -13,7 +13,7 @@ from planner.spec import SPLITS, Task
 OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
 """The arguments for columns of edges that a graph in files may have, each with the column's name there."""
 MASKS = tuple(f"{name}_mask" for name in SPLITS)
-"""The columns of masks, as PyG calls them, that are read if there is no column `split`."""
+"""The columns of masks, as PyG calls them, that are read if there is no column `split`. The first must be there."""
 ENDS = ("src", "dst")
 OTHER_ENDS = ("source", "target")
 """The names that networkx gives the ends of edges. They are read if the columns `src` and `dst` are absent."""
@@ -25,7 +25,9 @@ class ColumnNames:
 
     features: str | tuple[str, ...] = "features"  # one array column, several columns of numbers, or a pattern of names
     label: str | None = "label"  # a column of this default name may be absent
-    split: str | tuple[str, ...] | None = "split"  # a column of this default name may be absent; or three masks
+    split: str | tuple[str, ...] | None = (
+        "split"  # a column of this default name may be absent; or three masks, "" for none
+    )
     weight: str | None = None
     edge_features: str | tuple[str, ...] | None = None  # as features
     edge_type: str | None = None
@@ -49,8 +51,8 @@ class ColumnNames:
 
     @property
     def split_columns(self) -> tuple[str, ...]:
-        """The name of the column of splits, or of the three masks."""
-        return (self.split,) if isinstance(self.split, str) else self.split or ()
+        """The name of the column of splits, or of the masks that there are."""
+        return (self.split,) if isinstance(self.split, str) else tuple(filter(None, self.split or ()))
 
     @property
     def task(self) -> Task:
@@ -89,7 +91,8 @@ class ColumnNames:
         label = None if self.label == "label" and "label" not in columns else self.label
         split = self.split
         if split == "split" and "split" not in columns:
-            split = MASKS if all(mask in columns for mask in MASKS) else None
+            masks = tuple(mask if mask in columns else "" for mask in MASKS)
+            split = masks if masks[0] else None
         taken = {self.id, *((label,) if label else ()), *((split,) if isinstance(split, str) else split or ())}
         features = _matched(self.features, columns, taken)
         return replace(self, label=label, split=split, features=features)

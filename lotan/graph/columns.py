@@ -293,11 +293,14 @@ def _split(table: pa.Table, ids: Ids, names: ColumnNames) -> npt.NDArray[np.int8
 def _masked(table: pa.Table, ids: Ids, columns: tuple[str, ...]) -> npt.NDArray[np.int8]:
     masks = []
     for name in columns:
+        if not name:  # the graph has no mask of this split
+            masks.append(np.zeros(len(ids), dtype=np.bool_))
+            continue
         values = _column(table, name)
         if not accepts("mask", kind_of_arrow(values.type)):
             raise wrong_mask_type(name, str(values.type))
         masks.append(_as_numpy(pc.fill_null(values.cast(pa.bool_()), False)))
     codes, doubled = codes_of_masks(masks)
     if doubled.any():
-        raise overlapping_masks(columns, int(doubled.sum()), _row(ids, doubled, "in several"))
+        raise overlapping_masks([*filter(None, columns)], int(doubled.sum()), _row(ids, doubled, "in several"))
     return codes

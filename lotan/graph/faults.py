@@ -77,7 +77,8 @@ def missing_column(table: str, column: str, present: Iterable[str]) -> GraphErro
     hint = f"Did you mean {close[0]!r}? " if close else ""
     return GraphError(
         f"{table}: there is no column {column!r}; the columns are {', '.join(names) or 'none'}. "
-        f"{hint}Rename the column, or name another where the graph is made (of an estimator: by a Param such as labelCol)."
+        f"{hint}Rename the column, or name another where the graph is made (on the command line by an option such as --label, "
+        "of an estimator by a Param such as labelCol)."
     )
 
 

@@ -283,10 +283,11 @@ def _split(vertices: DataFrame, names: ColumnNames) -> Column:
 
 
 def _masked(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
-    for column in columns:
+    given = [(column, split) for column, split in zip(columns, SPLITS, strict=True) if column]
+    for column, _ in given:
         if not accepts("mask", _kind(vertices, column)):
             raise wrong_mask_type(column, _type(vertices, column))
-    taken = [F.when(named(column).cast("boolean"), split) for column, split in zip(columns, SPLITS, strict=True)]
+    taken = [F.when(named(column).cast("boolean"), split) for column, split in given]
     joined = F.concat_ws(" and ", *taken)  # a vertex in two masks gets a text that is no split
     return F.when(joined != "", joined)
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 UNREAD_EDGES = ("weight", "weights", "edge_weight", "edge_attr", "edge_type")
 """Columns of edges that look like data. A run says so if they are there and not named."""
+UNREAD_LABELS = ("y", "labels", "target", "class")
+"""Columns of vertices that look like labels. A run says so if there is no column `label`, and none is named."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     """
     vertices, edges = of_spark(vertices), of_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
-    notes = _unread(columns_of(edges), names)
+    notes = (*_unread_labels(columns_of(vertices), names), *_unread(columns_of(edges), names))
     if "spark" not in forms:
         return Source(names, load=lambda: _load(vertices, edges, names), notes=notes)
     spark = (vertices if forms[0] == "spark" else edges).sparkSession
@@ -105,6 +107,15 @@ def _load(vertices: Any, edges: Any, names: ColumnNames) -> tuple[VertexColumns,
     found = vertex_columns(arrow_table(vertices, "vertices", of_vertices), names)
     of_edges = names.present_edges(columns_of(edges)).of_edges()
     return found, edge_columns(arrow_table(edges, "edges", of_edges), names, found.ids)
+
+
+def _unread_labels(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
+    found = [name for name in columns if name in UNREAD_LABELS and name not in names.present(columns).feature_columns]
+    if names.label != "label" or "label" in columns or not found:
+        return ()
+    return (
+        f"vertices: there is no column label, and {found[0]} is not read; name it where the graph is made, as label",
+    )
 
 
 def _unread(columns: Iterable[Any], names: ColumnNames) -> tuple[str, ...]:

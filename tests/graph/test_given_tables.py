@@ -107,6 +107,11 @@ def test_columns_that_look_like_data_and_are_not_read_are_named():
         "or edge_type",
     )
     assert Graph(VERTICES, edges, weight="weight", edge_type="edge_type").notes == ()
+    vertices = pd.DataFrame(VERTICES).rename(columns={"label": "y"})
+    assert Graph(vertices, EDGES).notes == (
+        "vertices: there is no column label, and y is not read; name it where the graph is made, as label",
+    )
+    assert Graph(vertices, EDGES, label="y").notes == Graph(vertices, EDGES, features=["y"]).notes == ()
 
 
 def test_arrays_take_tensors_an_edge_index_and_names():
