@@ -52,10 +52,18 @@ def require_number(owner: str, name: str, value: Any, least: float = -LARGEST, m
         raise wrong(owner, name, value, f"a number{limits}" if limits else "a finite number, within float32's range")
 
 
-def require_flag(owner: str, name: str, value: Any) -> None:
-    """Require True or False."""
-    if not isinstance(value, bool):
+def require_flag(owner: str, name: str, value: Any) -> bool:
+    """Require True or False, of Python or of numpy, and return it as Python's own. A text such as "false" is no flag."""
+    kind = type(value)
+    if not isinstance(value, bool) and (kind.__module__, kind.__name__.rstrip("_")) != ("numpy", "bool"):
         raise wrong(owner, name, value, "True or False")
+    return bool(value)
+
+
+def require_flags(owner: str, **flags: Any) -> None:
+    """Require True or False of each argument."""
+    for name, value in flags.items():
+        require_flag(owner, name, value)
 
 
 def require_kind(owner: str, name: str, value: Any, kind: type, expected: str) -> None:

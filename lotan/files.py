@@ -10,6 +10,11 @@ from typing import IO, Any
 from lotan.errors import LotanError
 
 
+def expanded(path: str | Path) -> Path:
+    """Return a path in which the user's home folder stands for a leading `~`."""
+    return Path(path).expanduser()
+
+
 class DamagedError(LotanError):
     """A file that torch cannot read, because it is cut short, overwritten, or never was a file of torch's."""
 

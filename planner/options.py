@@ -19,6 +19,7 @@ class Options:
     eval_every: int = 1  # epochs between evaluations; 0: at the end only
     engine_reason: str = ""  # the reason, in words, for the engine that `pricing` names
     free_bytes: int | None = None  # memory that was free when the engine was chosen; None: it did not matter
+    weights: str = ""  # the column of the edges' weights, in words
     memory: str = ""  # the estimated memory of the run, in words
     peak_bytes: int | None = None  # estimated peak of all processes on this host; None: the footprint of the plan
     memory_limit: int | None = None  # bytes that all processes together may take; None: no limit

@@ -48,6 +48,17 @@ def _graph() -> lotan.Graph:
         (lambda: lotan.TrainerConfig(task="guess"), "unknown task 'guess'; there are classification"),
         (lambda: lotan.TrainerConfig(disable=7), "disable is 7"),
         (lambda: lotan.TrainerConfig(disable=[7]), r"disable is \[7\]"),
+        (lambda: lotan.TrainerConfig(disable={"push_down": False}), "disable is {'push_down': False}; give a list"),
+        (
+            lambda: lotan.Graph.read("digits", undirected="false"),
+            "Graph got undirected='false'; expected True or False",
+        ),
+        (lambda: GCNConv(4, 4, normalize="false"), "GCNConv got normalize='false'"),
+        (lambda: GATConv(4, 4, concat="no"), "GATConv got concat='no'"),
+        (lambda: SAGEConv(4, 4, project=0), "SAGEConv got project=0"),
+        (lambda: GINConv(torch.nn.Linear(2, 2), train_eps="no"), "GINConv got train_eps='no'"),
+        (lambda: GCN(4, 8, 2, act_first="no"), "GCN got act_first='no'"),
+        (lambda: MLP([4, 8, 2], norm=None, plain_last="no"), "MLP got plain_last='no'"),
         (lambda: lotan.TrainerConfig(monitor=7), "monitor is 7; expected a string"),
         (lambda: lotan.TrainerConfig(master=7), "master is 7"),
         (lambda: lotan.TrainerConfig(checkpoint_dir=7), "checkpoint_dir is 7"),
@@ -88,6 +99,7 @@ def test_what_pyg_and_torch_accept_stays_accepted() -> None:
     MLP([4, 8, 2], norm=None, dropout=1)
     GCN(4, 8, 2, dropout=1, act=None, norm=torch.nn.LayerNorm(8))
     lotan.Adam(lr=np.float32(0.01), betas=[0.9, 0.99], weight_decay=0)
+    GCNConv(4, 4, normalize=np.bool_(False))
     lotan.TrainerConfig(class_weights=torch.ones(3))
     lotan.TrainerConfig(class_weights=np.ones(3), disable={"push_down"})
 

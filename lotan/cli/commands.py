@@ -9,10 +9,10 @@ from typing import Any
 
 from lotan.cli.outputs import RESULTS
 from lotan.errors import ConfigurationError
-from lotan.files import write_atomically
+from lotan.files import expanded, write_atomically
 
 COMMAND = "command.json"
-PLACES = ("graph", "keys")
+PLACES = ("graph", "vertices", "edges", "keys")
 """Options that may be paths. They are written as absolute paths."""
 
 
@@ -25,11 +25,21 @@ def write_command(options: argparse.Namespace, folder: str | Path) -> None:
     """
     kept = {name: value for name, value in vars(options).items() if name not in ("command", *RESULTS)}
     for name in PLACES:
-        if kept[name] is not None and Path(kept[name]).exists():
-            kept[name] = str(Path(kept[name]).resolve())
+        if kept[name] is not None and _exists(kept[name]):
+            kept[name] = str(expanded(kept[name]).resolve())
+    file, colon, factory = kept["model"].rpartition(":")
+    if colon and file.endswith(".py"):
+        kept["model"] = f"{expanded(file).resolve()}:{factory}"
     Path(folder).mkdir(parents=True, exist_ok=True)
     content = json.dumps(kept, indent=2) + "\n"
     write_atomically(Path(folder) / COMMAND, lambda stream: stream.write(content.encode()))
+
+
+def _exists(place: str) -> bool:
+    try:
+        return expanded(place).exists()
+    except OSError:  # a query, which is too long for a file's name
+        return False
 
 
 def read_command(folder: str, known: argparse.Namespace) -> dict[str, Any]:

@@ -9,15 +9,14 @@ from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lotan.cli.graph_options import add_graph_options, open_graph
 from lotan.cli.options import (
     add_epochs,
     add_eval_every,
-    add_graph_options,
     add_model_options,
     add_plan_options,
     number,
     plan_settings,
-    read_graph,
 )
 from lotan.cli.outputs import check_file
 from lotan.errors import ConfigurationError
@@ -32,7 +31,7 @@ PAGE = "plan.html"  # the default file of an HTML page
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of a training run that its plan depends on, and those for the output."""
-    add_graph_options(parser)
+    add_graph_options(parser, ("--table-format",))  # --format is that of the output
     _add_run_options(parser)
     group = parser.add_argument_group("output")
     group.add_argument(
@@ -138,7 +137,7 @@ def _trainer(options: argparse.Namespace, stack: ExitStack) -> Trainer:
     config = make_config(settings)
     if options.analyze:
         check_engine(config)
-    given = read_graph(options)
+    given = open_graph(options, config, stack)
     graph = stack.enter_context(placed(given, config, needs_of(options, given, config)))
     model = model_for(options, graph)
     return Trainer(model, graph, **settings)

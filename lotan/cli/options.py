@@ -5,12 +5,9 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from planner.rules import RULE_NAMES
-
-if TYPE_CHECKING:
-    from lotan.graph import Graph
 
 OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
 AGGREGATES = ("mean", "max", "sum")
@@ -34,26 +31,14 @@ def number(kind: type[int] | type[float], least: float, below: float | None = No
     return parse
 
 
-def add_graph_options(parser: argparse.ArgumentParser) -> None:
-    """Add --graph and the options for reading it."""
-    group = parser.add_argument_group("graph")
-    group.add_argument(
-        "--graph",
-        required=True,
-        metavar="PATH|NAME",
-        help="a directory with vertices.parquet and edges.parquet, an .npz file, or a name that `lotan datasets` lists",
-    )
-    group.add_argument("--undirected", action="store_true", help="add the reverse of every edge once (default: no)")
-
-
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that describe the model."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
         default="gcn",
-        metavar="gcn|sage|gin|gat|mlp|MODULE:FACTORY",
-        help="a stock model, or your own: FACTORY in the Python module MODULE is called with in_channels, out_channels,\n"
+        metavar="gcn|sage|gin|gat|mlp|MODULE:FACTORY|FILE.py:FACTORY",
+        help="a stock model, or your own: FACTORY in a Python module or file is called with in_channels, out_channels,\n"
         "hidden_channels, num_layers, dropout, heads and aggr, as far as it has such parameters (default: gcn)",
     )
     group.add_argument("--layers", type=number(int, 1), default=2, metavar="N", help="number of layers (default: 2)")
@@ -191,13 +176,6 @@ def add_eval_every(group: argparse._ArgumentGroup) -> None:
         metavar="N",
         help="evaluate every N epochs; 0: only after the last epoch (default: 1)",
     )
-
-
-def read_graph(options: argparse.Namespace) -> Graph:
-    """Return the graph that --graph names."""
-    from lotan.graph import Graph
-
-    return Graph.read(options.graph, undirected=options.undirected)
 
 
 def plan_settings(options: argparse.Namespace) -> dict[str, Any]:

@@ -44,7 +44,9 @@ def add_result_options(parser: argparse._ActionsContainer, **helps: str) -> None
     """
     for name, said in helps.items():
         taken = RESULTS[name]
-        form: dict[str, Any] = {"action": "store_true"} if taken is None else {"metavar": taken}
+        form: dict[str, Any] = (
+            {"action": "store_true"} if taken is None else {"metavar": taken, "type": os.path.expanduser}
+        )
         parser.add_argument(option_name(name), help=said, **form)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from contextlib import ExitStack
 from pathlib import Path
 
-from lotan.cli.options import add_graph_options, add_plan_options, plan_settings, read_graph
+from lotan.cli.graph_options import add_graph_options, open_graph
+from lotan.cli.options import add_plan_options, plan_settings
 from lotan.cli.outputs import check_directory, check_file
 from lotan.errors import ConfigurationError
 
@@ -29,9 +31,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Predict every vertex, and write the predictions."""
     from lotan.results.trained_model import load
+    from lotan.settings.config import make_config
 
     check_out(options.out)
-    load(options.model_dir).write_predictions(read_graph(options), options.out, **plan_settings(options))
+    settings = plan_settings(options)
+    model = load(options.model_dir)
+    with ExitStack() as opened:
+        model.write_predictions(open_graph(options, make_config(settings), opened), options.out, **settings)
     print(f"predictions written to {options.out}")
     return 0
 

@@ -8,13 +8,12 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from lotan.cli.collecting import rare_collections
+from lotan.cli.graph_options import add_graph_options, graph_said, open_graph
 from lotan.cli.options import (
-    add_graph_options,
     add_model_options,
     add_plan_options,
     add_training_options,
     plan_settings,
-    read_graph,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
 
@@ -83,7 +82,7 @@ def _ready(options: argparse.Namespace, opened: ExitStack) -> Trainer:
     open_tracker(options.log_dir, options.mlflow, options.resume).close()
     config = make_config(plan_settings(options))
     check_engine(config)
-    given = read_graph(options)
+    given = open_graph(options, config, opened)
     graph = opened.enter_context(placed(given, config, needs_of(options, given, config)))
     trainer = make_trainer(options, graph)
     if not options.quiet:
@@ -126,8 +125,8 @@ def print_start(options: argparse.Namespace, trainer: Trainer) -> None:
     places = [str(place) for place in (options.save, options.report, options.checkpoint_dir, options.log_dir) if place]
     places += ["MLflow"] * bool(options.mlflow)
     lines = {
-        "model": f"{options.model} with {count:,} parameters, on {options.graph}: "
-        f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features",
+        "model": f"{options.model} with {count:,} parameters, on {graph_said(options)}: "
+        f"{graph.vertices:,} vertices, {graph.edges:,} edges, {graph.width:,} features; weights: {planned.options.weights}",
         "engine": planned.options.traits.name + (f" ({reason})" if reason else ""),
         "rules": rules_line(planned),
         "results": ", ".join(places)

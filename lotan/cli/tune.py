@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import shlex
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from lotan.cli.graph_options import add_graph_options, graph_words, open_graph
 from lotan.cli.options import (
     add_epochs,
     add_evaluation_options,
-    add_graph_options,
     add_plan_options,
     number,
     plan_settings,
-    read_graph,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
 from lotan.tuning.search_names import SEARCHES
@@ -92,27 +92,30 @@ _models.__name__ = "auto or whole number"  # argparse prints it: "invalid auto o
 
 def run(options: argparse.Namespace) -> int:
     """Search, write the results to the given places, and print the models, best first."""
+    from lotan.settings.config import make_config
     from lotan.tuning.tuner import tune
 
     check_outputs(options, files=("report", "html"), directories=("save_best", "log_dir"))
-    tuned = tune(
-        read_graph(options),
-        options.grid,
-        search=options.search,
-        trials=options.trials,
-        eta=options.eta,
-        epochs=options.epochs,
-        patience=options.patience,
-        eval_every=options.eval_every,
-        monitor=options.monitor,
-        max_models=options.max_models_per_batch,
-        checkpoint_dir=options.checkpoint_dir,
-        resume=options.resume,
-        log_dir=options.log_dir,
-        mlflow=options.mlflow,
-        progress=not options.quiet,
-        **plan_settings(options),
-    )
+    settings = plan_settings(options)
+    with ExitStack() as opened:
+        tuned = tune(
+            open_graph(options, make_config(settings), opened),
+            options.grid,
+            search=options.search,
+            trials=options.trials,
+            eta=options.eta,
+            epochs=options.epochs,
+            patience=options.patience,
+            eval_every=options.eval_every,
+            monitor=options.monitor,
+            max_models=options.max_models_per_batch,
+            checkpoint_dir=options.checkpoint_dir,
+            resume=options.resume,
+            log_dir=options.log_dir,
+            mlflow=options.mlflow,
+            progress=not options.quiet,
+            **settings,
+        )
     _write(tuned, options)
     return 0
 
@@ -131,7 +134,7 @@ def _write(tuned: Tuned, options: argparse.Namespace) -> None:
     if options.save_best:
         tuned.save_best(options.save_best)
     if words is not None and not options.quiet:
-        print(f"\nthe best one alone: lotan train {shlex.join([*_graph_words(options), *words])}", flush=True)
+        print(f"\nthe best one alone: lotan train {shlex.join([*graph_words(options), *words])}", flush=True)
 
 
 def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
@@ -144,9 +147,5 @@ def _write_commands(tuned: Tuned, options: argparse.Namespace) -> None:
     train.add_options(parser)
     for trial in tuned.trials:
         if trial.train_options is not None:
-            words = [*_graph_words(options), *trial.train_options]
+            words = [*graph_words(options), *trial.train_options]
             write_command(parser.parse_args(words), folder_of(options.log_dir, trial.number))
-
-
-def _graph_words(options: argparse.Namespace) -> list[str]:
-    return ["--graph", options.graph, *["--undirected"] * options.undirected]

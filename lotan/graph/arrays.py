@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from lotan.graph.faults import EXAMPLES, dangling_edges, doubled_ids, no_vertices
+from lotan.graph.given_labels import GivenLabels, settle
 from lotan.graph.row_keys import vertex_keys
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
-from planner.spec import SPLITS
+from planner.spec import SPLITS, Task
 from planner.statistics import Profile, Statistics
 
 AnyType = TypeVar("AnyType", bound=np.generic)
@@ -31,7 +32,7 @@ class VertexColumns:
 
     ids: Ids  # [vertices], an integer dtype, or object holding str
     features: npt.NDArray[np.float32]  # [vertices, width]
-    label: npt.NDArray[Any]  # int64 [vertices], -1 = none; or float32 [vertices, targets], NaN = none
+    label: GivenLabels
     split: npt.NDArray[np.int8]  # [vertices], -1 = none, else the position in planner.spec.SPLITS
 
 
@@ -62,6 +63,7 @@ class GraphArrays:
     weight: Weights | None  # [edges]
     edge_attr: Attributes | None = None  # [edges, width]
     edge_type: Types | None = None  # [edges]
+    classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
 
     @cached_property
     def keys(self) -> npt.NDArray[np.int64]:
@@ -121,15 +123,24 @@ def _in_classes(counts: Positions) -> Degrees:
     return Degrees.of_classes(rows, len(counts))
 
 
-def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False) -> GraphArrays:
-    """Sort vertices and edges, and replace the ids of edges by positions.
+def assemble(
+    vertices: VertexColumns, edges: EdgeColumns, undirected: bool = False, task: Task | None = None
+) -> GraphArrays:
+    """Sort vertices and edges, replace the ids of edges by positions, and make classes or targets of the labels.
+
+    Args:
+        vertices: the vertices as they were given.
+        edges: the edges as they were given.
+        undirected: if True, missing reverses of edges are added (default: False).
+        task: the user's task, which says what labels are; None if labels are to tell (default: None).
 
     Raises:
-        GraphError: there are no vertices, an id occurs twice, or an edge's end is no vertex.
+        GraphError: there are no vertices, an id occurs twice, an edge's end is no vertex, or labels do not fit the task.
     """
     if len(vertices.ids) == 0:
         raise no_vertices()
     order = _order_of_ids(vertices.ids)
+    settled = settle(vertices.label, task, vertices.ids)
     ids = _own(vertices.ids[order])
     src, dst = _find_ends(ids, edges)
     columns: list[Any] = [edges.weight, edges.edge_attr, edges.edge_type]
@@ -141,14 +152,24 @@ def assemble(vertices: VertexColumns, edges: EdgeColumns, undirected: bool = Fal
     return GraphArrays(
         ids=ids,
         features=vertices.features[order],
-        label=_own(vertices.label[order]),
+        label=_own(settled.label[order]),
         split=_own(vertices.split[order]),
         src=src[by_destination],
         dst=dst[by_destination],
         weight=weight,
         edge_attr=attributes,
         edge_type=types,
+        classes=settled.classes,
     )
+
+
+def as_given(graph: GraphArrays) -> tuple[VertexColumns, EdgeColumns]:
+    """Return the columns of which `assemble` makes these arrays: with ids in place of positions."""
+    label = graph.label
+    missing = label == -1 if label.ndim == 1 else np.isnan(label).all(axis=1)
+    vertices = VertexColumns(graph.ids, graph.features, GivenLabels(label, missing), graph.split)
+    ends = graph.ids[graph.src], graph.ids[graph.dst]
+    return vertices, EdgeColumns(*ends, graph.weight, graph.edge_attr, graph.edge_type)
 
 
 def edge_order(

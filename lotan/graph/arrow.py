@@ -33,7 +33,9 @@ def _vertex_batch(graph: GraphArrays, rows: slice, split_names: bool) -> pa.Reco
     label = _labels(graph.label[rows])
     if split_names:
         split = pa.array([SPLITS[code] if code >= 0 else None for code in graph.split[rows]], pa.string())
-        if graph.label.ndim == 1:
+        if graph.classes:
+            label = pa.array([graph.classes[code] if code >= 0 else None for code in graph.label[rows]], pa.string())
+        elif graph.label.ndim == 1:
             label = pa.array(graph.label[rows].astype(np.int32), mask=graph.label[rows] < 0)
     columns = [_ids(graph.ids[rows], keep_type=split_names), _lists(graph.features[rows]), label, split]
     return pa.RecordBatch.from_arrays(columns, names=["id", "features", "label", "split"])

@@ -12,7 +12,7 @@ from planner.spec import SPLITS
 
 EXAMPLES = 3  # number of rows that are shown if one row may not explain the fault
 
-_SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none."
+_SPLIT_MEND = f"A split is one of {', '.join(map(repr, SPLITS))}, or null for none; 0, 1 and 2 stand for them."
 
 
 def fault(table: str, column: str, problem: str, mend: str, count: int | None = None, example: str = "") -> GraphError:
@@ -77,7 +77,8 @@ def missing_column(table: str, column: str, present: Iterable[str]) -> GraphErro
     hint = f"Did you mean {close[0]!r}? " if close else ""
     return GraphError(
         f"{table}: there is no column {column!r}; the columns are {', '.join(names) or 'none'}. "
-        f"{hint}Rename the column, or name another where the graph is made (of an estimator: by a Param such as labelCol)."
+        f"{hint}Rename the column, or name another where the graph is made (on the command line by an option such as --label, "
+        "of an estimator by a Param such as labelCol)."
     )
 
 
@@ -165,8 +166,21 @@ def wrong_label_type(column: str, given: str) -> GraphError:
 
 
 def wrong_split_type(column: str, given: str) -> GraphError:
-    """Build the error for splits that are not strings."""
-    return fault("vertices", column, f"is of type {given}, expected string", _SPLIT_MEND)
+    """Build the error for splits that are neither strings nor whole numbers."""
+    return fault("vertices", column, f"is of type {given}, expected string or 0, 1 and 2", _SPLIT_MEND)
+
+
+def wrong_mask_type(column: str, given: str) -> GraphError:
+    """Build the error for masks that are not true and false."""
+    return fault(
+        "vertices", column, f"is of type {given}, expected booleans", "A mask is true for the split's vertices."
+    )
+
+
+def overlapping_masks(columns: Sequence[str], count: int, example: str) -> GraphError:
+    """Build the error for vertices that several masks have."""
+    mend = "A vertex is in one split at most."
+    return fault("vertices", ", ".join(columns), "vertices that several masks have", mend, count, example)
 
 
 def unknown_splits(column: str, count: int, example: str) -> GraphError:

@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from lotan.errors import GraphError
+from lotan.files import expanded
+from lotan.graph import file_tables
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, vertex_tables
-from lotan.graph.columns import ColumnNames, edge_columns, vertex_columns
-from lotan.graph.faults import fault, reason
+from lotan.graph.column_names import ColumnNames
+from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.faults import reason
+from lotan.graph.file_tables import open_table, read_table
 from lotan.graph.given_arrays import attributes_of
-from planner.edge_columns import EdgeData
+from lotan.graph.given_labels import GivenLabels
+from lotan.graph.places import ARROW_FORMATS, Place, is_uri, place_of
 from planner.spec import SPLITS
 from planner.statistics import Statistics
-
-if TYPE_CHECKING:
-    from pyarrow.dataset import Dataset
 
 VERTICES, EDGES = "vertices.parquet", "edges.parquet"
 SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside the checkout
@@ -30,6 +32,44 @@ SHARED_DATA = Path(__file__).resolve().parents[3] / "shared" / "data"  # beside 
 GROUP_NUMBERS = 1 << 23  # features in a row group: 32 MB, which one Spark task reads
 
 _CSR = ("x_indptr", "x_indices", "x_data", "x_shape")
+_SPLIT_ARRAYS = tuple(f"{name}_{form}" for name in SPLITS for form in ("idx", "mask"))
+_OF_EDGES = ("edge_src", "edge_dst", "edge_index", "edge_weight", "edge_attr", "edge_type")
+_KNOWN = {"num_nodes", "x", *_CSR, "y", *_OF_EDGES, *_SPLIT_ARRAYS}
+
+
+class Archive(NamedTuple):
+    """The content of an `.npz` archive."""
+
+    vertices: VertexColumns
+    edges: EdgeColumns
+    unread: tuple[str, ...]  # the names of arrays that mean nothing to a graph
+
+
+class Tables(NamedTuple):
+    """The places of a graph's two tables."""
+
+    vertices: Place
+    edges: Place
+
+    @property
+    def by_arrow(self) -> bool:
+        """True if this process can read both without Spark."""
+        return self.vertices.by_arrow and self.edges.by_arrow
+
+    def read(self, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+        """Read both tables with Arrow.
+
+        Raises:
+            GraphError: a file is missing, truncated or of another format, a column is missing, or it has a bad value.
+        """
+        vertices = vertex_columns(read_table(self.vertices), names)
+        return vertices, edge_columns(read_table(self.edges), names, vertices.ids)
+
+    def estimate(self, names: ColumnNames, undirected: bool) -> Statistics:
+        """Return statistics of the tables, as `lotan.graph.file_tables.estimate` does."""
+        vertices, edges = open_table(self.vertices), open_table(self.edges)
+        names = names.present(vertices.schema.names).present_edges(edges.schema.names)
+        return file_tables.estimate(vertices, edges, names, undirected)
 
 
 def data_directories() -> tuple[Path, ...]:
@@ -38,13 +78,22 @@ def data_directories() -> tuple[Path, ...]:
     return (Path(named), SHARED_DATA) if named else (SHARED_DATA,)
 
 
-def find(path_or_name: str | Path) -> Path:
-    """Return the `.npz` file or the directory of Parquet of a path, or of a name such as `cora`.
+def find(path_or_name: str | Path, format: str | None = None) -> Path | Tables:
+    """Return the `.npz` file of a path or of a name such as `cora`, or the places of the tables in a folder.
+
+    Args:
+        path_or_name: a path, a URI of a folder, or a name.
+        format: the format of the tables, see `lotan.graph.places`; None to take it from the files' names.
 
     Raises:
         GraphError: there is no graph of that path or name.
     """
-    given = Path(path_or_name)
+    if is_uri(path_or_name):
+        base = place_of(path_or_name)
+        if base.where == "uri":
+            return _tables_at(base.name.rstrip("/"), format)
+        path_or_name = base.name
+    given = expanded(path_or_name)
     places = [given]
     if len(given.parts) == 1:
         places += [folder / name for folder in data_directories() for name in (f"{given}.npz", str(given))]
@@ -53,12 +102,15 @@ def find(path_or_name: str | Path) -> Path:
             f"No graph {str(path_or_name)[:40]!r}...: the name is too long for a file. Give a shorter path."
         )
     for place in places:
-        if (place.suffix == ".npz" and place.is_file()) or (place / VERTICES).exists():
+        if place.suffix == ".npz" and place.is_file():
             return place
+        found = tables_in(place, format)
+        if found is not None:
+            return found
     if given.exists():
         raise GraphError(
             f"{given} is neither an .npz file nor a directory with {VERTICES} and {EDGES}. "
-            "Write the graph in one of these forms; docs/reference/graphs.md describes both."
+            "Write the graph in one of these forms, which docs/reference/graphs.md describes, or name both tables."
         )
     raise GraphError(
         f"No graph {str(path_or_name)!r}: looked at {', '.join(str(place) for place in places)}. "
@@ -66,12 +118,33 @@ def find(path_or_name: str | Path) -> Path:
     )
 
 
-def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
+def tables_in(folder: Path, format: str | None = None) -> Tables | None:
+    """Return the places of the two tables in a folder, or None if it has no vertices.
+
+    They are called `vertices` and `edges`, with the format as their ending or, for folders, without one.
+    """
+    formats = ARROW_FORMATS if format is None else (format,)
+    for name, ending in [*((f"vertices.{one}", f".{one}") for one in formats), ("vertices", "")]:
+        if (folder / name).exists():
+            form = format or ending[1:] or "parquet"
+            return Tables(*(Place("path", str(folder / f"{table}{ending}"), form) for table in ("vertices", "edges")))
+    return None
+
+
+def _tables_at(uri: str, format: str | None) -> Tables:
+    """Return the places of the tables below a URI. Arrow's formats have endings, and folders of other formats have none."""
+    form = format or "parquet"
+    ending = f".{form}" if form in ARROW_FORMATS else ""
+    return Tables(*(Place("uri", f"{uri}/{table}{ending}", form) for table in ("vertices", "edges")))
+
+
+def read_npz(path: Path) -> Archive:
     """Read an `.npz` archive.
 
-    Its arrays are `num_nodes`, `edge_src`, `edge_dst`, features (`x`, or CSR), `y`, and an `*_idx` for each split. It may
-    have `edge_attr` [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features
-    become dense and take 4 bytes x vertices x width.
+    Its arrays are the edges (`edge_src` and `edge_dst`, or `edge_index` [2, edges]) and the features (`x`, or CSR). It may
+    have `num_nodes`, `y`, and an `*_idx` or `*_mask` for each split. Edges may have `edge_weight` [edges], `edge_attr`
+    [edges, width] and `edge_type` [edges]. The vertices' ids are 0 to num_nodes - 1. Sparse features become dense and
+    take 4 bytes x vertices x width.
 
     Raises:
         GraphError: the file cannot be read, or an array is missing or does not fit the others.
@@ -83,15 +156,17 @@ def read_npz(path: Path) -> tuple[VertexColumns, EdgeColumns]:
         raise GraphError(
             f"{path} cannot be read as an .npz archive: {reason(error)}. It may be truncated: copy or write it again."
         ) from error
-    _require(path, held, ("num_nodes", "edge_src", "edge_dst", *(("x",) if "x" in held else _CSR)))
+    _require(path, held, () if "edge_index" in held else ("edge_src", "edge_dst"))
+    _require(path, held, ("x",) if "x" in held else ("num_nodes", *_CSR))
     try:
-        return _columns_of(held)
+        vertices, edges = _columns_of(held)
     except (ValueError, IndexError, TypeError) as error:
         raise GraphError(f"{path}: its arrays do not fit together: {reason(error)}. Write the file again.") from error
     except MemoryError as error:
         raise GraphError(
             f"{path}: its features do not fit in memory: {error}. Give it as Parquet, to Spark."
         ) from error
+    return Archive(vertices, edges, tuple(sorted(set(held) - _KNOWN)))
 
 
 def _require(path: Path, held: Mapping[str, object], names: tuple[str, ...]) -> None:
@@ -104,34 +179,69 @@ def _require(path: Path, held: Mapping[str, object], names: tuple[str, ...]) -> 
 
 
 def _columns_of(held: Mapping[str, npt.NDArray[np.generic]]) -> tuple[VertexColumns, EdgeColumns]:
-    count = int(_whole(held, "num_nodes"))
+    count = int(_whole(held, "num_nodes")) if "num_nodes" in held else len(held["x"])
     features = _real(held, "x").astype(np.float32, copy=False) if "x" in held else _dense(held, count)
-    label = _whole(held, "y") if "y" in held else np.full(count, -1, dtype=np.int64)
-    if features.ndim != 2 or len(features) != count or label.shape != (count,):
-        raise ValueError(f"{count} vertices, but features of shape {features.shape} and labels of {label.shape}")
+    given = held.get("y")
+    if features.ndim != 2 or len(features) != count or (given is not None and given.shape[:1] != (count,)):
+        said = None if given is None else given.shape
+        raise ValueError(f"{count} vertices, but features of shape {features.shape} and labels of {said}")
+    if given is not None and (given.ndim > 2 or given.dtype.kind not in "biufU"):
+        raise ValueError(f"y is of type {given.dtype} and shape {given.shape}, not numbers or texts of vertices")
+    if given is not None and given.dtype.kind in "biu":
+        given = _whole(held, "y")
+    labels = GivenLabels.none(count) if given is None else GivenLabels.of_array(given)
+    return VertexColumns(np.arange(count), features, labels, _splits(held, count)), _edges_of(held)
+
+
+def _edges_of(held: Mapping[str, npt.NDArray[np.generic]]) -> EdgeColumns:
     attributes = attributes_of(_real(held, "edge_attr")) if "edge_attr" in held else None
     types = _whole(held, "edge_type") if "edge_type" in held else None
-    edges = EdgeColumns(_whole(held, "edge_src"), _whole(held, "edge_dst"), None, attributes, types)
+    weight = _real(held, "edge_weight").astype(np.float32) if "edge_weight" in held else None
+    if "edge_index" in held:
+        index = _whole(held, "edge_index")
+        if index.ndim != 2 or len(index) != 2:
+            raise ValueError(f"edge_index of shape {index.shape}, and expected [2, edges]")
+        src, dst = index
+    else:
+        src, dst = _whole(held, "edge_src"), _whole(held, "edge_dst")
+    edges = EdgeColumns(src, dst, weight, attributes, types)
     if edges.src.shape != edges.dst.shape or edges.src.ndim != 1:
         raise ValueError(f"edge_src of shape {edges.src.shape} and edge_dst of {edges.dst.shape}")
     if attributes is not None and (attributes.ndim != 2 or len(attributes) != len(edges.src)):
         raise ValueError(f"{len(edges.src)} edges, but edge_attr of shape {held['edge_attr'].shape}")
-    if types is not None and types.shape != edges.src.shape:
-        raise ValueError(f"{len(edges.src)} edges, but edge_type of shape {types.shape}")
-    return VertexColumns(np.arange(count), features, label, _splits(held, count)), edges
+    for name, column in (("edge_weight", weight), ("edge_type", types)):
+        if column is not None and column.shape != edges.src.shape:
+            raise ValueError(f"{len(edges.src)} edges, but {name} of shape {column.shape}")
+    return edges
 
 
 def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArray[np.int8]:
     split = np.full(count, -1, dtype=np.int8)
+    taken_from: dict[int, str] = {}
     for code, name in enumerate(SPLITS):
-        rows = held.get(f"{name}_idx", np.zeros(0, dtype=np.int64))
-        if rows.dtype.kind == "i" and rows.min(initial=0) < 0:
-            raise ValueError(f"{name}_idx holds {rows.min()}, and vertices are numbered from 0")
-        taken = split[rows][split[rows] >= 0]
-        if len(taken):
-            raise ValueError(f"{name}_idx shares {len(taken)} vertices with {SPLITS[int(taken.flat[0])]}_idx")
-        split[rows] = code
+        both = [f"{name}_{form}" for form in ("idx", "mask") if f"{name}_{form}" in held]
+        if len(both) > 1:
+            raise ValueError(f"{both[0]} and {both[1]} both say which vertices are in {name!r}")
+        for array in both:
+            rows = _rows(held, array, count)
+            taken = split[rows][split[rows] >= 0]
+            if len(taken):
+                raise ValueError(f"{array} shares {len(taken)} vertices with {taken_from[int(taken.flat[0])]}")
+            split[rows] = code
+            taken_from[code] = array
     return split
+
+
+def _rows(held: Mapping[str, npt.NDArray[np.generic]], name: str, count: int) -> npt.NDArray[np.int64]:
+    """Return the vertices of a split: those that an array lists, or those for which a mask is true."""
+    rows = held[name]
+    if rows.dtype.kind == "b" or name.endswith("_mask"):
+        if rows.shape != (count,) or (rows.dtype.kind != "b" and not np.isin(rows, (0, 1)).all()):
+            raise ValueError(f"{name} is of type {rows.dtype} and shape {rows.shape}, not {count} times true or false")
+        return np.flatnonzero(rows)
+    if rows.dtype.kind == "i" and rows.min(initial=0) < 0:
+        raise ValueError(f"{name} holds {rows.min()}, and vertices are numbered from 0")
+    return rows.astype(np.int64) if rows.size == 0 else rows  # type: ignore[return-value]
 
 
 def _whole(held: Mapping[str, npt.NDArray[np.generic]], name: str) -> npt.NDArray[np.int64]:
@@ -162,78 +272,15 @@ def _dense(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDArr
     return dense
 
 
-def column_names(directory: Path) -> ColumnNames:
-    """Return the column names of a directory of Parquet: the default names.
-
-    The edges may have `weight`, `edge_attr` (an array of numbers) and `edge_type`.
-    """
-    there = _open(directory / EDGES).schema.names
-    weight, attributes, types = (name if name in there else None for name in ("weight", "edge_attr", "edge_type"))
-    return ColumnNames(weight=weight, edge_features=attributes, edge_type=types)
-
-
-def read_directory(directory: Path, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
-    """Read both tables with Arrow, without Spark.
+def write_directory(directory: Path, graph: GraphArrays, overwrite: bool) -> None:
+    """Write a graph in memory as two Parquet files.
 
     Raises:
-        GraphError: a file is missing, truncated or not Parquet, a column is missing, or a column has a bad value.
+        GraphError: something is at the place already, and `overwrite` is False; or the place is a file.
     """
-    vertices = vertex_columns(_read(directory / VERTICES), names)
-    return vertices, edge_columns(_read(directory / EDGES), names, vertices.ids)
+    from pyarrow import parquet  # here, as in `open_table`
 
-
-def check_readable(directory: Path) -> None:
-    """Read the footers of all files of a directory of Parquet.
-
-    Raises:
-        GraphError: a file is missing or truncated.
-    """
-    for name in (VERTICES, EDGES):
-        path = directory / name
-        try:
-            _open(path).count_rows()
-        except (OSError, pa.ArrowException) as error:
-            raise _unreadable(path, error) from error
-
-
-def estimate(directory: Path, names: ColumnNames, undirected: bool) -> Statistics:
-    """Return statistics from the files' footers, without reading rows.
-
-    Self-loops are not counted. With `undirected`, the number of edges is an upper bound. The width of features with rows
-    of different lengths is an average.
-    """
-    vertices, edges = _open(directory / VERTICES), _open(directory / EDGES)
-    attributes = names.edge_feature_columns
-    width = _width(edges, attributes[0]) if len(attributes) == 1 else len(attributes)
-    return Statistics(
-        vertices=vertices.count_rows(),
-        edges=edges.count_rows() * (2 if undirected else 1),
-        width=_width(vertices, names.feature_columns[0]) if len(names.feature_columns) == 1 else 0,
-        weighted=names.weight is not None,
-        edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
-    )
-
-
-def _width(vertices: Dataset, features: str) -> int:
-    """Return the number of features in the first row group, or 0 without rows.
-
-    It is read from the footer, because reading a single row takes the memory of thousands of rows.
-    """
-    for fragment in vertices.get_fragments():
-        metadata = fragment.metadata
-        for number in range(metadata.num_row_groups):
-            group = metadata.row_group(number)
-            columns = (group.column(i) for i in range(group.num_columns))
-            counts = [column.num_values for column in columns if column.path_in_schema.split(".")[0] == features]
-            if group.num_rows and counts:
-                return int(counts[-1]) // int(group.num_rows)  # a Spark ML vector's values come last
-    return 0
-
-
-def write_directory(directory: Path, graph: GraphArrays) -> None:
-    """Write a graph in memory as two Parquet files."""
-    from pyarrow import parquet  # here, as in `_open`
-
+    make_room(directory, overwrite)
     directory.mkdir(parents=True, exist_ok=True)
     rows = max(1, GROUP_NUMBERS // max(1, graph.features.shape[1]))
     parquet.write_table(vertex_tables(graph, split_names=True), directory / VERTICES, row_group_size=rows)
@@ -242,23 +289,19 @@ def write_directory(directory: Path, graph: GraphArrays) -> None:
     parquet.write_table(kept, directory / EDGES)
 
 
-def _open(path: Path) -> Dataset:
-    from pyarrow import dataset  # here, for it loads pandas, which a graph in arrays has no need of
+def make_room(directory: Path, overwrite: bool) -> None:
+    """Remove the graph in a directory, if the user allows it.
 
-    try:
-        return dataset.dataset(path, format="parquet")
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _read(path: Path) -> pa.Table:
-    try:
-        return _open(path).to_table()
-    except (OSError, pa.ArrowException) as error:
-        raise _unreadable(path, error) from error
-
-
-def _unreadable(path: Path, error: Exception) -> GraphError:
-    missing = isinstance(error, FileNotFoundError)
-    problem = "there is no such file" if missing else f"cannot be read as Parquet: {reason(error)}"
-    return fault(str(path), "", problem, "It may be truncated: copy or write it again.")
+    Raises:
+        GraphError: a graph is there, and `overwrite` is False; or the place is a file.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise GraphError(f"{directory} is a file, and a graph is saved as a directory. Name another place.")
+    there = [directory / name for name in (VERTICES, EDGES) if (directory / name).exists()]
+    if there and not overwrite:
+        raise GraphError(f"{directory} has a graph already. Name another place, or pass overwrite=True to replace it.")
+    for place in there:
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()

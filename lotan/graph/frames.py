@@ -8,12 +8,25 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from lotan.errors import GraphError
+from lotan.graph import spark_labels
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import densify, edge_table, is_sparse, sparse_vertex_table, vertex_tables
-from lotan.graph.columns import ColumnNames, edge_columns, require_columns, vertex_columns
-from lotan.graph.faults import wrong_edge_type, wrong_id_type, wrong_label_type, wrong_split_type, wrong_type
+from lotan.graph.column_names import ColumnNames
+from lotan.graph.columns import MOST_EXACT, edge_columns, require_columns, vertex_columns
+from lotan.graph.faults import (
+    fault,
+    wrong_edge_type,
+    wrong_id_type,
+    wrong_mask_type,
+    wrong_split_type,
+    wrong_type,
+)
 from lotan.graph.files import EDGES, VERTICES
+from lotan.graph.kinds import Kind, accepts, kind_of_spark
 from lotan.graph.labels import LabelStatistics
+from lotan.graph.spark_names import named
+from lotan.graph.splits import NOTHING, SPELLINGS
 from planner.degrees import Degrees
 from planner.edge_columns import EdgeData
 from planner.spec import SPLITS, Task
@@ -21,45 +34,44 @@ from planner.statistics import Profile, Statistics
 
 Tables = tuple[DataFrame, DataFrame]
 
-_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-_NUMBERS = (*_INTEGERS, T.FloatType, T.DoubleType, T.DecimalType, T.BooleanType)
 _FEATURES = "array<float>"
 
 
 def standard_vertices(vertices: DataFrame, names: ColumnNames) -> DataFrame:
-    """Return the vertices as id (unchanged), features array<float>, label (int or array<float>) and split (string).
+    """Return the vertices as id (integer or string), features array<float>, label (int or array<float>) and split (string).
 
     Raises:
         GraphError: a column is missing or has a wrong type. The values are not checked.
     """
     names = names.present(vertices.columns)
     require_columns("vertices", names.of_vertices(), vertices.columns)
-    _check_id(vertices, "vertices", "id")
     return vertices.select(
-        F.col("id"),
+        _id(vertices, "vertices", names.id).alias("id"),
         _features(vertices, names.feature_columns).alias("features"),
-        _label(vertices, names.label).alias("label"),
-        _split(vertices, names.split).alias("split"),
+        spark_labels.standard(vertices, names).alias("label"),
+        _split(vertices, names).alias("split"),
     )
 
 
 def standard_edges(edges: DataFrame, names: ColumnNames, vertices: DataFrame, undirected: bool = False) -> DataFrame:
-    """Return the edges as src, dst (both unchanged) and weight float, which is 1 if the graph has no weights.
+    """Return the edges as src, dst (integers or strings) and weight float, which is 1 if the graph has no weights.
 
     If edges have attributes, they follow as edge_attr array<float>; and types as edge_type bigint.
 
     Raises:
         GraphError: a column is missing or has a wrong type, or the ends have another type than the vertices' ids.
     """
+    names = names.present_edges(edges.columns)
     require_columns("edges", names.of_edges(), edges.columns)
-    for column in ("src", "dst"):
-        _check_id(edges, "edges", column)
+    ends = []
+    for end, column in (("src", names.src), ("dst", names.dst)):
+        ends.append(_id(edges, "edges", column).alias(end))
         if _is_string(edges, column) != _is_string(vertices, "id"):
             raise wrong_id_type("edges", column, *(_type(edges, column), _type(vertices, "id")))
-    if names.weight is not None and not isinstance(edges.schema[names.weight].dataType, _NUMBERS):
+    if names.weight is not None and not accepts("number", _kind(edges, names.weight)):
         raise wrong_type("edges", names.weight, _type(edges, names.weight))
     weight = F.lit(1.0) if names.weight is None else named(names.weight)
-    chosen = edges.select("src", "dst", weight.cast("float").alias("weight"), *_edge_data(edges, names))
+    chosen = edges.select(*ends, weight.cast("float").alias("weight"), *_edge_data(edges, names))
     return _with_reverses(chosen) if undirected else chosen
 
 
@@ -68,7 +80,8 @@ def _edge_data(edges: DataFrame, names: ColumnNames) -> list[Column]:
     if names.edge_features is not None:
         found.append(_features(edges, names.edge_feature_columns, "edges").alias("edge_attr"))
     if names.edge_type is not None:
-        if not isinstance(edges.schema[names.edge_type].dataType, _INTEGERS):
+        kind = _kind(edges, names.edge_type)
+        if not (accepts("edge type", kind) and kind.whole):
             raise wrong_edge_type(names.edge_type, _type(edges, names.edge_type))
         found.append(named(names.edge_type).cast("bigint").alias("edge_type"))
     return found
@@ -116,12 +129,16 @@ def collect(tables: Tables, names: ColumnNames) -> tuple[VertexColumns, EdgeColu
     return vertices, edge_columns(edges.toArrow(), chosen, vertices.ids)
 
 
-def save(tables: Tables, names: ColumnNames, undirected: bool, path: str) -> None:
-    """Write both tables as directories of Parquet part files."""
+def save(tables: Tables, names: ColumnNames, undirected: bool, path: str, overwrite: bool) -> None:
+    """Write both tables as directories of Parquet part files. Texts of classes are written as texts."""
     vertices = standard_vertices(tables[0], names)
     edges = standard_edges(tables[1], names, vertices, undirected)
-    vertices.write.parquet(f"{path}/{VERTICES}")
-    (edges if names.weight is not None else edges.drop("weight")).write.parquet(f"{path}/{EDGES}")
+    if names.classes:
+        texts = F.array(*map(F.lit, names.classes))
+        vertices = vertices.withColumn("label", F.get(texts, F.col("label")))
+    mode = "overwrite" if overwrite else "errorifexists"
+    vertices.write.mode(mode).parquet(f"{path}/{VERTICES}")
+    (edges if names.weight is not None else edges.drop("weight")).write.mode(mode).parquet(f"{path}/{EDGES}")
 
 
 def statistics(tables: Tables, names: ColumnNames, undirected: bool) -> Statistics:
@@ -188,7 +205,7 @@ def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
     row = vertices.agg(outputs, F.coalesce(binary, F.lit(True)) if not is_class(vertices) else F.max(binary), *counts)
     width, is_binary, *labelled = row.collect()[0]
     task: Task = "classification" if is_class(vertices) else "multilabel" if is_binary else "regression"
-    return LabelStatistics(task, max(width or 0, 0), tuple(labelled))
+    return LabelStatistics(task, max(width or 0, 0), tuple(labelled), names.classes)
 
 
 def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]) -> float:
@@ -199,31 +216,24 @@ def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]
     return float(row[0] or 0.0)
 
 
-def quoted(column: str) -> str:
-    """Return a column's name as Spark's expressions need it, even with a dot, a space or a backtick in it.
-
-    >>> quoted("a.b"), quoted("a`b")
-    ('`a.b`', '`a``b`')
-    """
-    return "`" + column.replace("`", "``") + "`"
-
-
-def named(column: str) -> Column:
-    """Return the column of that name."""
-    return F.col(quoted(column))
-
-
 def _type(table: DataFrame, column: str) -> str:
     return table.schema[column].dataType.simpleString()
+
+
+def _kind(table: DataFrame, column: str) -> Kind:
+    return kind_of_spark(table.schema[column].dataType)
 
 
 def _is_string(table: DataFrame, column: str) -> bool:
     return isinstance(table.schema[column].dataType, T.StringType)
 
 
-def _check_id(table: DataFrame, name: str, column: str) -> None:
-    if not isinstance(table.schema[column].dataType, (*_INTEGERS, T.StringType)):
+def _id(table: DataFrame, name: str, column: str) -> Column:
+    """Return an id column: integers and strings as they are, decimals and floats, which `settled` has checked, as bigint."""
+    kind = _kind(table, column)
+    if not accepts("id", kind):
         raise wrong_id_type(name, column, _type(table, column), "an integer or string type")
+    return named(column) if kind.base in ("integer", "text") else named(column).cast("bigint")
 
 
 def _wide(table: DataFrame, column: str) -> Column:
@@ -232,41 +242,105 @@ def _wide(table: DataFrame, column: str) -> Column:
 
 
 def _features(table: DataFrame, columns: tuple[str, ...], name: str = "vertices") -> Column:
-    kinds = [table.schema[column].dataType for column in columns]
-    if len(columns) == 1 and type(kinds[0]).__name__ == "VectorUDT":
+    kind = _kind(table, columns[0])
+    if len(columns) == 1 and kind.base == "vector":
         from pyspark.ml.functions import vector_to_array
 
         return vector_to_array(named(columns[0]), "float32")
-    if len(columns) == 1 and isinstance(kinds[0], T.ArrayType) and isinstance(kinds[0].elementType, _NUMBERS):
-        return named(columns[0]).cast(_FEATURES)
-    for column, kind in zip(columns, kinds, strict=True):
-        if not isinstance(kind, _NUMBERS):
-            raise wrong_type(name, column, kind.simpleString())
+    if len(columns) == 1 and kind.depth and accepts("features", kind):
+        rows = named(columns[0])
+        for _ in range(kind.depth - 1):
+            rows = F.flatten(rows)
+        return rows.cast(_FEATURES)
+    for column in columns:
+        if not accepts("number", _kind(table, column)):
+            raise wrong_type(name, column, _type(table, column))
     return F.array(*(named(column).cast("float") for column in columns))
 
 
-def _label(vertices: DataFrame, column: str | None) -> Column:
-    if column is None or isinstance(vertices.schema[column].dataType, T.NullType):
-        return F.lit(None).cast("int")
-    kind = vertices.schema[column].dataType
-    if isinstance(kind, T.BooleanType):
-        return named(column).cast("int")
-    if isinstance(kind, _INTEGERS):  # clamped, because a cast that overflows fails without naming the row
-        clamped = F.greatest(F.lit(-2), F.least(F.lit(2**31 - 1), named(column)))
-        return F.when(named(column).isNotNull(), clamped).cast("int")  # greatest and least ignore null
-    if isinstance(kind, (T.FloatType, T.DoubleType, T.DecimalType)):
-        return F.when(named(column).isNotNull(), F.array(named(column).cast("float")))
-    if isinstance(kind, T.ArrayType) and isinstance(kind.elementType, _NUMBERS):
-        return named(column).cast(_FEATURES)
-    raise wrong_label_type(column, kind.simpleString())
-
-
-def _split(vertices: DataFrame, column: str | None) -> Column:
-    if column is None or isinstance(vertices.schema[column].dataType, T.NullType):
+def _split(vertices: DataFrame, names: ColumnNames) -> Column:
+    """Return the split as one of `SPLITS` or null. What is no split stays as it is, for the check to find."""
+    if names.split is None:
         return F.lit(None).cast("string")
-    if not _is_string(vertices, column):
-        raise wrong_split_type(column, _type(vertices, column))
-    return named(column)
+    if not isinstance(names.split, str):
+        return _masked(vertices, names.split)
+    kind = _kind(vertices, names.split)
+    if not accepts("split", kind):
+        raise wrong_split_type(names.split, _type(vertices, names.split))
+    column = named(names.split)
+    if kind.base == "text":
+        plain = F.lower(F.trim(column))
+        found = F.when(plain.isin(*NOTHING), F.lit(None).cast("string"))
+        for split, texts in SPELLINGS.items():
+            found = found.when(plain.isin(*texts), split)
+        return found.otherwise(column)
+    if kind.base == "real":
+        column = F.when(~F.isnan(column), column)
+    found = F.when(column == -1, F.lit(None).cast("string"))
+    for code, split in enumerate(SPLITS):
+        found = found.when(column == code, split)
+    return found.otherwise(column.cast("string"))
+
+
+def _masked(vertices: DataFrame, columns: tuple[str, ...]) -> Column:
+    given = [(column, split) for column, split in zip(columns, SPLITS, strict=True) if column]
+    for column, _ in given:
+        if not accepts("mask", _kind(vertices, column)):
+            raise wrong_mask_type(column, _type(vertices, column))
+    taken = [F.when(named(column).cast("boolean"), split) for column, split in given]
+    joined = F.concat_ws(" and ", *taken)  # a vertex in two masks gets a text that is no split
+    return F.when(joined != "", joined)
+
+
+def require_session(table: DataFrame) -> None:
+    """Check that a table's session still runs.
+
+    Raises:
+        GraphError: the session was stopped.
+    """
+    context = getattr(table.sparkSession, "_sc", None)  # a session of Spark Connect has none
+    if context is not None and context._jsc is None:
+        raise GraphError(
+            "The Spark session of this graph was stopped, and its tables went with it. Read the tables again, and make "
+            "the graph anew."
+        )
+
+
+def settled(tables: Tables, names: ColumnNames, task: Task | None) -> ColumnNames:
+    """Return the names as the tables have them, with the reading of labels. Integer ids and labels take no job.
+
+    Decimal and float ids are checked to be whole numbers, with one job a table.
+
+    Raises:
+        GraphError: a column is missing, an id is no whole number, or labels do not fit the task.
+    """
+    vertices, edges = tables
+    names = names.present(vertices.columns).present_edges(edges.columns)
+    require_columns("vertices", names.of_vertices(), vertices.columns)
+    require_columns("edges", names.of_edges(), edges.columns)
+    _check_whole(vertices, "vertices", names.id)
+    _check_whole(edges, "edges", names.src, names.dst)
+    return spark_labels.settled(vertices, names, task)
+
+
+def _check_whole(table: DataFrame, name: str, *columns: str) -> None:
+    """Refuse ids that are decimals or floats and no whole numbers that a bigint holds."""
+    kinds = {column: _kind(table, column) for column in columns}
+    doubtful = [column for column, kind in kinds.items() if kind.base in ("decimal", "real") and not kind.depth]
+    if not doubtful:
+        return
+    tests = []
+    for column in doubtful:
+        value, real = named(column), kinds[column].base == "real"
+        whole, most = (F.rint(value), MOST_EXACT) if real else (F.floor(value), 2**63 - 1)
+        tests += [F.count_if(value != whole), F.count_if(F.abs(value) > F.lit(most))]
+    found = table.agg(*tests).collect()[0]
+    for place, column in enumerate(doubtful):
+        if found[2 * place]:
+            raise wrong_id_type(name, column, _type(table, column), "an integer or string type")
+        if found[2 * place + 1]:
+            problem = "holds numbers beyond 2**53 as floats, or beyond 2**63 - 1"
+            raise fault(name, column, problem, "Give the ids as strings.")
 
 
 def _with_reverses(edges: DataFrame) -> DataFrame:

@@ -15,7 +15,9 @@ import numpy.typing as npt
 from lotan.errors import GraphError
 from lotan.graph.arrays import EdgeColumns, Ids, VertexColumns
 from lotan.graph.faults import oversized
-from planner.spec import SPLITS
+from lotan.graph.given_labels import GivenLabels
+from lotan.graph.given_tables import as_numpy
+from lotan.graph.splits import UNKNOWN, codes_of_numbers, codes_of_texts
 
 Array = npt.NDArray[np.generic]
 
@@ -27,8 +29,8 @@ _EXPECTED = {  # the kinds of dtype, the numbers of dimensions, and both in word
     "edge_attr": ("biuf", (1, 2), "numbers, [edges, width] or [edges]"),
     "edge_type": ("iu", (1,), "integers from 0, [edges]"),
     "ids": ("iuUO", (1,), "integers or strings, [vertices]"),
-    "label": ("biuf", (1, 2), "numbers, [vertices] or [vertices, targets]"),
-    "split": ("iuf", (1,), "-1 (none), 0 (train), 1 (val) and 2 (test), [vertices]"),
+    "label": ("biufUO", (1, 2), "numbers, [vertices] or [vertices, targets]; or strings, [vertices]"),
+    "split": ("iufUO", (1,), "'train', 'val', 'test' and None, or -1 (none), 0, 1 and 2, [vertices]"),
 }
 _OF_EDGES = ("src", "dst", "weight", "edge_attr", "edge_type")
 
@@ -44,7 +46,7 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     Raises:
         GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
     """
-    held = {name: _array(name, value) for name, value in given.items() if value is not None}
+    held = {name: _array(name, value) for name, value in _with_ends(given).items() if value is not None}
     for name in ("features", "src", "dst"):
         if name not in held:
             raise GraphError(f"{name}: is None; expected {_EXPECTED[name][2]}.")
@@ -53,13 +55,24 @@ def columns_of(given: Mapping[str, Any]) -> tuple[VertexColumns, EdgeColumns]:
     count = len(held["features"])
     ids = _ids("ids", held["ids"]) if "ids" in held else np.arange(count)
     src, dst = (_ids(end, held[end]) if len(held[end]) else ids[:0] for end in ("src", "dst"))
-    split = held.get("split", np.full(count, -1))
-    if not np.isin(split, range(-1, len(SPLITS))).all():
-        raise GraphError("split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test). Give these numbers.")
+    split = _split(held["split"]) if "split" in held else np.full(count, -1, dtype=np.int8)
     features, label = _float32(held["features"]), _label(held.get("label"), count)
     weight = _float32(held["weight"]) if "weight" in held else None
-    vertices = VertexColumns(ids, features, label, split.astype(np.int8))
+    vertices = VertexColumns(ids, features, label, split)
     return vertices, EdgeColumns(src, dst, weight, attributes_of(held.get("edge_attr")), _types(held.get("edge_type")))
+
+
+def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments with `src` and `dst` in place of an `edge_index`."""
+    index, others = given.get("edge_index"), {name: value for name, value in given.items() if name != "edge_index"}
+    if index is None:
+        return others
+    if others.get("src") is not None or others.get("dst") is not None:
+        raise GraphError("edge_index: src and dst were given too. Give the edges once: edge_index, or src and dst.")
+    array = as_numpy(index)
+    if array.ndim != 2 or len(array) != 2:
+        raise GraphError(f"edge_index: an array of shape {array.shape}; expected integers, [2, edges].")
+    return {**others, "src": array[0], "dst": array[1]}
 
 
 def attributes_of(array: Array | None) -> npt.NDArray[np.float32] | None:
@@ -77,8 +90,8 @@ def _types(array: Array | None) -> npt.NDArray[np.int64] | None:
 def _array(name: str, value: Any) -> Array:
     kinds, dimensions, words = _EXPECTED[name]
     try:
-        array = np.asarray(value)
-        if array.dtype.kind == "O" and "f" in kinds:  # perhaps numbers and None
+        array = as_numpy(value.toarray() if hasattr(value, "toarray") else value)
+        if array.dtype.kind == "O" and "f" in kinds and not _has_texts(array):  # perhaps numbers and None
             array = array.astype(np.float32)
     except (TypeError, ValueError) as error:
         raise GraphError(f"{name}: cannot be read as an array: {error}; expected {words}.") from error
@@ -86,6 +99,10 @@ def _array(name: str, value: Any) -> Array:
     if array.ndim not in dimensions or (array.size and array.dtype.kind not in kinds):
         raise GraphError(f"{name}: an array of {array.dtype} of shape {array.shape}; expected {words}.")
     return array
+
+
+def _has_texts(array: Array) -> bool:
+    return any(isinstance(value, str) for value in array.reshape(-1).tolist())
 
 
 def _check_length(name: str, length: int, held: Mapping[str, Array]) -> None:
@@ -122,10 +139,25 @@ def _float32(array: Array) -> npt.NDArray[np.float32]:
     return own
 
 
-def _label(label: Array | None, count: int) -> Array:
+def _label(label: Array | None, count: int) -> GivenLabels:
     if label is None:
-        return np.full(count, -1, dtype=np.int64)
-    if label.dtype.kind in "iub" and label.ndim == 1:
-        _check_size("vertices", "label", label, "Number the classes from 0.")
-        return label.astype(np.int64)
-    return _float32(label).reshape(count, -1)
+        return GivenLabels.none(count)
+    _check_size("vertices", "label", label, "Number the classes from 0.")
+    if label.dtype.kind in "UO":
+        others = [value for value in label.reshape(-1).tolist() if not (value is None or isinstance(value, str))]
+        if others or label.ndim != 1:
+            raise GraphError(
+                f"label: holds {others[:1] or label.shape}; give numbers alone, or one string for each vertex."
+            )
+    return GivenLabels.of_array(label)
+
+
+def _split(split: Array) -> npt.NDArray[np.int8]:
+    codes = codes_of_texts(split.astype(object)) if split.dtype.kind in "UO" else codes_of_numbers(split)
+    if (codes == UNKNOWN).any():
+        example = split[codes == UNKNOWN][0]
+        raise GraphError(
+            f"split: holds others than -1 (none), 0 (train), 1 (val) and 2 (test), such as {example!r}. "
+            "Give these numbers, or 'train', 'val', 'test' and None."
+        )
+    return codes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -11,12 +11,17 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from lotan.arguments import require_flag
+from lotan.borders import spark_translated
 from lotan.errors import GraphError
-from lotan.graph import files
-from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns, assemble
+from lotan.files import expanded
+from lotan.graph import files, sources
+from lotan.graph.arrays import GraphArrays, as_given, assemble
 from lotan.graph.built_in import BUILT_IN
-from lotan.graph.columns import ColumnNames, arrow_table, edge_columns, is_pandas, vertex_columns
+from lotan.graph.column_names import ColumnNames, column_names
+from lotan.graph.description import description
 from lotan.graph.given_arrays import columns_of
+from lotan.graph.given_labels import settle
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import (
     LabelStatistics,
@@ -26,11 +31,12 @@ from lotan.graph.labels import (
     require_training_labels,
     training_weight,
 )
+from lotan.graph.places import is_uri
+from lotan.graph.sources import Source
 from planner.spec import LossSpec, Task
 from planner.statistics import Profile, Statistics
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import DataFrame, SparkSession
 
 Origin = Literal["memory", "files", "spark"]
@@ -52,15 +58,16 @@ class Graph:
     `lotan.validation.check_graph` before its first epoch, which finds every fault.
 
     Args:
-        vertices: a Spark or pandas DataFrame with `id` (an integer or string type) and the columns named below.
-        edges: a DataFrame of the same kind with `src` and `dst`, which have the id's type.
-        features: the name of an array column (or Spark ML vector column), or the names of several columns of numbers
-            (default: "features").
-        label: the name of a column of integers (classes; -1 or null for none), of arrays of 0 and 1 (several labels
-            at once), or of floats or arrays of floats (regression). A column of the default name may be absent
-            (default: "label").
-        split: the name of a column of 'train', 'val', 'test' or null. A column of the default name may be absent
-            (default: "split").
+        vertices: a table with `id` (integers or strings) and the columns named below: a DataFrame of Spark, pandas or
+            polars, an Arrow table, or a dict of arrays.
+        edges: a table with `src` and `dst`, which have the id's type. It may be in another form than the vertices.
+        features: the name of an array column (or Spark ML vector column), the names of several columns of numbers, or
+            a pattern of such names, such as "f_*" (default: "features").
+        label: the name of a column of integers or strings (classes; -1 or null for none), of arrays of 0 and 1
+            (several labels at once), or of floats or arrays of floats (regression). A column of the default name may
+            be absent (default: "label").
+        split: the name of a column of 'train', 'val', 'test' or null, or of the numbers 0, 1 and 2; or the names of
+            three masks. A column of the default name may be absent (default: "split").
         weight: the name of a column of the edges, or None if every edge weighs 1 (default: None).
         edge_features: the name of an array column of the edges, or the names of several columns of numbers: the
             attributes of each edge; None for none (default: None).
@@ -68,9 +75,13 @@ class Graph:
         undirected: if True, the reverse of every edge is added, with the same weight, attributes and type, unless the
             graph has that edge already. Self-loops gain no reverse, and each of several parallel edges gains one
             (default: False).
+        id: the name of the vertices' column of ids (default: "id").
+        src: the name of the edges' column of sources (default: "src", or "source" if that is there).
+        dst: the name of the edges' column of destinations (default: "dst", or "target" if that is there).
 
     Raises:
-        GraphError: vertices and edges are not two pandas or two Spark DataFrames, or a name is no string.
+        GraphError: vertices or edges are no table, or a name is no string.
+        ConfigurationError: `undirected` is neither True nor False.
 
     Example:
         >>> import pandas as pd
@@ -82,41 +93,54 @@ class Graph:
 
     def __init__(
         self,
-        vertices: DataFrame | pd.DataFrame,
-        edges: DataFrame | pd.DataFrame,
+        vertices: Any,
+        edges: Any,
         features: str | Sequence[str] = "features",
         label: str | None = "label",
-        split: str | None = "split",
+        split: str | Sequence[str] | None = "split",
         weight: str | None = None,
         undirected: bool = False,
         edge_features: str | Sequence[str] | None = None,
         edge_type: str | None = None,
+        id: str = "id",
+        src: str = "src",
+        dst: str = "dst",
     ) -> None:
-        self.names = _column_names(features, label, split, weight, edge_features, edge_type)
-        self.undirected = undirected
-        self._tables: tuple[DataFrame, DataFrame] | None = None
-        self._directory: Path | None = None
-        self._load: Callable[[], tuple[VertexColumns, EdgeColumns]] = self._collect
-        if _is_spark(vertices) and _is_spark(edges):
-            self._tables = vertices, edges
-        elif is_pandas(vertices) and is_pandas(edges):
-            self._load = lambda: _from_pandas(vertices, edges, self.names)
-        else:
-            raise GraphError(
-                f"Vertices are a {type(vertices).__name__} and edges a {type(edges).__name__}; "
-                "expected two pandas DataFrames or two Spark DataFrames."
-            )
+        names = column_names(features, label, split, weight, edge_features, edge_type, id, src, dst)
+        self._begin(sources.of_tables(vertices, edges, names), undirected)
+
+    def _begin(self, source: Source, undirected: bool, task: Task | None = None) -> None:
+        self._source = source
+        self._task = task  # the user's task, which says what labels are; None if labels are to tell
+        self.undirected = require_flag("Graph", "undirected", undirected)
 
     @classmethod
-    def read(cls, path_or_name: str | Path, undirected: bool = False) -> Graph:
-        """Read an `.npz` file, a directory of Parquet, or a graph by its name.
+    def _of(cls, source: Source, undirected: bool, task: Task | None = None) -> Graph:
+        graph = cls.__new__(cls)
+        graph._begin(source, undirected, task)
+        return graph
+
+    @classmethod
+    def read(
+        cls,
+        path_or_name: str | Path,
+        undirected: bool = False,
+        format: str | None = None,
+        spark: SparkSession | None = None,
+        **columns: Any,
+    ) -> Graph:
+        """Read an `.npz` file, a directory with tables of vertices and edges, or a graph by its name.
 
         A name is that of a built-in graph (`lotan.graph.built_in`) or of a file in `$LOTAN_DATA` or `../shared/data`.
         The rows of a directory are read only when something asks for them, by Arrow or by Spark.
 
         Args:
-            path_or_name: a path, or a name such as "digits".
+            path_or_name: a path, the URI of a directory, or a name such as "digits".
             undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
+            format: the format of the tables, see `read_tables`; None to take it from the files' names (default: None).
+            spark: the session that reads what Arrow cannot; None for the active one (default: None).
+            columns: names of columns, as in the class. Edges' `weight`, `edge_attr` and `edge_type` are read if they are
+                there.
 
         Raises:
             GraphError: there is no such graph, or a file cannot be read.
@@ -126,15 +150,42 @@ class Graph:
             1797
         """
         if str(path_or_name) in BUILT_IN:
-            return cls.from_arrays(**BUILT_IN[str(path_or_name)].load())
-        path = files.find(path_or_name)
-        if path.suffix == ".npz":
-            vertices, edges = files.read_npz(path)
-            return cls._of(lambda: (vertices, edges), undirected)
-        names = files.column_names(path)
-        graph = cls._of(lambda: files.read_directory(path, names), undirected, names)
-        graph._directory = path
-        return graph
+            if columns:
+                raise GraphError(
+                    f"{path_or_name} is built in, and has no columns to name: leave out {', '.join(columns)}."
+                )
+            given = BUILT_IN[str(path_or_name)].load()
+            undirected = require_flag("Graph", "undirected", undirected) or bool(given["undirected"])
+            return cls.from_arrays(**{**given, "undirected": undirected})
+        return cls._of(sources.of_path(path_or_name, columns, format, spark), undirected)
+
+    @classmethod
+    def read_tables(
+        cls,
+        vertices: str | Path,
+        edges: str | Path,
+        undirected: bool = False,
+        format: str | None = None,
+        spark: SparkSession | None = None,
+        **columns: Any,
+    ) -> Graph:
+        """Read two tables by their places: paths, URIs, tables of Spark's catalog, or SQL queries.
+
+        Args:
+            vertices: the place of the vertices, such as "s3a://bucket/users", "shop.users" or "SELECT ... FROM users".
+            edges: the place of the edges.
+            undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
+            format: the format of paths and URIs: parquet, csv, json, orc, delta, iceberg or hudi; None to take it from
+                the endings of their names, or else Parquet (default: None).
+            spark: the session that reads what Arrow cannot; None for the active one (default: None).
+            columns: names of columns, as in the class. Edges' `weight`, `edge_attr` and `edge_type` are read if they are
+                there.
+
+        Raises:
+            GraphError: a table cannot be read, or needs Spark and there is no session.
+        """
+        tables = sources.places(vertices, edges, format)
+        return cls._of(sources.of_places(tables, columns, spark), undirected)
 
     @classmethod
     def from_graphframe(
@@ -172,8 +223,8 @@ class Graph:
     def from_arrays(
         cls,
         features: npt.NDArray[np.generic],
-        src: npt.NDArray[np.generic],
-        dst: npt.NDArray[np.generic],
+        src: npt.NDArray[np.generic] | None = None,
+        dst: npt.NDArray[np.generic] | None = None,
         label: npt.NDArray[np.generic] | None = None,
         split: npt.NDArray[np.generic] | None = None,
         weight: npt.NDArray[np.generic] | None = None,
@@ -181,22 +232,24 @@ class Graph:
         undirected: bool = False,
         edge_attr: npt.NDArray[np.generic] | None = None,
         edge_type: npt.NDArray[np.generic] | None = None,
+        edge_index: npt.NDArray[np.generic] | None = None,
     ) -> Graph:
-        """Return a graph of numpy arrays, or of objects that numpy can convert to arrays. They are copied.
+        """Return a graph of numpy arrays, or of tensors, lists and others that numpy can convert. They are copied.
 
         Args:
-            features: numbers [vertices, width].
+            features: numbers [vertices, width]. A sparse matrix of scipy becomes dense.
             src: ids of the edges' sources [edges].
             dst: ids of the edges' destinations [edges].
-            label: integers [vertices] (-1 for none), or floats [vertices] or [vertices, targets] (NaN for none);
-                None for a graph without labels (default: None).
-            split: int8 [vertices] with -1 for none, 0 for train, 1 for val and 2 for test; None for a graph without
-                splits (default: None).
+            label: integers [vertices] (-1 for none) or strings, or floats [vertices] or [vertices, targets] (NaN for
+                none); None for a graph without labels (default: None).
+            split: numbers [vertices] with -1 for none, 0 for train, 1 for val and 2 for test, or the splits' names;
+                None for a graph without splits (default: None).
             weight: weights [edges], or None if every edge weighs 1 (default: None).
             ids: integers or strings [vertices], or None for 0, 1, ... (default: None).
             undirected: if True, missing reverses of edges are added, as the class describes it (default: False).
             edge_attr: attributes of the edges, numbers [edges, width] or [edges]; None for none (default: None).
             edge_type: types of the edges, integers [edges] from 0; None for none (default: None).
+            edge_index: the edges, integers [2, edges], in place of `src` and `dst` (default: None).
 
         Raises:
             GraphError: an array has a wrong dtype or shape, or the arrays do not fit together.
@@ -207,8 +260,8 @@ class Graph:
             array([1, 2])
         """
         given = {"features": features, "src": src, "dst": dst, "label": label, "split": split, "weight": weight}
-        vertices, edges = columns_of({**given, "ids": ids, "edge_attr": edge_attr, "edge_type": edge_type})
-        return cls._of(lambda: (vertices, edges), undirected)
+        given |= {"ids": ids, "edge_attr": edge_attr, "edge_type": edge_type, "edge_index": edge_index}
+        return cls._of(sources.of_columns(*columns_of(given)), undirected)
 
     @classmethod
     def from_pyg(cls, data: Any) -> Graph:
@@ -238,25 +291,50 @@ class Graph:
 
         return data_of(self.arrays())
 
-    @classmethod
-    def _of(
-        cls,
-        load: Callable[[], tuple[VertexColumns, EdgeColumns]],
-        undirected: bool,
-        names: ColumnNames | None = None,
-    ) -> Graph:
-        graph = cls.__new__(cls)
-        graph.names = names or ColumnNames()
-        graph.undirected = undirected
-        graph._tables, graph._directory, graph._load = None, None, load
-        return graph
-
     @property
     def origin(self) -> Origin:
         """The place of the tables: "memory", "files" or "spark"."""
-        if self._tables is not None:
+        if self._source.tables is not None:
             return "spark"
-        return "memory" if self._directory is None else "files"
+        return "memory" if self._source.files is None else "files"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on columns and arrays that were given and are not read."""
+        return self._source.notes
+
+    @cached_property
+    def names(self) -> ColumnNames:
+        """The names of the columns. For tables in Spark, they tell how labels are read, which may take a job."""
+        if self._source.tables is None:
+            return self._source.names
+        from lotan.graph import frames
+
+        return frames.settled(self._tables, self._source.names, self._task)
+
+    @property
+    def _tables(self) -> tuple[DataFrame, DataFrame]:
+        """The tables of a graph in Spark, whose session still runs."""
+        tables = self._source.tables
+        assert tables is not None, "the graph is in Spark"
+        from lotan.graph import frames
+
+        frames.require_session(tables[0])
+        return tables
+
+    @property
+    def num_vertices(self) -> int:
+        """The number of vertices. For a graph in Spark it takes a job."""
+        return self.statistics.vertices
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, with reverses that `undirected` adds. For a graph in Spark it takes a job."""
+        return self.statistics.edges
+
+    def __len__(self) -> int:
+        """Return the number of vertices."""
+        return self.num_vertices
 
     def arrays(self) -> GraphArrays:
         """Return the graph in this process's memory. A graph in Spark is collected.
@@ -270,7 +348,13 @@ class Graph:
 
     @cached_property
     def _arrays(self) -> GraphArrays:
-        return assemble(*self._load(), self.undirected)
+        if self._source.tables is not None:
+            from lotan.graph import frames
+
+            names = self.names
+            found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
+            return replace(found, classes=names.classes)
+        return assemble(*self._source.read(), self.undirected, self._task)
 
     @cached_property
     def kept(self) -> KeptColumns:
@@ -289,16 +373,54 @@ class Graph:
         arrays = self.arrays()
         label = np.full(len(arrays.ids), -1, dtype=np.int64) if label is None else label.copy()
         split = np.full(len(arrays.ids), -1, dtype=np.int8) if split is None else split.copy()
-        graph = Graph.__new__(Graph)
-        graph.names, graph.undirected = self.names.standard_edges(), False  # reverses are among the edges
-        graph._tables, graph._directory, graph._load = None, None, self._load
-        graph.__dict__["_arrays"] = replace(arrays, label=label, split=split)
+        changed = replace(arrays, label=label, split=split, classes=())
+        source = Source(self._source.names.standard_edges(), load=lambda: as_given(changed))
+        graph = Graph._of(source, undirected=False)  # reverses are among the edges
+        graph.__dict__["_arrays"] = changed
         return graph
+
+    def for_task(self, task: Task | None) -> Graph:
+        """Return this graph with labels for a task: whole numbers for classification, floats for other tasks.
+
+        Features and edges are not copied. Labels that the task cannot use are left, for the check to refuse.
+
+        Args:
+            task: the task, or None to leave labels as they are.
+
+        Raises:
+            GraphError: labels are texts or not whole, and the task needs others.
+        """
+        if task is None or task == self._task or (task == "classification") == self._has_classes:
+            return self
+        if task not in self._variants:
+            graph = Graph._of(self._source, self.undirected, task)
+            graph.__dict__["kept"] = self.kept  # nothing in it depends on labels
+            if self._source.tables is None:
+                graph.__dict__["_arrays"] = self._with_labels(task)
+            self._variants[task] = graph
+        return self._variants[task]
+
+    @property
+    def _has_classes(self) -> bool:
+        if self._source.tables is not None:
+            return bool(self.names.as_classes)
+        return self.arrays().label.ndim == 1
+
+    @cached_property
+    def _variants(self) -> dict[Task, Graph]:
+        return {}
+
+    def _with_labels(self, task: Task) -> GraphArrays:
+        """Return the arrays with labels for a task, which are read again: those that the graph has may have lost digits."""
+        vertices = self._source.read()[0]
+        settled = settle(vertices.label, task, vertices.ids)
+        order = np.argsort(vertices.ids, kind="stable")
+        return replace(self.arrays(), label=settled.label[order], classes=settled.classes)
 
     @cached_property
     def statistics(self) -> Statistics:
         """The sizes that the Planner needs. For a graph in Spark they take two jobs."""
-        if self._tables is None:
+        if self._source.tables is None:
             return self.arrays().statistics
         from lotan.graph import frames
 
@@ -307,7 +429,7 @@ class Graph:
     @cached_property
     def profile(self) -> Profile:
         """The degrees and the density on which costs depend. For a graph in Spark they take two jobs."""
-        if self._tables is None:
+        if self._source.tables is None:
             found = self.arrays().statistics.profile
             assert found is not None  # the statistics of arrays have a profile
             return found
@@ -317,9 +439,9 @@ class Graph:
 
     def estimate(self) -> Statistics:
         """Return `statistics`, but for files an upper bound from their footers, which is known without reading rows."""
-        if self._directory is None:
+        if self._source.files is None:
             return self.statistics
-        return files.estimate(self._directory, self.names, self.undirected)
+        return self._source.files.estimate(self._source.names, self.undirected)
 
     def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         """Return the tables as every engine on Spark reads them. Nothing is collected.
@@ -340,7 +462,9 @@ class Graph:
 
         if self.origin == "memory":
             return frames.from_arrays(spark, self.arrays())
-        return frames.normalised(self.tables(spark), self.names, self.undirected)
+        if self.origin == "files":
+            return self.on_spark(spark).frames(spark)
+        return frames.normalised(self._tables, self.names, self.undirected)
 
     def tables(self, spark: SparkSession | None = None) -> tuple[DataFrame, DataFrame]:
         """Return the tables unchanged: those of a graph from Spark, or of files that `spark` opens.
@@ -348,52 +472,70 @@ class Graph:
         Raises:
             GraphError: the graph is in memory, a file cannot be read, or the graph is in files and `spark` is None.
         """
-        if self._tables is not None:
+        if self._source.tables is not None:
             return self._tables
-        if self._directory is None or spark is None:
+        if self._source.files is None or spark is None:
             raise GraphError(f"A graph from {self.origin} has no Spark tables; `frames(spark)` makes them.")
-        files.check_readable(self._directory)  # its errors are better than Spark's
-        return (
-            spark.read.parquet(str(self._directory / files.VERTICES)),
-            spark.read.parquet(str(self._directory / files.EDGES)),
-        )
+        from lotan.graph import spark_tables
+
+        vertices, edges = (spark_tables.read(spark, place) for place in self._source.files)
+        return vertices, edges
 
     def on_spark(self, spark: SparkSession) -> Graph:
         """Return a graph whose files Spark opens, instead of this process. A graph without files is returned unchanged."""
         if self.origin != "files":
             return self
-        graph = Graph.__new__(Graph)
-        graph.names, graph.undirected = self.names, self.undirected
-        graph._tables, graph._directory, graph._load = self.tables(spark), None, graph._collect
-        return graph
+        source = replace(self._source, files=None, tables=self.tables(spark))
+        return Graph._of(source, self.undirected, self._task)
 
     @cached_property
     def id_type(self) -> str:
         """The type of the ids in Spark SQL, such as "int", "bigint" or "string". Predictions have ids of this type."""
-        if self._tables is not None:
-            return self._tables[0].schema["id"].dataType.simpleString()
+        if self._source.tables is not None:
+            kind = str(self._tables[0].schema[self.names.id].dataType.simpleString())
+            return kind if kind in (*_SQL_INTEGERS.values(), "string") else "bigint"
         ids = self.arrays().ids
         return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, overwrite: bool = False) -> None:
         """Write the graph as a directory of Parquet, which `read` reads.
 
         Reverses that `undirected` has added are written as well, so the directory must be read with undirected=False.
 
+        Args:
+            path: the directory, or the URI of one for a graph in Spark.
+            overwrite: if True, a graph that is there is replaced (default: False).
+
         Raises:
-            pyspark.errors.AnalysisException: the graph is in Spark, and the directory has a graph already.
+            GraphError: a graph is there already, the place is a file, or it cannot be written.
         """
-        if self._tables is None:
-            files.write_directory(Path(path), self.arrays())
+        require_flag("save", "overwrite", overwrite)
+        if self._source.tables is None:
+            files.write_directory(expanded(path), self.arrays(), overwrite)
             return
         from lotan.graph import frames
 
-        frames.save(self._tables, self.names, self.undirected, str(path))
+        if not is_uri(path):
+            path = expanded(path)
+        with spark_translated(GraphError, f"The graph cannot be saved at {path}"):
+            frames.save(self._tables, self.names, self.undirected, str(path), overwrite)
+
+    def __reduce__(self) -> Any:
+        """Pickle the columns of a graph in memory, or the places of a graph in files.
+
+        Raises:
+            GraphError: the graph is in Spark.
+        """
+        return Graph._of, (self._source, self.undirected, self._task)
+
+    def __repr__(self) -> str:
+        """Describe the graph in a few lines. What is not known without reading rows or a job of Spark is left out."""
+        return description(self)
 
     @cached_property
     def labels(self) -> LabelStatistics:
         """The task that the labels suggest, and counts of them."""
-        if self._tables is None:
+        if self._source.tables is None:
             return label_statistics(self.arrays())
         from lotan.graph import frames
 
@@ -419,44 +561,8 @@ class Graph:
         return loss_spec(self.labels, task, outputs, weights, total)
 
     def _training_weight(self, weights: Sequence[float]) -> float:
-        if self._tables is None:
+        if self._source.tables is None:
             return training_weight(self.arrays(), weights)
         from lotan.graph import frames
 
         return frames.training_weight(self._tables, self.names, weights)
-
-    def _collect(self) -> tuple[VertexColumns, EdgeColumns]:
-        from lotan.graph import frames
-
-        assert self._tables is not None
-        return frames.collect(self._tables, self.names)
-
-
-def _column_names(
-    features: Any, label: Any, split: Any, weight: Any, edge_features: Any = None, edge_type: Any = None
-) -> ColumnNames:
-    for name, column in (("label", label), ("split", split), ("weight", weight), ("edge_type", edge_type)):
-        if column is not None and not isinstance(column, str):
-            raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
-    attributes = None if edge_features is None else _one_or_several("edge_features", edge_features)
-    return ColumnNames(_one_or_several("features", features), label, split, weight, attributes, edge_type)
-
-
-def _one_or_several(argument: str, given: Any) -> str | tuple[str, ...]:
-    several = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
-    if not several or not all(isinstance(name, str) for name in several):
-        raise GraphError(f"{argument} is {given!r}; expected the name of a column, or a list of such names.")
-    return given if isinstance(given, str) else tuple(several)
-
-
-def _is_spark(table: object) -> bool:
-    """Return True for a Spark DataFrame, classic or Connect. Spark is not imported."""
-    return any(
-        kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in type(table).__mro__
-    )
-
-
-def _from_pandas(vertices: pd.DataFrame, edges: pd.DataFrame, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
-    names = names.present(list(vertices.columns))
-    columns = vertex_columns(arrow_table(vertices, "vertices", names.of_vertices(), names.label), names)
-    return columns, edge_columns(arrow_table(edges, "edges", names.of_edges()), names, columns.ids)

@@ -19,6 +19,7 @@ class LabelStatistics:
     task: Task  # classification for integers, multilabel for arrays of 0 and 1, regression for other floats
     outputs: int  # number of classes (largest label + 1), or width of the label arrays; 0 without labels
     labelled: tuple[int, ...]  # number of labelled vertices of each split, in the order of planner.spec.SPLITS
+    classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
 
 
 def label_statistics(graph: GraphArrays) -> LabelStatistics:
@@ -26,7 +27,7 @@ def label_statistics(graph: GraphArrays) -> LabelStatistics:
     known = has_label(graph)
     labelled = tuple(int(np.count_nonzero(known & (graph.split == code))) for code in range(len(SPLITS)))
     if graph.label.ndim == 1:
-        return LabelStatistics("classification", int(graph.label.max(initial=-1)) + 1, labelled)
+        return LabelStatistics("classification", int(graph.label.max(initial=-1)) + 1, labelled, graph.classes)
     binary = bool(np.isin(graph.label[known], (0, 1)).all())
     return LabelStatistics("multilabel" if binary else "regression", graph.label.shape[1], labelled)
 

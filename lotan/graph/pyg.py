@@ -134,8 +134,6 @@ def _label(data: Any, vertices: int) -> Array | None:
         raise GraphError(
             f"data.y: has {len(label):,} rows for {vertices:,} vertices; labels of whole graphs do not train."
         )
-    if label.ndim == 2 and label.shape[1] == 1 and label.dtype.kind in "biu":
-        return label[:, 0]  # classes, as OGB has them
     return label
 
 

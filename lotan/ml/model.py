@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lotan.errors import ConfigurationError, ModelError
-from lotan.graph.frames import quoted
+from lotan.graph.spark_names import quoted
 from lotan.ml.given_graph import HasGraph
 from lotan.ml.persistence import ModelReader, ModelWriter
 from lotan.ml.predictions import predicted

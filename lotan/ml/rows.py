@@ -13,7 +13,8 @@ from lotan.errors import GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import example_row, fault, wrong_split_type, wrong_type
-from lotan.graph.frames import named, standard_vertices
+from lotan.graph.frames import standard_vertices
+from lotan.graph.spark_names import named
 from lotan.ml.params import GNNParams
 from lotan.ml.tables import DATASET
 

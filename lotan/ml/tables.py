@@ -22,7 +22,7 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph import Graph
 from lotan.graph.columns import require_columns
 from lotan.graph.faults import EXAMPLES, doubled_ids, example_row, unknown_splits
-from lotan.graph.frames import named
+from lotan.graph.spark_names import named
 from lotan.ml.params import GNNParams
 from planner.spec import SPLITS
 

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.arguments import require_count, require_number
+from lotan.arguments import require_count, require_flags, require_number
 from lotan.nn.edge_index import Graph
 from lotan.nn.linear import Linear, glorot, require_width
 from lotan.nn.message_passing import MessagePassing, refuse_arguments
@@ -76,6 +76,7 @@ class GATConv(MessagePassing):
     ) -> None:
         super().__init__(kwargs.pop("aggr", "add"))
         self._refuse(edge_dim, fill_value, kwargs)
+        require_flags("GATConv", concat=concat, add_self_loops=add_self_loops, bias=bias, residual=residual)
         require_number("GATConv", "negative_slope", negative_slope)
         require_number("GATConv", "dropout", dropout, 0.0, 1.0)
         self.in_channels = in_channels = require_width("GATConv", in_channels)

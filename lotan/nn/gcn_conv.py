@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_count
+from lotan.arguments import require_count, require_flags
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph, as_edge_index
 from lotan.nn.linear import Linear, require_width
@@ -65,6 +65,9 @@ class GCNConv(MessagePassing):
         aggr = kwargs.pop("aggr", "add")
         super().__init__(aggr)
         self._refuse(improved, cached, aggr, kwargs)
+        require_flags("GCNConv", normalize=normalize, bias=bias)
+        if add_self_loops is not None:
+            require_flags("GCNConv", add_self_loops=add_self_loops)
         if add_self_loops and not normalize:
             raise ConfigurationError(
                 "GCNConv got add_self_loops=True with normalize=False; expected one of them to change"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_kind, require_number
+from lotan.arguments import require_flag, require_kind, require_number
 from lotan.nn.edge_index import Graph
 from lotan.nn.message_passing import MessagePassing, refuse_arguments
 
@@ -47,6 +47,7 @@ class GINConv(MessagePassing):
         refuse_arguments("GINConv", kwargs)
         require_kind("GINConv", "nn", nn, torch.nn.Module, "a module that maps rows to rows, such as lotan.nn.MLP(...)")
         require_number("GINConv", "eps", eps)
+        require_flag("GINConv", "train_eps", train_eps)
         self.nn = nn
         self.initial_eps = eps
         if train_eps:

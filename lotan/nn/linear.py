@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_count, wrong
+from lotan.arguments import require_count, require_flag, wrong
 
 
 class Linear(torch.nn.Module):
@@ -45,6 +45,7 @@ class Linear(torch.nn.Module):
         weight_initializer: Literal["glorot"] | None = None,
     ) -> None:
         super().__init__()
+        require_flag(type(self).__name__, "bias", bias)
         self.in_channels = require_width(type(self).__name__, in_channels)
         self.out_channels = require_count(type(self).__name__, "out_channels", out_channels)
         if weight_initializer not in ("glorot", None):

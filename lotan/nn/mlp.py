@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.arguments import require_count, require_number, wrong
+from lotan.arguments import require_count, require_flags, require_number, wrong
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
 from lotan.nn.linear import Linear, require_width
@@ -73,6 +73,7 @@ class MLP(torch.nn.Module):
     ) -> None:
         super().__init__()
         refuse_arguments("MLP", kwargs)
+        require_flags("MLP", act_first=act_first, plain_last=plain_last)
         if isinstance(channel_list, Integral):
             in_channels = int(channel_list)
         if in_channels is not None:

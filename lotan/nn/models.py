@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lotan.arguments import require_count, require_number, wrong
+from lotan.arguments import require_count, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
 from lotan.nn.gat_conv import GATConv
@@ -112,6 +112,7 @@ class BasicGNN(torch.nn.Module):
         if jk not in _JUMPS:
             raise wrong(name, "jk", jk, "None, 'last', 'cat' or 'max' (others are not supported)")
         require_number(name, "dropout", dropout, 0.0, 1.0)
+        require_flag(name, "act_first", act_first)
         self.in_channels = require_width(name, in_channels)
         self.hidden_channels = hidden_channels = require_count(name, "hidden_channels", hidden_channels)
         self.num_layers = num_layers = require_count(name, "num_layers", num_layers)

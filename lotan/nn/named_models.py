@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib.util
 import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 import torch
 
 import lotan.nn
 from lotan.errors import ConfigurationError, LotanError, ModelError
+from lotan.files import expanded
 
 Factory = Callable[..., torch.nn.Module]
 
@@ -25,7 +30,7 @@ def factory_of(name: str, option: str) -> Factory:
     """Return the function that makes models of a name.
 
     Args:
-        name: a key of `STOCK`, or MODULE:FACTORY.
+        name: a key of `STOCK`, MODULE:FACTORY, or FILE.py:FACTORY.
         option: the option with which the name was given, for the error's text.
 
     Raises:
@@ -33,15 +38,16 @@ def factory_of(name: str, option: str) -> Factory:
     """
     if name in STOCK:
         return cast(Factory, getattr(lotan.nn, STOCK[name]))
-    module_name, colon, attribute = name.partition(":")
+    module_name, colon, attribute = name.rpartition(":")
     if not colon:
         raise ConfigurationError(
-            f"unknown model {name!r}; give one of {', '.join(STOCK)}, or MODULE:FACTORY for your own"
+            f"unknown model {name!r}; give one of {', '.join(STOCK)}, or MODULE:FACTORY or FILE.py:FACTORY for your own"
         )
     if os.getcwd() not in sys.path:  # the console script, unlike `python -m`, does not look here
         sys.path.insert(0, os.getcwd())
     try:
-        factory = getattr(import_module(module_name), attribute)
+        module = _module_in(expanded(module_name)) if module_name.endswith(".py") else import_module(module_name)
+        factory = getattr(module, attribute)
         if not callable(factory):
             raise TypeError(f"{attribute!r} is a {type(factory).__name__}")
     except Exception as error:  # an import runs a user's code, which may raise any error
@@ -49,6 +55,26 @@ def factory_of(name: str, option: str) -> Factory:
             f"{option} {name}: {type(error).__name__}: {error}; expected an importable MODULE with a callable FACTORY"
         ) from error
     return cast(Factory, factory)
+
+
+def _module_in(file: Path) -> ModuleType:
+    """Return the module in a Python file, run once a process. Modules beside the file can be imported by it."""
+    place = file.resolve()
+    name = f"lotan_model_{hashlib.sha256(str(place).encode()).hexdigest()[:12]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, place)
+    if spec is None or spec.loader is None or not place.is_file():
+        raise FileNotFoundError(f"there is no file {file}")
+    if str(place.parent) not in sys.path:
+        sys.path.insert(0, str(place.parent))
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
 
 
 def accepted(factory: Factory, arguments: Mapping[str, Any]) -> dict[str, Any]:

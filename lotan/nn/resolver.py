@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.modules import activation as activations
 
-from lotan.arguments import described
+from lotan.arguments import described, require_flag
 from lotan.errors import ConfigurationError
 
 Function = Callable[[Tensor], Tensor]
@@ -103,6 +103,7 @@ class LayerNorm(torch.nn.Module):
         super().__init__()
         if mode not in ("node", "graph"):
             raise ConfigurationError(f"LayerNorm got mode={mode!r}; expected 'node' or 'graph'")
+        require_flag("LayerNorm", "affine", affine)
         self.in_channels = in_channels
         self.eps = eps
         self.affine = affine

@@ -7,7 +7,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.arguments import require_count
+from lotan.arguments import require_count, require_flags
 from lotan.errors import ConfigurationError
 from lotan.nn.edge_index import Graph
 from lotan.nn.linear import Linear, require_width
@@ -66,6 +66,7 @@ class SAGEConv(MessagePassing):
             )
         super().__init__(aggr)
         refuse_arguments("SAGEConv", kwargs)
+        require_flags("SAGEConv", normalize=normalize, root_weight=root_weight, project=project, bias=bias)
         self.in_channels = in_channels = require_width("SAGEConv", in_channels)
         self.out_channels = out_channels = require_count("SAGEConv", "out_channels", out_channels)
         self.normalize = normalize

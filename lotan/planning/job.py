@@ -100,13 +100,20 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     train, evaluate = traced(model, width, graph)
     expected = foreseen(train, evaluate, graph, config)
     graph = opened.enter_context(placed(graph, config, None if expected is None else expected.times(models)))
+    graph = graph.for_task(config.task)
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     reads, types = edge_demands(train)
     report = check_graph(graph, task, outputs, width, takes_roots(train), reads, types)
     check_statistics(train, report.vertices)
     loss = graph.loss_spec(task, outputs, config.class_weights)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
-    warnings = (*report.warnings, *slow_choice(engine, config), *idle_settings(engine.name, config, graph))
+    planned = planned.described(weights=graph.names.weight_words(graph.statistics.weighted))
+    warnings = (
+        *graph.notes,
+        *report.warnings,
+        *slow_choice(engine, config),
+        *idle_settings(engine.name, config, graph),
+    )
     warnings = (*warnings, *limit_notes(engine.name, config, graph))
     return Job(graph, train, evaluate, loss, graph.statistics, planned, engine, warnings, needs.partitions)
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from lotan.files import write_atomically
-from lotan.graph.columns import is_pandas
+from lotan.files import expanded, write_atomically
+from lotan.graph.given_tables import is_pandas
+from lotan.graph.places import is_uri
 from planner.spec import Task
 
 if TYPE_CHECKING:
@@ -23,20 +24,23 @@ PREDICTION = {"classification": "bigint", "multilabel": "array<int>", "regressio
 """The type of the column `prediction` in Spark, by task."""
 
 
-def predictions(frame: pd.DataFrame | DataFrame, task: Task, id_type: str) -> pd.DataFrame | DataFrame:
+def predictions(
+    frame: pd.DataFrame | DataFrame, task: Task, id_type: str, classes: tuple[str, ...] = ()
+) -> pd.DataFrame | DataFrame:
     """Return the predictions for a model's output.
 
     Args:
         frame: A DataFrame of `id` and `values`; `values` is the output row as an array of float.
         task: The task that the model was trained for.
         id_type: Spark's name for the type of the graph's ids, which may be narrower than the engine's.
+        classes: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
     """
     if is_pandas(frame):
-        return from_logits(frame["id"], np.stack(frame["values"]), task)
-    schema = f"id {id_type}, prediction {PREDICTION[task]}"
+        return from_logits(frame["id"], np.stack(frame["values"]), task, classes)
+    schema = f"id {id_type}, prediction {'string' if classes else PREDICTION[task]}"
     schema += "" if task == "regression" else ", probability array<float>"
     ids = frame["id"].cast(id_type).alias("id")
-    return frame.select(ids, "values").mapInPandas(_by_batch(task), schema)
+    return frame.select(ids, "values").mapInPandas(_by_batch(task, classes), schema)
 
 
 def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.DataFrame | DataFrame:
@@ -55,6 +59,7 @@ def hold(frame: pd.DataFrame | DataFrame, spark: SparkSession | None) -> pd.Data
 
 def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
     """Write the rows as Parquet: one complete file from pandas, or a directory of files from Spark."""
+    path = path if is_uri(path) else expanded(path)
     if is_pandas(frame):
         Path(path).parent.mkdir(parents=True, exist_ok=True)
         write_atomically(Path(path), lambda stream: frame.to_parquet(stream, index=False))
@@ -62,28 +67,31 @@ def write(frame: pd.DataFrame | DataFrame, path: str | Path) -> None:
         frame.write.mode("overwrite").parquet(str(path))
 
 
-def _by_batch(task: Task) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+def _by_batch(task: Task, classes: tuple[str, ...]) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
     """Return the function that Spark's Python processes run on batches of rows."""
 
     def run(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         for batch in batches:
             if len(batch):
-                yield from_logits(batch["id"], np.stack(batch["values"]), task)
+                yield from_logits(batch["id"], np.stack(batch["values"]), task, classes)
 
     return run
 
 
-def from_logits(ids: object, logits: Rows, task: Task) -> pd.DataFrame:
+def from_logits(ids: object, logits: Rows, task: Task, classes: tuple[str, ...] = ()) -> pd.DataFrame:
     """Return the predictions for a block of vertices.
 
     Args:
         ids: The ids, `[rows]`, which are copied unchanged.
         logits: The model's output, `[rows, outputs]`.
         task: The task that the model was trained for.
+        classes: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
     """
     match task:
         case "classification":
-            columns = {"prediction": logits.argmax(1), "probability": list(_softmax(logits))}
+            found = logits.argmax(1)
+            named = [classes[number] if number < len(classes) else None for number in found] if classes else found
+            columns = {"prediction": named, "probability": list(_softmax(logits))}
         case "multilabel":
             columns = {"prediction": list((logits > 0).astype(np.int32)), "probability": list(_sigmoid(logits))}
         case "regression":

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lotan.files import write_atomically
+from lotan.files import expanded, write_atomically
 from lotan.memory.watch import MEMORY_KEYS
 from lotan.version import __version__
 
@@ -26,7 +26,7 @@ BYTES_KEYS = ("messenger_sent", "messenger_received", "shuffle_written")
 
 def write_report(path: str | Path, report: Mapping[str, Any]) -> None:
     """Write the report as one complete JSON file. Numbers that are not finite become null, because JSON has no NaN."""
-    path = Path(path)
+    path = expanded(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     content = json.dumps(finite(report), indent=2, allow_nan=False) + "\n"
     write_atomically(path, lambda stream: stream.write(content.encode()))

@@ -12,7 +12,7 @@ from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A finished run: its history, metrics, report and trained model. The user's model holds the best weights too."""
 
@@ -23,6 +23,16 @@ class Run:
     model: TrainedModel  # with the best weights
     graph: Graph = field(repr=False)
     config: TrainerConfig = field(repr=False)
+
+    def __repr__(self) -> str:
+        """Describe the run in a few lines: its epochs, its best epoch, and the metrics of that epoch."""
+        engine = self.report.get("engine", "")
+        lines = [
+            f"Run of {len(self.history):,} epochs{f' on {engine}' if engine else ''}, best in epoch {self.best_epoch}"
+        ]
+        for split, figures in self.metrics.items():
+            lines.append(f"{split:<6}" + "  ".join(f"{name} {value:.4f}" for name, value in figures.items()))
+        return "\n  ".join(lines)
 
     def predict(self) -> Any:
         """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""

@@ -18,7 +18,7 @@ from lotan.engines.base import Pass, run
 from lotan.engines.choice import idle_settings
 from lotan.engines.opening import check_engine, open_engine, placed
 from lotan.errors import ModelError, StageError
-from lotan.files import DamagedError, read_data, write_atomically
+from lotan.files import DamagedError, expanded, read_data, write_atomically
 from lotan.graph import Graph
 from lotan.planning.job import edge_demands, foreseen, plan_for, takes_roots
 from lotan.results.predictions import hold, predictions, write
@@ -45,6 +45,7 @@ class TrainedModel:
     spec: Spec  # the traced model in evaluation mode
     loss: LossSpec  # the task
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
+    classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels were numbers
 
     def predict(self, graph: Graph, **options: Any) -> Any:
         """Predict every vertex of a graph.
@@ -55,9 +56,10 @@ class TrainedModel:
 
         Returns:
             A DataFrame with the columns `id`, `prediction` and, except for regression, `probability`. A prediction is
-            the class (classification), an array of 0 and 1 (multi-label) or an array of numbers (regression). A
-            probability is an array with one number per class or label. For a graph of Spark DataFrames it is a Spark
-            DataFrame, which stays in Spark's storage until it is unpersisted; otherwise it is a pandas DataFrame.
+            the class, as a number or as the text that was its label (classification), an array of 0 and 1 (multi-label)
+            or an array of numbers (regression). A probability is an array with one number per class or label. For a
+            graph of Spark DataFrames it is a Spark DataFrame, which stays in Spark's storage until it is unpersisted;
+            otherwise it is a pandas DataFrame.
 
         Raises:
             ConfigurationError: If an option is unknown or unusable.
@@ -77,7 +79,9 @@ class TrainedModel:
         self._with_predictions(graph, make_config(options), lambda frame: write(frame, path))
 
     def _with_predictions(self, graph: Graph, config: TrainerConfig, use: Callable[[Any], T]) -> T:
-        return self.with_outputs(graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids)))
+        return self.with_outputs(
+            graph, config, lambda frame, ids: use(predictions(frame, self.loss.task, ids, self.classes))
+        )
 
     @spark_translated()
     def with_outputs(self, graph: Graph, config: TrainerConfig, use: Callable[[Any, str], T]) -> T:
@@ -111,9 +115,10 @@ class TrainedModel:
 
     def save(self, directory: str | Path) -> None:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""
-        directory = Path(directory)
+        directory = expanded(directory)
         directory.mkdir(parents=True, exist_ok=True)
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
+        content |= {"classes": list(self.classes)} if self.classes else {}
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
 
@@ -127,14 +132,15 @@ def load(directory: str | Path) -> TrainedModel:
     Raises:
         ModelError: If there is no model, or if it cannot be read.
     """
-    directory = Path(directory)
+    directory = expanded(directory)
     try:
         content, weights = _read_spec(directory / SPEC), read_data(directory / WEIGHTS)
         if content.get("format") != FORMAT:
             raise ValueError(f"it is of format {content.get('format')}, and this version of lotan reads {FORMAT}")
         spec = decode_spec(content["spec"])
         _check_fit(spec, weights)
-        return TrainedModel(spec, decode_loss(content["loss"]), weights)
+        loss = decode_loss(content["loss"])
+        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.outputs))
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"
@@ -154,6 +160,14 @@ def _read_spec(path: Path) -> dict[str, Any]:
     except ValueError as error:  # the file is not JSON, or not text
         cause = error
     raise DamagedError(f"{path} ({path.stat().st_size:,} bytes) is cut short, damaged or not a lotan file") from cause
+
+
+def _classes(given: Any, outputs: int) -> tuple[str, ...]:
+    if not isinstance(given, list | tuple) or not all(isinstance(name, str) for name in given):
+        raise ValueError(f"its classes are {given!r}, and texts were expected")
+    if given and len(given) > outputs:
+        raise ValueError(f"it names {len(given)} classes and has {outputs} outputs")
+    return tuple(given)
 
 
 def _check_fit(spec: Spec, weights: dict[str, Any]) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lotan.arguments import described
 from lotan.errors import ConfigurationError
+from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
 from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.plan_names import named_plan
@@ -29,6 +30,7 @@ _TEXTS: dict[str, tuple[type, ...]] = {
     "checkpoint_dir": (str, Path),
     "log_dir": (str, Path),
 }
+_PATHS = ("keys", "checkpoint_dir", "log_dir")
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,8 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     unknown = sorted(set(options) - set(known))
     if unknown:
         raise ConfigurationError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
-    return TrainerConfig(**options)
+    paths = {name: expanded(options[name]) for name in _PATHS if str(options.get(name)).startswith("~")}
+    return TrainerConfig(**{**options, **paths})
 
 
 def _check_choices(config: TrainerConfig) -> None:
@@ -172,7 +175,8 @@ def _check_kinds(config: TrainerConfig) -> None:
 def _check_rules(disable: object) -> None:
     if isinstance(disable, str):
         raise ConfigurationError(f"disable is {disable!r}; give a list of rule names, such as [{disable!r}]")
-    if not isinstance(disable, Collection) or not all(isinstance(name, str) for name in disable):
+    mapped = isinstance(disable, Mapping)  # which disables a rule, {"push_down": True} or False?
+    if mapped or not isinstance(disable, Collection) or not all(isinstance(name, str) for name in disable):
         raise ConfigurationError(f"disable is {described(disable)}; give a list of rule names")
 
 

@@ -51,7 +51,8 @@ def finished(
         peak_memory=peak_memory,
         bytes_moved=bytes_moved,
     )
-    trained = TrainedModel(job.evaluate, job.loss, {name: t.clone() for name, t in learner.weights.items()})
+    weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
+    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes)
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
 
 

@@ -10,12 +10,13 @@ import json
 import time
 import weakref
 from contextlib import ExitStack, closing
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from lotan.arguments import require_kind
+from lotan.arguments import require_flag, require_kind
 from lotan.borders import spark_translated, translated
 from lotan.engines.opening import check_engine
 from lotan.errors import ConfigurationError
@@ -36,6 +37,19 @@ from lotan.training.passes import Passes
 from lotan.training.persisted_graph import open_passes
 from lotan.training.progress import Progress
 from planner.explain import Format, PlanStage, PlanView, brief_text, check_form, duration, explain, head_text
+
+_MEANT = {
+    **dict.fromkeys(("train", "run", "learn", "start", "fit_transform", "__call__"), "fit"),
+    **dict.fromkeys(("predict", "evaluate", "test", "transform"), "fit().predict"),
+    **dict.fromkeys(("history", "metrics", "report", "save"), "fit().history"),
+    **dict.fromkeys(("describe", "show_plan"), "explain"),
+}
+"""The names that other libraries have for what a Trainer does, or for what a finished run has."""
+
+
+def _trainer(model: torch.nn.Module, graph: Graph, settings: dict[str, Any]) -> Trainer:
+    """Return a Trainer that was pickled."""
+    return Trainer(model, graph, **settings)
 
 
 class Trainer:
@@ -62,6 +76,23 @@ class Trainer:
         self._job: Job | None = None
         self._opened = ExitStack()  # closes what `job` has opened
         weakref.finalize(self, self._opened.close)
+
+    def __getattr__(self, name: str) -> Any:
+        """Suggest the method that other libraries have under a name that a Trainer lacks."""
+        if hasattr(type(self), name):  # a property has failed by an AttributeError, which is raised again as it was
+            return object.__getattribute__(self, name)
+        meant = _MEANT.get(name)
+        hint = f"; did you mean {meant!r}?" if meant else ""
+        raise AttributeError(f"'Trainer' object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __reduce__(self) -> Any:
+        """Pickle the model, the graph and the settings. A plan that was made is made again when it is needed.
+
+        Raises:
+            GraphError: The graph is in Spark.
+        """
+        given = {item.name: getattr(self.config, item.name) for item in fields(self.config)}
+        return _trainer, (self.model, self.graph, given)
 
     @property
     def job(self) -> Job:
@@ -96,6 +127,7 @@ class Trainer:
             ConfigurationError: If `analyze` or `alternatives` does not go with the format, or if there are no epochs to run.
             EngineError: If an epoch of `analyze` fails.
         """
+        require_flag("explain", "alternatives", alternatives)
         with translated():
             check_form(format, stage or "all")
         runs = analyze is not False
@@ -189,7 +221,8 @@ class Trainer:
         with closing(Progress(epochs, len(start.history), self._settled.progress, listener=tracker.epoch)) as progress:
             seconds = learner.job.planned.seconds
             time_words = f"{duration(seconds)} estimated for an epoch, {duration(epochs * seconds)} for {epochs}"
-            progress.say(f"memory: {learner.job.planned.options.memory}; time: {time_words}")
+            options = learner.job.planned.options
+            progress.say(f"memory: {options.memory}; time: {time_words}; weights: {options.weights}")
             for warning in learner.job.warnings:
                 progress.say(warning)
             if state.epoch:

@@ -59,7 +59,7 @@ def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
 
     Args:
         key: the setting.
-        given: a value, a list of values, or a table of low, high and, optionally, log.
+        given: a value, a list, range or array of values, or a table of low, high and, optionally, log.
         source: the grid's name, for the texts of errors.
 
     Returns:
@@ -70,7 +70,7 @@ def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
     """
     if isinstance(given, Mapping):
         return Axis(key, range=_range_of(key, given, source)), ()
-    several = list(given) if isinstance(given, list | tuple) else [given]
+    several = [_plain(value) for value in _values_of(given)]
     if not several:
         raise ConfigurationError(f"{source}: {key.path} = [] has no values; give at least one, or leave it out")
     values = [_checked(key, value, source) for value in several]
@@ -78,6 +78,18 @@ def axis_of(key: Key, given: Any, source: str) -> tuple[Axis, tuple[str, ...]]:
     if len(distinct) == len(values):
         return Axis(key, distinct), ()
     return Axis(key, distinct), (f"{key.path} has {len(values)} values, of which {len(distinct)} differ",)
+
+
+def _values_of(given: Any) -> list[Any]:
+    """Return the values of a list, a range or an array; a single value stands alone."""
+    if isinstance(given, np.ndarray):
+        return list(given.reshape(-1))
+    return list(given) if isinstance(given, list | tuple | range) else [given]
+
+
+def _plain(value: Any) -> Any:
+    """Return a scalar of numpy as Python's own, so that equal values are one value."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _checked(key: Key, value: Any, source: str) -> Any:
@@ -98,7 +110,7 @@ def _range_of(key: Key, given: Mapping[str, Any], source: str) -> Range:
     missing = [name for name in _BOUNDS if name not in given]
     if unknown or missing:
         raise refused(f"has {unknown[0]!r}" if unknown else f"lacks {missing[0]!r}")
-    low, high = (_checked(key, given[name], source) for name in _BOUNDS)
+    low, high = (_checked(key, _plain(given[name]), source) for name in _BOUNDS)
     try:
         log = flag(given.get("log", False))
     except ValueError:

@@ -66,6 +66,7 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
         raise ConfigurationError("search 'halving' compares models as they train; set eval_every to 1 or more")
     check_engine(common, graph)
     with placed(graph, common, _needs(space, trials, graph, common)) as found:
+        found = found.for_task(common.task)
         monitor = _monitor(found, common)
         widths = found.statistics.width, found.labels.outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):

@@ -67,7 +67,8 @@ def _check_missing(graph: GraphArrays, missing: Rows) -> None:
     needed = missing & (graph.split >= 0)
     if needed.any():
         row = _first(needed)
-        raise complaints.missing_labels(_count(needed), graph.ids[row], SPLITS[graph.split[row]])
+        signs = graph.label.ndim == 1 and set(np.unique(graph.label).tolist()) == {-1, 1}
+        raise complaints.missing_labels(_count(needed), graph.ids[row], SPLITS[graph.split[row]], signs)
 
 
 def _check_weights(graph: GraphArrays, demands: Demands) -> None:

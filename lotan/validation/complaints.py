@@ -75,9 +75,18 @@ def not_finite(count: int, identifier: object, features: Sequence[float]) -> Gra
     return fault("vertices", "features", "rows that hold NaN or an infinite number", mend, count, example)
 
 
-def missing_labels(count: int, identifier: object, split: str) -> GraphError:
-    """Build the error for vertices of a split that have no label."""
+def missing_labels(count: int, identifier: object, split: str, signs: bool = False) -> GraphError:
+    """Build the error for vertices of a split that have no label.
+
+    Args:
+        count: the number of vertices.
+        identifier: the id of one of them.
+        split: its split.
+        signs: if True, all labels are -1 and 1, which may be meant as two classes (default: False).
+    """
     mend = "Label them, give them no split (null), or name the column of labels where the graph is made."
+    if signs:
+        mend = "-1 stands for no label, and no other class than 1 is there: map -1 to 0 if they are classes, (label + 1) / 2."
     problem = "vertices of a split that have no label"
     return fault("vertices", "label", problem, mend, count, example_row(identifier, f"in {split!r}"))
 
@@ -86,6 +95,10 @@ def labels_out_of_range(count: int, identifier: object, label: object, outputs: 
     """Build the error for classes without an output of the model."""
     problem = f"labels that are not among the model's {outputs} classes 0 to {outputs - 1} (-1 or null for none)"
     mend = "Number the classes from 0, or make the model with more outputs."
+    if outputs == 1:
+        mend = "Make the model with an output for each class, or train one output with task='multilabel'."
+    elif plain(label) == outputs:
+        mend = f"Number the classes from 0 (label - 1, if they begin with 1), or make the model with {outputs + 1} outputs."
     return fault("vertices", "label", problem, mend, count, example_row(identifier, plain(label)))
 
 

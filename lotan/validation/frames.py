@@ -129,7 +129,7 @@ def _content_faults() -> list[Fault]:
 def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
     label = F.col("label")
     if is_class(vertices):
-        return [*_class_range(label, demands.outputs), _missing(F.coalesce(label < 0, F.lit(True)))]
+        return [*_class_range(label, demands.outputs), _missing(F.coalesce(label < 0, F.lit(True)), vertices)]
     missing = F.coalesce(F.forall(label, F.isnan), F.lit(True))
     kinds = [
         Fault(
@@ -144,7 +144,7 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
     if demands.task == "multilabel":
         other = ~missing & _any(label, lambda value: ~value.isin(0.0, 1.0))
         kinds.append(Fault(other, lambda count, row, *_: complaints.labels_not_binary(count, row.id, row.label)))
-    return [*kinds, _missing(missing)]
+    return [*kinds, _missing(missing, vertices)]
 
 
 def _class_range(label: Column, outputs: int | None) -> list[Fault]:
@@ -154,9 +154,17 @@ def _class_range(label: Column, outputs: int | None) -> list[Fault]:
     return [Fault(outside, lambda count, row, *_: complaints.labels_out_of_range(count, row.id, row.label, outputs))]
 
 
-def _missing(missing: Column) -> Fault:
+def _missing(missing: Column, vertices: DataFrame) -> Fault:
     needed = F.coalesce(F.col("split").isin(*SPLITS), F.lit(False))
-    return Fault(missing & needed, lambda count, row, *_: complaints.missing_labels(count, row.id, row.split))
+
+    def error(count: int, row: Row, *_: Row) -> GraphError:
+        found = (
+            {one[0] for one in vertices.select("label").distinct().limit(4).collect()} if is_class(vertices) else set()
+        )
+        signs = found - {None} == {-1, 1}
+        return complaints.missing_labels(count, row.id, row.split, signs)
+
+    return Fault(missing & needed, error)
 
 
 def _any(array: Column, test: Callable[[Column], Column]) -> Column:

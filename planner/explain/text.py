@@ -108,8 +108,9 @@ def head_words(data: Mapping[str, Any], traits: EngineTraits) -> dict[str, str]:
     """
     graph = data["graph"]
     reason = f" ({data['engine_reason']})" if data["engine_reason"] else ""
+    weights = f"; weights: {data['weights']}" if "weights" in data else ""
     return {
-        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features",
+        "Graph": f"{graph['vertices']:,} vertices, {graph['edges']:,} edges, {graph['width']:,} features{weights}",
         "Engine": f"{data['engine']}{reason}",
         "Spread": _spread(traits, data["layout"]),
         "Memory": data["memory"]
@@ -244,6 +245,7 @@ def _head_data(planned: Planned) -> dict[str, Any]:
     costs = {name: planned.cost(steps) for name, steps in walks if steps}
     return {
         "graph": {"vertices": statistics.vertices, "edges": statistics.edges, "width": statistics.width},
+        **({"weights": options.weights} if options.weights else {}),
         "engine": options.traits.name,
         "engine_reason": options.engine_reason,
         "free_bytes": options.free_bytes,

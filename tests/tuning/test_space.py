@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 from lotan.errors import ConfigurationError
@@ -20,6 +21,18 @@ def test_combinations_are_all_there_are_and_each_once():
     assert found == list(itertools.product((4, 8), (0.0, 0.5), (0.1, 0.01)))
     assert space.notes == ("model.hidden has 3 values, of which 2 differ",)
     assert notes == ()
+
+
+def test_values_may_be_numpys_or_a_range():
+    given = {"seed": range(2), "model": {"hidden": np.array([4, 8])}, "optimizer": {"lr": [np.float64(0.5), 0.5]}}
+    space = read_grid(given)
+    trials, _ = space.combinations()
+    found = [(one.values["seed"], one.values["model.hidden"], one.values["optimizer.lr"]) for one in trials]
+    assert found == [(seed, hidden, 0.5) for hidden in (4, 8) for seed in (0, 1)] or found == list(
+        itertools.product((0, 1), (4, 8), (0.5,))
+    )
+    assert {type(value) for one in found for value in one} == {int, float}
+    assert space.notes == ("optimizer.lr has 2 values, of which 1 differ",)
 
 
 def test_settings_that_play_no_part_make_no_other_model():

@@ -120,7 +120,6 @@ CASES = [
     bad("missing label", GOOD.vertex("label", 0, None), "vertices.label: 1 vertices", "no label", "id 1: in 'train'"),
     bad("integers for regression", GOOD, "holds integers, but the task regression needs floats", task="regression"),
     bad("floats for classes", TARGETS, "holds floats", "classification needs integers", "Cast the column to int"),
-    bad("string labels", GOOD.column("label", list("abcd"), "string"), "vertices.label: is of type string"),
     bad("label width", MULTILABEL, "arrays of 2 numbers, but the model gives 3 outputs", task="multilabel"),
     bad(
         "not binary",
@@ -153,7 +152,21 @@ CASES = [
         outputs=1,
     ),
     bad("unknown split", GOOD.vertex("split", 1, "dev"), "vertices.split: 1 rows of an unknown split", "id 2: dev", "'val'"),
-    bad("split of numbers", GOOD.column("split", [0, 1, 2, 0], "int"), "vertices.split: is of type int", "string"),
+    bad("split of numbers", GOOD.column("split", [0, 1, 2, 3], "int"), "vertices.split: 1 rows of an unknown split", "id 4: 3"),
+    bad(
+        "classes 1 to k",
+        GOOD.column("label", [1, 2, 3, None], "int"),
+        "vertices.label: 1 labels",
+        "id 3: 3",
+        "(label - 1, if they begin with 1)",
+    ),
+    bad(
+        "signs for classes",
+        GOOD.column("label", [-1, 1, -1, 1], "int"),
+        "vertices.label: 2 vertices of a split that have no label",
+        "map -1 to 0 if they are classes, (label + 1) / 2",
+    ),
+    bad("one output", GOOD, "vertices.label: 2 labels", "train one output with task='multilabel'", outputs=1),
     bad("empty training set", GOOD.vertex("split", 0, None), "vertices.split: no vertex is in 'train'"),
     bad("no split column", GOOD.without("split"), "vertices.split: no vertex is in 'train'"),
     bad("NaN weight", GOOD.edge(src=1, dst=3, weight=NAN), "edges.weight: 1 weights that are NaN", "1 -> 3: nan"),
@@ -200,8 +213,18 @@ def test_bad_graphs_are_refused(case, form, request):
         (TARGETS, {"task": "regression", "outputs": 1}),
         (GOOD.edge(src=1, dst=3, weight=-0.5), {}),
         (GOOD.without("label", "split"), {"task": None, "outputs": None}),
+        (GOOD.column("label", ["b", "a", "c", None], "string"), {}),
+        (GOOD.column("split", [0, 1, 2, -1], "int"), {}),
     ],
-    ids=["classes", "multilabel", "regression", "negative weight without normalisation", "nothing but features"],
+    ids=[
+        "classes",
+        "multilabel",
+        "regression",
+        "negative weight without normalisation",
+        "nothing but features",
+        "texts",
+        "numbers for splits",
+    ],
 )
 def test_good_graphs_pass(tables, demands, form, request):
     report = check(tables.graph(form, request), **demands)
@@ -314,5 +337,5 @@ def test_files_of_another_kind_are_refused(tmp_path):
 
 
 def test_tables_of_two_kinds_are_refused():
-    with pytest.raises(GraphError, match="Vertices are a DataFrame and edges a list"):
+    with pytest.raises(GraphError, match="Edges are a list, which is no table"):
         Graph(pd.DataFrame(GOOD.vertices), [])

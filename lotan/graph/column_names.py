@@ -1,0 +1,193 @@
+"""The names of a graph's columns, as a user gives them and as the tables have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from lotan.errors import GraphError
+from planner.spec import SPLITS, Task
+
+OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type": "edge_type"}
+"""The arguments for columns of edges that a graph in files may have, each with the column's name there."""
+MASKS = tuple(f"{name}_mask" for name in SPLITS)
+"""The columns of masks, as PyG calls them, that are read if there is no column `split`. The first must be there."""
+ENDS = ("src", "dst")
+OTHER_ENDS = ("source", "target")
+"""The names that networkx gives the ends of edges. They are read if the columns `src` and `dst` are absent."""
+
+
+@dataclass(frozen=True)
+class ColumnNames:
+    """The names of a graph's columns."""
+
+    features: str | tuple[str, ...] = "features"  # one array column, several columns of numbers, or a pattern of names
+    label: str | None = "label"  # a column of this default name may be absent
+    split: str | tuple[str, ...] | None = (
+        "split"  # a column of this default name may be absent; or three masks, "" for none
+    )
+    weight: str | None = None
+    edge_features: str | tuple[str, ...] | None = None  # as features
+    edge_type: str | None = None
+    id: str = "id"
+    src: str = "src"
+    dst: str = "dst"
+    # The reading of labels in Spark, which `lotan.graph.frames.settled` finds: as classes (True) or as numbers (False).
+    as_classes: bool | None = None
+    as_missing: int | None = None  # the number among targets that stands for no label
+    classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
+
+    @property
+    def feature_columns(self) -> tuple[str, ...]:
+        """The names of the feature columns."""
+        return (self.features,) if isinstance(self.features, str) else self.features
+
+    @property
+    def edge_feature_columns(self) -> tuple[str, ...]:
+        """The names of the columns of edges' attributes."""
+        return (self.edge_features,) if isinstance(self.edge_features, str) else self.edge_features or ()
+
+    @property
+    def split_columns(self) -> tuple[str, ...]:
+        """The name of the column of splits, or of the masks that there are."""
+        return (self.split,) if isinstance(self.split, str) else tuple(filter(None, self.split or ()))
+
+    @property
+    def task(self) -> Task:
+        """The task that leaves the labels of standard tables as they are."""
+        return "classification" if self.as_classes else "regression"
+
+    def weight_words(self, weighted: bool) -> str:
+        """Return the place of the edges' weights in words, for explain and for a run's first line.
+
+        Args:
+            weighted: if True, the edges have weights, perhaps from an array instead of a column.
+
+        >>> ColumnNames(weight="w").weight_words(True), ColumnNames().weight_words(True), ColumnNames().weight_words(False)
+        ('column w', 'array', 'none')
+        """
+        return f"column {self.weight}" if self.weight is not None else "array" if weighted else "none"
+
+    def standard_edges(self) -> ColumnNames:
+        """Return the names that the same columns of edges have in a graph's own tables; the other names are the defaults."""
+        return ColumnNames(
+            weight=None if self.weight is None else "weight",
+            edge_features=None if self.edge_features is None else "edge_attr",
+            edge_type=None if self.edge_type is None else "edge_type",
+        )
+
+    def present(self, columns: Sequence[str]) -> ColumnNames:
+        """Return the names as a table of vertices has them. Calling it twice changes nothing.
+
+        Label and split are left out if they have their default names and are not there. Three masks stand in for the
+        split, and a pattern of features becomes the columns that it matches.
+
+        >>> names = ColumnNames(features="f_*").present(["id", "f_a", "f_b", "train_mask", "val_mask", "test_mask"])
+        >>> names.features, names.label, names.split
+        (('f_a', 'f_b'), None, ('train_mask', 'val_mask', 'test_mask'))
+        """
+        label = None if self.label == "label" and "label" not in columns else self.label
+        split = self.split
+        if split == "split" and "split" not in columns:
+            masks = tuple(mask if mask in columns else "" for mask in MASKS)
+            split = masks if masks[0] else None
+        taken = {self.id, *((label,) if label else ()), *((split,) if isinstance(split, str) else split or ())}
+        features = _matched(self.features, columns, taken)
+        return replace(self, label=label, split=split, features=features)
+
+    def present_edges(self, columns: Sequence[str]) -> ColumnNames:
+        """Return the names as a table of edges has them. Calling it twice changes nothing.
+
+        >>> names = ColumnNames().present_edges(["source", "target"])
+        >>> names.src, names.dst
+        ('source', 'target')
+        """
+        src, dst = self.src, self.dst
+        absent = not any(name in columns for name in ENDS)
+        if (src, dst) == ENDS and absent and all(name in columns for name in OTHER_ENDS):
+            src, dst = OTHER_ENDS
+        taken = {src, dst, *(name for name in (self.weight, self.edge_type) if name)}
+        features = None if self.edge_features is None else _matched(self.edge_features, columns, taken)
+        return replace(self, src=src, dst=dst, edge_features=features)
+
+    def with_optional(self, columns: Sequence[str], given: Iterable[str] = ()) -> ColumnNames:
+        """Return the names with the columns of edges that files may have, if they are there.
+
+        Args:
+            columns: the columns of the edges.
+            given: the arguments that the user gave, which stay as they are.
+        """
+        found: dict[str, Any] = {argument: name for argument, name in OPTIONAL_EDGES.items() if name in columns}
+        return replace(self, **{argument: name for argument, name in found.items() if argument not in given})
+
+    def of_vertices(self) -> list[str]:
+        """Return the columns that are read from the vertices."""
+        labels = [self.label] if self.label else []
+        return list(dict.fromkeys([self.id, *self.feature_columns, *labels, *self.split_columns]))
+
+    def of_edges(self) -> list[str]:
+        """Return the columns that are read from the edges."""
+        more = [name for name in (self.weight, self.edge_type) if name]
+        return list(dict.fromkeys([self.src, self.dst, *more, *self.edge_feature_columns]))
+
+
+def column_names(
+    features: Any = "features",
+    label: Any = "label",
+    split: Any = "split",
+    weight: Any = None,
+    edge_features: Any = None,
+    edge_type: Any = None,
+    id: Any = "id",
+    src: Any = "src",
+    dst: Any = "dst",
+) -> ColumnNames:
+    """Return the names that a user gives.
+
+    Raises:
+        GraphError: a name is no string.
+    """
+    for name, column in (("label", label), ("weight", weight), ("edge_type", edge_type)):
+        if column is not None and not isinstance(column, str):
+            raise GraphError(f"{name} is {column!r}; expected the name of a column, or None.")
+    for name, column in (("id", id), ("src", src), ("dst", dst)):
+        if not isinstance(column, str):
+            raise GraphError(f"{name} is {column!r}; expected the name of a column.")
+    attributes = None if edge_features is None else _one_or_several("edge_features", edge_features)
+    splits = _split_names(split)
+    return ColumnNames(
+        _one_or_several("features", features), label, splits, weight, attributes, edge_type, id, src, dst
+    )
+
+
+NAME_ARGUMENTS = tuple(item.name for item in fields(ColumnNames) if not item.name.startswith(("as_", "classes")))
+"""The arguments that name a graph's columns."""
+
+
+def _split_names(split: Any) -> str | tuple[str, ...] | None:
+    if split is None or isinstance(split, str):
+        return split
+    several = _one_or_several("split", split)
+    if len(several) != len(SPLITS):
+        raise GraphError(f"split is {split!r}; expected the name of a column, or of three masks: train, val and test.")
+    return tuple(several)
+
+
+def _one_or_several(argument: str, given: Any) -> str | tuple[str, ...]:
+    several = [given] if isinstance(given, str) else list(given) if isinstance(given, Iterable) else []
+    if not several or not all(isinstance(name, str) for name in several):
+        raise GraphError(f"{argument} is {given!r}; expected the name of a column, or a list of such names.")
+    return given if isinstance(given, str) else tuple(several)
+
+
+def _matched(given: str | tuple[str, ...], columns: Sequence[str], taken: set[str]) -> str | tuple[str, ...]:
+    """Return the columns that a pattern such as "f_*" matches, in the table's order, without those in `taken`."""
+    if not isinstance(given, str) or given in columns or not any(mark in given for mark in "*?["):
+        return given
+    found = tuple(name for name in columns if isinstance(name, str) and fnmatchcase(name, given) and name not in taken)
+    if not found:
+        shown = ", ".join(map(str, columns)) or "none"
+        raise GraphError(f"No column matches {given!r}; the columns are {shown}. Give another pattern, or their names.")
+    return found

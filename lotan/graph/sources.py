@@ -1,0 +1,221 @@
+"""The sources of graphs: tables of a user, files, places that Spark reads, and arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lotan.errors import GraphError
+from lotan.graph import files
+from lotan.graph.arrays import EdgeColumns, VertexColumns
+from lotan.graph.built_in import BUILT_IN
+from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
+from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.file_tables import open_table
+from lotan.graph.files import Tables
+from lotan.graph.given_tables import arrow_table, columns_of, form_of, is_spark, of_spark
+from lotan.graph.places import place_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+UNREAD_EDGES = ("weight", "weights", "edge_weight", "edge_attr", "edge_type")
+"""Columns of edges that look like data. A run says so if they are there and not named."""
+UNREAD_LABELS = ("y", "labels", "target", "class")
+"""Columns of vertices that look like labels. A run says so if there is no column `label`, and none is named."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A graph before anything is read: exactly one of `load`, `files` and `tables` is set."""
+
+    names: ColumnNames
+    load: Callable[[], tuple[VertexColumns, EdgeColumns]] | None = None  # reads what is in this process
+    files: Tables | None = None
+    tables: tuple[DataFrame, DataFrame] | None = None
+    notes: tuple[str, ...] = ()  # remarks on what was given and is not read
+
+    def read(self) -> tuple[VertexColumns, EdgeColumns]:
+        """Read the vertices and edges of a graph outside Spark, in this process.
+
+        Raises:
+            GraphError: a file cannot be read, a column is missing, or it has a bad value.
+        """
+        if self.files is not None:
+            return self.files.read(self.names)
+        assert self.load is not None, "a graph in Spark is collected instead"
+        return self.load()
+
+    def __reduce__(self) -> Any:
+        """Pickle the columns of a graph in memory, or the places of a graph in files.
+
+        Raises:
+            GraphError: the graph is in Spark.
+        """
+        if self.tables is not None:
+            raise GraphError(
+                "A graph in Spark cannot be pickled, as its tables belong to a session. Save it by graph.save(path), "
+                "and read it by lotan.Graph.read(path)."
+            )
+        return _restored, (self.names, None if self.load is None else self.load(), self.files, self.notes)
+
+
+def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ...] = ()) -> Source:
+    """Return the source of columns that were read already."""
+    return Source(ColumnNames(), load=lambda: (vertices, edges), notes=notes)
+
+
+def _restored(
+    names: ColumnNames, columns: tuple[VertexColumns, EdgeColumns] | None, tables: Tables | None, notes: tuple[str, ...]
+) -> Source:
+    """Return a source that was pickled."""
+    if columns is None:
+        return Source(names, files=tables, notes=notes)
+    return replace(of_columns(*columns, notes), names=names)
+
+
+def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
+    """Return the source of two tables. If one of them is in Spark, so is the graph, and the other is sent there.
+
+    Raises:
+        GraphError: a table is in no form that can be read.
+    """
+    vertices, edges = of_spark(vertices), of_spark(edges)
+    forms = form_of(vertices, "vertices"), form_of(edges, "edges")
+    notes = (*_unread_labels(columns_of(vertices), names), *_unread(columns_of(edges), names))
+    if "spark" not in forms:
+        return Source(names, load=lambda: _load(vertices, edges, names), notes=notes)
+    spark = (vertices if forms[0] == "spark" else edges).sparkSession
+    if not is_spark(vertices):
+        vertices = _sent(spark, vertices, "vertices", names.present(columns_of(vertices)).of_vertices())
+    if not is_spark(edges):
+        edges = _sent(spark, edges, "edges", names.present_edges(columns_of(edges)).of_edges())
+    return Source(names, tables=(vertices, edges), notes=notes)
+
+
+def _sent(spark: SparkSession, table: Any, name: str, wanted: list[str]) -> DataFrame:
+    from lotan.graph import spark_tables
+
+    return spark_tables.sent(spark, arrow_table(table, name, wanted))
+
+
+def _load(vertices: Any, edges: Any, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
+    of_vertices = names.present(columns_of(vertices)).of_vertices()
+    found = vertex_columns(arrow_table(vertices, "vertices", of_vertices), names)
+    of_edges = names.present_edges(columns_of(edges)).of_edges()
+    return found, edge_columns(arrow_table(edges, "edges", of_edges), names, found.ids)
+
+
+def _unread_labels(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
+    found = [name for name in columns if name in UNREAD_LABELS and name not in names.present(columns).feature_columns]
+    if names.label != "label" or "label" in columns or not found:
+        return ()
+    return (
+        f"vertices: there is no column label, and {found[0]} is not read; name it where the graph is made, as label",
+    )
+
+
+def _unread(columns: Iterable[Any], names: ColumnNames) -> tuple[str, ...]:
+    read = {names.weight, names.edge_type, *names.edge_feature_columns}
+    found = [name for name in columns if name in UNREAD_EDGES and name not in read]
+    if not found:
+        return ()
+    several = f"the columns {', '.join(found)} are" if len(found) > 1 else f"the column {found[0]} is"
+    return (f"edges: {several} not read; name them where the graph is made, as weight, edge_features or edge_type",)
+
+
+def of_path(
+    path_or_name: str | Path, given: Mapping[str, Any], format: str | None, spark: SparkSession | None
+) -> Source:
+    """Return the source of a path, a URI of a folder, or a name.
+
+    Args:
+        path_or_name: the path, URI or name.
+        given: the names of columns, by argument.
+        format: the format of the tables, or None to find it out.
+        spark: a session that reads what Arrow cannot, or None for the active one.
+
+    Raises:
+        GraphError: there is no such graph, or a file cannot be read.
+    """
+    found = files.find(path_or_name, format)
+    if isinstance(found, Tables):
+        return of_places(found, given, spark)
+    if given:
+        raise GraphError(f"{found} has arrays, and no columns to name: leave out {', '.join(given)}.")
+    archive = files.read_npz(found)
+    unread = f"{found.name}: the arrays {', '.join(archive.unread)} are not read, as they mean nothing to a graph"
+    return of_columns(archive.vertices, archive.edges, (unread,) if archive.unread else ())
+
+
+def of_places(tables: Tables, given: Mapping[str, Any], spark: SparkSession | None) -> Source:
+    """Return the source of two tables by their places: files for Arrow, or tables of Spark.
+
+    Local files are left to whoever reads them later. URIs are read by Spark if there is a session, and else by Arrow.
+
+    Raises:
+        GraphError: a table cannot be read, or Spark is needed and there is no session.
+    """
+    local = all(place.where == "path" for place in tables)
+    session = spark if spark is not None or local else _active()
+    if tables.by_arrow and (local or session is None):
+        names = _named(given, open_table(tables.edges).schema.names)
+        return Source(names, files=tables)
+    session = session or _active()
+    if session is None:
+        place = next(place for place in tables if not place.by_arrow)
+        what = {"table": "a table of Spark's catalog", "query": "a query"}.get(place.where, f"of format {place.format}")
+        raise GraphError(
+            f"{place.name[:60]} is {what}, which needs Spark. Start a session first, or pass it: spark=session."
+        )
+    from lotan.graph import spark_tables
+
+    vertices, edges = (spark_tables.read(session, place) for place in tables)
+    return Source(_named(given, edges.columns), tables=(vertices, edges))
+
+
+def needs_spark(tables: Tables, in_process: bool) -> bool:
+    """Return True if Spark must read the tables.
+
+    Args:
+        tables: the places of the tables.
+        in_process: True for the engine that trains in this process, which reads URIs with Arrow.
+    """
+    return not tables.by_arrow or (not in_process and any(place.where == "uri" for place in tables))
+
+
+def places(vertices: str | Path, edges: str | Path, format: str | None) -> Tables:
+    """Return the places that two texts name.
+
+    Raises:
+        GraphError: a text names nothing, or the format is unknown.
+    """
+    return Tables(place_of(vertices, format), place_of(edges, format))
+
+
+def places_at(path_or_name: str | Path, format: str | None) -> Tables | None:
+    """Return the places of the tables in a directory, or at a URI; None for an archive or a built-in graph.
+
+    Raises:
+        GraphError: there is no such graph.
+    """
+    found = None if str(path_or_name) in BUILT_IN else files.find(path_or_name, format)
+    return found if isinstance(found, Tables) else None
+
+
+def _named(given: Mapping[str, Any], columns: list[str]) -> ColumnNames:
+    unknown = [name for name in given if name not in NAME_ARGUMENTS]
+    if unknown:
+        raise GraphError(f"There is no argument {unknown[0]!r}; columns are named by {', '.join(NAME_ARGUMENTS)}.")
+    return column_names(**given).with_optional(columns, given)
+
+
+def _active() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from lotan.hosts.spark_session import active_session
+
+    return active_session()

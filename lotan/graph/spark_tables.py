@@ -1,0 +1,83 @@
+"""Tables that a Spark session reads: from files, from its catalog, or by a query."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from lotan.borders import spark_translated
+from lotan.errors import GraphError
+from lotan.graph.faults import fault
+from lotan.graph.file_tables import check_footers, open_table
+from lotan.graph.kinds import is_list
+from lotan.graph.places import Place
+
+_OPTIONS = {"csv": {"header": "true", "inferSchema": "true"}}
+
+
+def read(spark: SparkSession, place: Place) -> DataFrame:
+    """Return the DataFrame of a place. Rows are read when something asks for them.
+
+    Raises:
+        GraphError: there is no such table, or Spark cannot read it.
+    """
+    if place.where == "path" and place.by_arrow:
+        check_footers(place)  # its errors are better than Spark's
+        schema = _schema_for_spark(place)
+    else:
+        schema = None
+    with spark_translated(GraphError, f"Spark cannot read {place.name[:100]}"):
+        if place.where == "table":
+            return spark.table(place.name)
+        if place.where == "query":
+            return spark.sql(place.name)
+        reader = spark.read.format(place.format).options(**_OPTIONS.get(place.format, {}))
+        if schema is not None:
+            reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
+        return reader.load(place.name)
+
+
+def _schema_for_spark(place: Place) -> pa.Schema | None:
+    """Return the schema that Arrow finds, if the files of a table differ. Spark looks at the columns of one file only.
+
+    Raises:
+        GraphError: a column has a type that Spark refuses.
+    """
+    table = open_table(place)
+    for field in table.schema:
+        if _is_half(field.type):
+            mend = "Write it as float32, or train on engine local."
+            raise fault(place.name, field.name, "is of half floats, which Spark cannot read", mend)
+    if place.format != "parquet":
+        return None
+    schemas = [fragment.physical_schema for fragment in table.get_fragments()]
+    return table.schema if any(not schema.equals(schemas[0]) for schema in schemas) else None
+
+
+def _is_half(kind: pa.DataType) -> bool:
+    return _is_half(kind.value_type) if is_list(kind) else bool(pa.types.is_float16(kind))
+
+
+def sent(spark: SparkSession, table: pa.Table) -> DataFrame:
+    """Return a table of this process as a DataFrame, for a graph whose other table is in Spark.
+
+    Raises:
+        GraphError: unsigned numbers are too large for Spark.
+    """
+    columns = {}
+    for name in table.column_names:
+        column, kind = table.column(name), table.column(name).type
+        if pa.types.is_dictionary(kind):
+            column = column.cast(kind.value_type)
+        if pa.types.is_fixed_size_list(kind):
+            column = column.cast(pa.list_(kind.value_type))
+        if pa.types.is_float16(kind):
+            column = column.cast(pa.float32())
+        if pa.types.is_unsigned_integer(kind):
+            try:
+                column = column.cast(pa.int64())
+            except pa.ArrowInvalid as error:
+                raise fault("tables", name, "holds numbers beyond 2**63 - 1", "Give them as strings.") from error
+        columns[name] = column
+    return spark.createDataFrame(pa.table(columns))

@@ -1,0 +1,169 @@
+"""Tables in many containers make the same graph, and what is no table is named with the line that converts it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+import torch
+
+from lotan.errors import GraphError
+from lotan.graph import Graph
+
+VERTICES = {"id": [3, 1, 2], "features": [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], "label": [0, 1, 0]}
+EDGES = {"src": [1, 2], "dst": [2, 3]}
+
+
+class Stream:
+    """A table of another library, which speaks Arrow's stream and nothing else."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+FORMS = {
+    "pandas": pd.DataFrame,
+    "arrow": pa.table,
+    "a stream of Arrow": lambda table: Stream(pa.table(table)),
+    "a record batch": lambda table: pa.table(table).to_batches()[0],
+    "lists": dict,
+    "arrays": lambda table: {name: np.array(cells) for name, cells in table.items()},
+    "tensors": lambda table: {name: torch.tensor(cells) for name, cells in table.items()},
+    "tensors in cells": lambda table: pd.DataFrame(
+        {name: [torch.tensor(cell) for cell in cells] if name == "features" else cells for name, cells in table.items()}
+    ),
+    "matrices in cells": lambda table: pd.DataFrame(
+        {name: [np.array([cell]) for cell in cells] if name == "features" else cells for name, cells in table.items()}
+    ),
+    "big-endian arrays": lambda table: {
+        name: np.array(cells).astype(np.array(cells).dtype.newbyteorder(">")) for name, cells in table.items()
+    },
+}
+
+
+def same(one: Graph, other: Graph) -> None:
+    for name, array in vars(one.arrays()).items():
+        np.testing.assert_array_equal(getattr(other.arrays(), name), array, name)
+
+
+@pytest.mark.parametrize("of_edges", ["pandas", "arrow", "arrays"])
+@pytest.mark.parametrize("form", FORMS)
+def test_every_container_makes_the_same_graph(form, of_edges):
+    same(Graph(FORMS[form](VERTICES), FORMS[of_edges](EDGES)), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+
+
+def test_sparse_columns_and_big_endian_columns_of_pandas():
+    frame = pd.DataFrame({"id": np.array([1, 2], ">i8"), "a": pd.arrays.SparseArray([0.0, 2.0]), "b": [1, 2]})
+    graph = Graph(frame, pd.DataFrame({"src": [1], "dst": [2]}), features=["a", "b"])
+    assert graph.arrays().features.tolist() == [[0.0, 1.0], [2.0, 2.0]]
+
+
+def test_sparse_matrices_of_scipy_are_features():
+    scipy = pytest.importorskip("scipy.sparse")
+    matrix = scipy.csr_matrix(np.array([[0.0, 1.0], [2.0, 0.0]]))
+    for graph in (
+        Graph({"id": [0, 1], "features": matrix}, {"src": [0], "dst": [1]}),
+        Graph.from_arrays(matrix, [0], [1]),
+    ):
+        assert graph.arrays().features.tolist() == [[0.0, 1.0], [2.0, 0.0]]
+
+
+def test_ids_may_be_the_index_and_ends_may_have_the_names_of_networkx():
+    frame = pd.DataFrame(VERTICES).set_index("id")
+    edges = pd.DataFrame(EDGES).rename(columns={"src": "source", "dst": "target"})
+    same(Graph(frame, edges), Graph(pd.DataFrame(VERTICES), pd.DataFrame(EDGES)))
+
+
+def test_names_of_ids_and_ends_are_given():
+    vertices = pd.DataFrame(VERTICES).rename(columns={"id": "user"})
+    edges = pd.DataFrame(EDGES).rename(columns={"src": "from", "dst": "to"})
+    same(Graph(vertices, edges, id="user", src="from", dst="to"), Graph(VERTICES, EDGES))
+
+
+def test_what_is_no_table_is_named_with_the_line_that_converts_it():
+    networkx, scipy = pytest.importorskip("networkx"), pytest.importorskip("scipy.sparse")
+    for edges, words in (
+        (networkx.path_graph(3), "networkx.to_pandas_edgelist"),
+        (scipy.eye(3, format="csr"), r"src, dst = adjacency\.nonzero\(\)"),
+        ([(1, 2)], "Edges are a list, which is no table"),
+    ):
+        with pytest.raises(GraphError, match=words):
+            Graph(VERTICES, edges)
+    with pytest.raises(GraphError, match="columns have different lengths: src has 2, dst has 1"):
+        Graph(VERTICES, {"src": [1, 2], "dst": [2]}).arrays()
+
+
+def test_columns_that_look_like_data_and_are_not_read_are_named():
+    edges = pd.DataFrame(EDGES).assign(weight=1.0, edge_type=0, when=1)
+    graph = Graph(VERTICES, edges)
+    assert graph.notes == (
+        "edges: the columns weight, edge_type are not read; name them where the graph is made, as weight, edge_features "
+        "or edge_type",
+    )
+    assert Graph(VERTICES, edges, weight="weight", edge_type="edge_type").notes == ()
+    vertices = pd.DataFrame(VERTICES).rename(columns={"label": "y"})
+    assert Graph(vertices, EDGES).notes == (
+        "vertices: there is no column label, and y is not read; name it where the graph is made, as label",
+    )
+    assert Graph(vertices, EDGES, label="y").notes == Graph(vertices, EDGES, features=["y"]).notes == ()
+
+
+def test_arrays_take_tensors_an_edge_index_and_names():
+    graph = Graph.from_arrays(
+        torch.tensor([[1.0], [2.0], [3.0]], requires_grad=True),
+        edge_index=torch.tensor([[0, 1], [1, 2]]),
+        label=["b", "a", None],
+        split=["train", "Validation", None],
+    )
+    arrays = graph.arrays()
+    assert (arrays.src.tolist(), arrays.dst.tolist()) == ([0, 1], [1, 2])
+    assert (arrays.label.tolist(), arrays.classes) == ([1, 0, -1], ("a", "b"))
+    assert arrays.split.tolist() == [0, 1, -1]
+    with pytest.raises(GraphError, match="src and dst were given too"):
+        Graph.from_arrays([[1.0]], [0], [0], edge_index=[[0], [0]])
+    with pytest.raises(GraphError, match=r"edge_index: an array of shape \(2,\)"):
+        Graph.from_arrays([[1.0]], edge_index=[0, 0])
+
+
+def test_a_graph_says_what_it_is(tmp_path):
+    graph = Graph(VERTICES, EDGES, undirected=True)
+    assert (graph.num_vertices, graph.num_edges, len(graph)) == (3, 4, 3)
+    assert repr(graph) == (
+        "Graph in this process\n  3 vertices, 2 features; labels: 2 classes\n  4 edges, undirected; weights: none\n"
+        "  splits: train 0, val 0, test 0"
+    )
+    graph.save(tmp_path / "graph")
+    assert "3 vertices, 2 features; label: label, split: split" in repr(Graph.read(tmp_path / "graph"))
+    (tmp_path / "graph" / "edges.parquet").write_text("")
+    assert repr(Graph(VERTICES, {"src": [1], "dst": [9]})).endswith("drop these edges.")
+
+
+def test_graphs_in_memory_and_in_files_can_be_pickled(tmp_path):
+    graph = Graph(VERTICES, EDGES, undirected=True)
+    graph.save(tmp_path / "graph")
+    relabelled = graph.relabelled(np.array([5, 4, 3]), np.zeros(3, np.int8))
+    for one in (graph, Graph.read(tmp_path / "graph"), relabelled, graph.for_task("regression")):
+        same(pickle.loads(pickle.dumps(one)), one)
+
+
+@pytest.mark.spark
+def test_one_table_in_memory_and_one_in_spark(spark):
+    expected = Graph(VERTICES, EDGES)
+    vertices, edges = (spark.createDataFrame(pd.DataFrame(table)) for table in (VERTICES, EDGES))
+    for graph in (
+        Graph(pd.DataFrame(VERTICES), edges),
+        Graph(vertices, pd.DataFrame(EDGES)),
+        Graph(FORMS["arrays"](VERTICES), edges),
+        Graph(vertices.pandas_api(), edges),
+    ):
+        assert graph.origin == "spark"
+        same(graph, expected)
+    assert "vertices: id, features, label" in repr(Graph(vertices, edges))
+    with pytest.raises(GraphError, match="in Spark cannot be pickled"):
+        pickle.dumps(Graph(vertices, edges))
