@@ -253,14 +253,13 @@ def test_models_of_other_outputs_train_apart_and_as_alone():
             assert_as_alone(batch, number, expected, members[number].model)
 
 
-@pytest.mark.spark
-def test_a_heap_that_is_too_small_for_all_divides_them(spark, monkeypatch):
+def test_a_heap_that_is_too_small_for_all_divides_them(monkeypatch):
     """The heap of Spark does not grow once Spark runs."""
     on, members, asked = graph(), alike(4), []
 
     def needs(job: Any, config: Any, plan: Any = None) -> Footprint:
         asked.append(plan)
-        return Footprint("blocks", 0, 0, least_heap=100 * (1 if plan is None else plan.models))
+        return Footprint("local", 0, 0, least_heap=100 * (1 if plan is None else plan.models))
 
     monkeypatch.setattr(Job, "needs", needs)
     monkeypatch.setattr(batch_plan, "_heap", lambda job, config: 250)
@@ -430,7 +429,8 @@ def test_so_it_is_on_spark(spark: SparkSession, engine, few):
     """The same partitions, some of fewer vertices than others: the same bits."""
     on, few = graph(), few if engine == "blocks" else few[:2]
     options = {"engine": engine, "partitions": 3, "workers": 2}
-    alone = [fit_alone(member, on, **options) for member in few]
+    with lotan.persisted(on):  # one set of workers for all
+        alone = [fit_alone(member, on, **options) for member in few]
     with ModelBatch(on, few, progress=False, **options) as batch:
         batch.train()
         for number, (member, expected) in enumerate(zip(few, alone, strict=True)):
