@@ -99,6 +99,17 @@ class EdgeIndex:
             self._loops = self_loops(self._edges["graph"].index, self.num_vertices)
         return self._loops
 
+    def spread(self, values: Tensor, edges: EdgeSet) -> Tensor:
+        """Return a number for each edge of the graph as one for each edge of an edge set. Added self-loops have 1.
+
+        Args:
+            values: the numbers [num_edges].
+            edges: the edge set.
+        """
+        if edges == "graph":
+            return values
+        return self._self_loops().column(values.view(-1, 1), self._edges["graph"].index[1], 1.0).view(-1)
+
     def has_edge_column(self, name: str) -> bool:
         """Return True if the graph's edges have the column "edge_attr" or "edge_type"."""
         return name in self._edges["graph"].columns

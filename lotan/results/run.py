@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lotan.graph import Graph
 from lotan.results.report import write_report
 from lotan.results.trained_model import TrainedModel
 from lotan.settings.config import TrainerConfig
+
+if TYPE_CHECKING:
+    from lotan.results.vertex_explanation import VertexExplanation
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,6 +40,10 @@ class Run:
     def predict(self) -> Any:
         """Return a DataFrame of `id`, `prediction` and `probability` for every vertex, see `TrainedModel.predict`."""
         return self.model.predict_as(self.graph, self.config)
+
+    def explain_vertex(self, vertex: int | str, **options: Any) -> VertexExplanation:
+        """Explain an output of a vertex of the graph that was trained on, see `TrainedModel.explain_vertex`."""
+        return self.model.explain_vertex(self.graph, vertex, **options)
 
     def write_report(self, path: str | Path) -> None:
         """Write the report as a JSON file."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -28,6 +28,9 @@ from lotan.validation import check_graph
 from planner.rules import REPAID_BY_EPOCHS
 from planner.spec import LossSpec, Spec
 from planner.steps.pipe import PipeStep
+
+if TYPE_CHECKING:
+    from lotan.results.vertex_explanation import VertexExplanation
 
 FORMAT = 1
 SPEC, WEIGHTS = "model.json", "weights.pt"
@@ -112,6 +115,39 @@ class TrainedModel:
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(engine.read(handle), graph.id_type)
+
+    def explain_vertex(self, graph: Graph, vertex: int | str, **options: Any) -> VertexExplanation:
+        """Explain an output of a vertex by the influence of its neighbourhood's vertices, edges and features.
+
+        The vertices on which the output depends are read, and nothing else of the graph: as many hops as the model has
+        sums along edges.
+
+        Args:
+            graph: The graph.
+            vertex: The vertex's id.
+            options: `output` is the number of the class, label or target (default: that of the greatest output).
+                `method` is "integrated_gradients" (Sundararajan et al., ICML 2017), the default, or "gnn_explainer"
+                (Ying et al., NeurIPS 2019). `steps` are those of the integral (default: 64) or of learning the masks
+                (default: 200). `most_edges` is the most edges on which the output may depend (default: 100,000).
+                `seed` is that of the first masks (default: 0).
+
+        Raises:
+            GraphError: If there is no such vertex, or its output depends on more edges.
+            ModelError: If the model takes statistics of all vertices, or the graph does not fit the model.
+            ConfigurationError: If an option is unusable.
+
+        Example:
+            >>> import lotan
+            >>> run = lotan.Trainer(lotan.nn.GCN(64, 8, 2, 10), lotan.Graph.read("digits"), epochs=1, progress=False).fit()
+            >>> explained = run.explain_vertex(0)
+            >>> list(explained.edges.columns)
+            ['src', 'dst', 'influence']
+        """
+        from lotan.results.vertex_explanation import explain_vertex
+
+        reads, types = edge_demands(self.spec)
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
+        return explain_vertex(self.spec, self.loss, self.weights, graph, vertex, **options)
 
     def save(self, directory: str | Path) -> None:
         """Write `model.json` (the operators) and `weights.pt` (a state_dict) into a directory."""

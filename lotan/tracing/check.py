@@ -168,6 +168,7 @@ def run_calls(
     graph: EdgeIndex,
     drop: bool = True,
     totals: dict[str, Tensor] | None = None,
+    mask: Tensor | None = None,
 ) -> Tensor:
     """Run a Spec on a graph.
 
@@ -179,6 +180,7 @@ def run_calls(
         drop: if False, dropout does nothing (default: True).
         totals: the reductions over all vertices that are known, by the name of their call, one row each. The others are
             added to it.
+        mask: a number for each edge of the graph, by which its messages are multiplied; None for 1 (default: None).
 
     Returns:
         The output rows [num_vertices, outputs].
@@ -189,7 +191,7 @@ def run_calls(
         arguments = [_value(argument, values, rows) for argument in call.arguments]
         keywords = {name: _value(argument, values, rows) for name, argument in call.keywords}
         if call.op.startswith("lotan."):
-            values[call.output] = _graph_operator(call, arguments, graph, features, totals)
+            values[call.output] = _graph_operator(call, arguments, graph, features, totals, mask)
         elif call.op == "aten.dropout.default" and not drop:
             values[call.output] = arguments[0]
         else:
@@ -220,7 +222,12 @@ def _total(call: Call, x: Tensor, kind: str, totals: dict[str, Tensor] | None) -
 
 
 def _graph_operator(
-    call: Call, arguments: list[Any], graph: EdgeIndex, features: Tensor, totals: dict[str, Tensor] | None
+    call: Call,
+    arguments: list[Any],
+    graph: EdgeIndex,
+    features: Tensor,
+    totals: dict[str, Tensor] | None,
+    mask: Tensor | None,
 ) -> Tensor:
     match call.op:
         case "lotan.total":
@@ -234,6 +241,8 @@ def _graph_operator(
             return cast(Tensor, torch.ops.lotan.scatter(x, graph.edges(name).index, end, name))
         case "lotan.aggregate":
             messages, kind, name = arguments
+            if mask is not None:
+                messages = messages * graph.spread(mask, name).view(-1, *[1] * (messages.dim() - 1))
             return aggregate(messages, graph.edges(name), kind)
         case "lotan.edge_softmax":
             scores, name = arguments

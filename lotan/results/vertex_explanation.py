@@ -1,0 +1,276 @@
+"""Explanations of a model's output for one vertex: the influence of vertices, edges and features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lotan.arguments import described, require_count
+from lotan.errors import ConfigurationError, ModelError
+from lotan.graph import Graph
+from lotan.nn.edge_index import EdgeIndex
+from lotan.results.explanation_picture import picture
+from lotan.results.neighbourhood import Neighbourhood, hops_of, neighbourhood
+from lotan.tracing.check import run_calls
+from planner.spec import LossSpec, Spec
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Method = Literal["integrated_gradients", "gnn_explainer"]
+
+RATE, SHOWN = 0.01, 5
+"""The learning rate of the masks, and the rows of each table that `repr` shows."""
+EDGE_SIZE, EDGE_ENTROPY, FEATURE_SIZE, FEATURE_ENTROPY = 0.005, 1.0, 1.0, 0.1
+"""The weights of the terms that keep masks small and near 0 or 1, as in the authors' code."""
+
+
+@dataclass(frozen=True, repr=False)
+class VertexExplanation:
+    """The influence of a vertex's neighbourhood on one of its outputs. A notebook shows it as a drawing.
+
+    With integrated gradients, influences have the unit of the output (of a logit, or of a target) and a sign. Those of
+    all vertices together are the output less that with features of 0; those of all edges are the output less that
+    without messages. With GNNExplainer, they are the masks, from 0 to 1.
+    """
+
+    vertex: int | str  # the id
+    output: int  # the number of the explained output: the class, the label or the target
+    value: float  # that output: a logit, or a target
+    method: Method
+    vertices: pd.DataFrame  # id, hops (from the vertex), influence of its features; the greatest influence first
+    edges: pd.DataFrame  # src, dst, influence of the messages along the edge, in all layers
+    features: pd.DataFrame  # feature (its number), influence (over all vertices)
+
+    def __repr__(self) -> str:
+        """Describe the explanation by the greatest influences."""
+        edges = [f"{src} -> {dst} {value:+.3g}" for src, dst, value in _rows(self.edges, "src", "dst")]
+        features = [f"{number} {value:+.3g}" for number, value in _rows(self.features, "feature")]
+        return "\n".join(
+            [
+                f"Output {self.output} of vertex {self.vertex} is {self.value:.4g} ({self.method})",
+                f"  vertices {len(self.vertices):,}, edges {len(self.edges):,}",
+                f"  edges     {', '.join(edges)}",
+                f"  features  {', '.join(features)}",
+            ]
+        )
+
+    def drawing(self, most_edges: int = 40) -> str:
+        """Return a drawing as SVG: the vertex in the middle, and the ends of the edges with the greatest influence.
+
+        Args:
+            most_edges: The most edges that are drawn (default: 40).
+        """
+        return picture(self.vertices, self.edges.head(most_edges), self.vertex)
+
+    def _repr_svg_(self) -> str:
+        return self.drawing()
+
+
+def _rows(table: pd.DataFrame, *names: str) -> Any:
+    return table.head(SHOWN)[[*names, "influence"]].itertuples(index=False)
+
+
+def explain_vertex(
+    spec: Spec,
+    loss: LossSpec,
+    weights: Mapping[str, Tensor],
+    graph: Graph,
+    vertex: int | str,
+    output: int | None = None,
+    method: Method = "integrated_gradients",
+    steps: int | None = None,
+    most_edges: int = 100_000,
+    seed: int = 0,
+) -> VertexExplanation:
+    """Explain an output of a vertex; see `TrainedModel.explain_vertex`.
+
+    Args:
+        spec: The traced model in evaluation mode.
+        loss: The task.
+        weights: Parameters and buffers, by name.
+        graph: The graph.
+        vertex: The vertex's id.
+        output: The number of the output; None for the predicted class, or the greatest output.
+        method: The method.
+        steps: The steps of the method; None for 64 of the integral, or 200 of GNNExplainer.
+        most_edges: The most edges on which the output may depend.
+        seed: The seed of GNNExplainer's first masks.
+    """
+    if method not in get_args(Method):
+        raise ConfigurationError(f"method is {described(method)}; expected {' or '.join(get_args(Method))}")
+    for name, number, least in (("most_edges", most_edges, 1), ("seed", seed, 0)):
+        require_count("explain_vertex", name, number, least)
+    steps = (64 if method == "integrated_gradients" else 200) if steps is None else steps
+    require_count("explain_vertex", "steps", steps, 1)
+    _require_edges_alone(spec)
+    part = neighbourhood(graph, vertex, hops_of(spec), most_edges)
+    run = _Output(spec, weights, part)
+    values = run(run.features, run.ones)
+    chosen = _chosen(values, output, loss)
+    if method == "integrated_gradients":
+        found = _integrated(run, chosen, steps)
+    else:
+        found = _masks(run, chosen, steps, seed, loss)
+    return _explanation(part, run, vertex, chosen, float(values[chosen]), method, found)
+
+
+def _require_edges_alone(spec: Spec) -> None:
+    for call in spec.calls:
+        if call.op == "lotan.total":
+            raise ModelError(
+                f"{call.layer or 'the model'} takes statistics of all vertices, on which every output depends; "
+                "explain_vertex explains models in which vertices meet along edges alone"
+            )
+
+
+def _chosen(values: Tensor, output: int | None, loss: LossSpec) -> int:
+    if output is None:
+        return int(values.argmax())
+    require_count("explain_vertex", "output", output, 0)
+    if output >= len(values):
+        raise ConfigurationError(f"output is {output}, but the model has {len(values)} outputs, numbered from 0")
+    return output
+
+
+class _Output:
+    """The outputs of the vertex in the middle, as a function of features and of a mask of the edges' messages."""
+
+    def __init__(self, spec: Spec, weights: Mapping[str, Tensor], part: Neighbourhood) -> None:
+        arrays = part.graph.arrays()
+        self._spec, self._weights, self._middle = spec, weights, part.middle
+        self.features = torch.from_numpy(arrays.features.copy())
+        self.ones = torch.ones(len(arrays.src))
+        tensors = [
+            None if one is None else torch.from_numpy(np.array(one)) for one in (arrays.weight, arrays.edge_attr)
+        ]
+        types = None if arrays.edge_type is None else torch.from_numpy(arrays.edge_type.astype(np.int64))
+        index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
+        self._graph = EdgeIndex(index, tensors[0], len(arrays.ids), edge_attr=tensors[1], edge_type=types)
+
+    def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
+        """Return the outputs [outputs]."""
+        rows = run_calls(self._spec, self._weights, features, self._graph, drop=False, mask=mask)
+        return rows[self._middle].reshape(-1)
+
+
+@dataclass(frozen=True)
+class _Influences:
+    """The influences of features [vertices, width], or of each feature of all vertices [width], and of edges [edges]."""
+
+    features: Tensor
+    edges: Tensor
+
+
+def _integrated(run: _Output, output: int, steps: int) -> _Influences:
+    """Integrate gradients along the line from 0 to the features, and from 0 to the mask of 1 (Sundararajan et al. 2017).
+
+    The integrals are sums at the middles of equal steps.
+    """
+    shares = (torch.arange(steps) + 0.5) / steps
+
+    def integral(of: Tensor, outputs: Callable[[Tensor], Tensor]) -> Tensor:
+        total = torch.zeros_like(of)
+        for share in shares:
+            at = (share * of).requires_grad_()
+            value = outputs(at)[output]
+            (gradient,) = (
+                torch.autograd.grad(value, at, materialize_grads=True) if value.requires_grad else (total * 0,)
+            )
+            total += gradient
+        return of * total / steps
+
+    with torch.enable_grad():
+        features = integral(run.features, lambda features: run(features, run.ones))
+        edges = integral(run.ones, lambda mask: run(run.features, mask))
+    return _Influences(features, edges)
+
+
+def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> _Influences:
+    """Learn masks of the edges and of the features that keep the output (GNNExplainer, Ying et al., NeurIPS 2019).
+
+    What has no gradient in the first step has no part in the output, and a mask of 0, as in PyG.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    spread = (1.0 / len(run.features)) ** 0.5
+    masks = [
+        (spread * torch.randn(len(run.ones), generator=generator)).requires_grad_(),
+        (0.1 * torch.randn(run.features.shape[1], generator=generator)).requires_grad_(),
+    ]
+    target = run(run.features, run.ones).detach()
+    optimizer = torch.optim.Adam(masks, lr=RATE)
+    taking_part = [torch.ones(len(mask), dtype=torch.bool) for mask in masks]
+    with torch.enable_grad():
+        for step in range(steps):
+            edges, features = (mask.sigmoid() for mask in masks)
+            lost = _lost(run(run.features * features, edges), target, output, loss)
+            if step == 0 and lost.requires_grad:  # else the output depends on no features
+                found = torch.autograd.grad(lost, masks, retain_graph=True, materialize_grads=True)
+                taking_part = [gradient != 0 for gradient in found]
+            edges, features = edges[taking_part[0]], features[taking_part[1]]
+            size = EDGE_SIZE * edges.sum() + FEATURE_SIZE * _mean(features)
+            entropy = EDGE_ENTROPY * _mean(_entropy(edges)) + FEATURE_ENTROPY * _mean(_entropy(features))
+            optimizer.zero_grad()
+            (lost + size + entropy).backward()
+            optimizer.step()
+    edges, features = (mask.detach().sigmoid() * there for mask, there in zip(masks, taking_part, strict=True))
+    return _Influences(features, edges)
+
+
+def _lost(values: Tensor, target: Tensor, output: int, loss: LossSpec) -> Tensor:
+    """Return how far outputs are from what they were, in the terms of the task."""
+    match loss.task:
+        case "classification" if len(values) > 1:
+            return -values.log_softmax(0)[output]
+        case "regression":
+            return (values[output] - target[output]).square()
+    return torch.nn.functional.binary_cross_entropy_with_logits(values[output], target[output].sigmoid())
+
+
+def _entropy(mask: Tensor) -> Tensor:
+    safe = mask.clamp(1e-15, 1 - 1e-15)
+    return -safe * safe.log() - (1 - safe) * (1 - safe).log()
+
+
+def _mean(values: Tensor) -> Tensor:
+    return values.sum() / max(1, len(values))
+
+
+def _explanation(
+    part: Neighbourhood,
+    run: _Output,
+    vertex: int | str,
+    output: int,
+    value: float,
+    method: Method,
+    found: _Influences,
+) -> VertexExplanation:
+    import pandas as pd  # here, for training needs none
+
+    arrays, hops = part.graph.arrays(), part.hops
+    influences = found.features.numpy()
+    if influences.ndim == 1:  # one mask for all vertices: a vertex has the greatest mask among its edges
+        edges = found.edges.numpy()
+        of_vertices = np.zeros(len(hops))
+        for ends in (arrays.src, arrays.dst):
+            np.maximum.at(of_vertices, ends, edges)
+        of_vertices[part.middle] = 1.0
+        of_features = influences
+    else:
+        of_vertices, of_features = influences.sum(1), influences.sum(0)
+    reached = hops <= hops_of(run._spec)  # those beyond it only bring the degrees of the last ones
+    taking_part = hops[arrays.dst] < max(1, hops_of(run._spec))
+    vertices = pd.DataFrame({"id": arrays.ids, "hops": hops, "influence": of_vertices})[reached]
+    columns = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst], "influence": found.edges.numpy()}
+    edges_ = pd.DataFrame(columns)[taking_part]
+    features = pd.DataFrame({"feature": np.arange(len(of_features)), "influence": of_features})
+    ranked = [
+        table.sort_values("influence", key=abs, ascending=False, kind="stable")
+        for table in (vertices, edges_, features)
+    ]
+    return VertexExplanation(vertex, output, value, method, *(table.reset_index(drop=True) for table in ranked))
