@@ -127,6 +127,13 @@ def test_uris_are_read_without_spark(managed, monkeypatch):
         memory.rm("/graphs", recursive=True)
 
 
+def test_an_empty_field_of_csv_is_null_and_no_other_text_is(tmp_path):
+    (tmp_path / "vertices.csv").write_text("id,a,label,split\nx,1,NA,Train\ny,2,,\n")
+    (tmp_path / "edges.csv").write_text("src,dst\nx,y\n")
+    arrays = Graph.read(tmp_path, features="a").arrays()
+    assert (arrays.label.tolist(), arrays.classes, arrays.split.tolist()) == ([0, -1], ("NA",), [0, -1])
+
+
 def test_what_only_spark_can_read_says_so(monkeypatch):
     monkeypatch.setattr("lotan.graph.sources._active", lambda: None)
     for vertices, words in (("shop.users", "a table of Spark's catalog"), ("SELECT 1", "a query")):
