@@ -149,15 +149,30 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_table(place: Place) -> pa.Table:
-    """Read all rows of a table.
+def read_rows(place: Place, table: Dataset, columns: list[str]) -> pa.Table:
+    """Read all rows of some columns of a table that is open.
 
     Raises:
-        GraphError: `open_table` raises it, or a file is truncated.
+        GraphError: a file is truncated, or its values do not fit the types of the table.
     """
     try:
-        return open_table(place).to_table()
+        return table.to_table(columns=columns)
     except (OSError, pa.ArrowException) as error:
+        raise unreadable(place, error) from error
+
+
+def is_there(place: Place) -> bool:
+    """Return True if something is at a place, as far as Arrow can tell.
+
+    Raises:
+        GraphError: Arrow cannot reach it.
+    """
+    from pyarrow import fs
+
+    files, path = located(place)
+    try:
+        return bool(files.get_file_info(path).type != fs.FileType.NotFound)
+    except OSError as error:
         raise unreadable(place, error) from error
 
 
