@@ -239,9 +239,13 @@ def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDAr
 
 
 def _rows(held: Mapping[str, npt.NDArray[np.generic]], name: str, count: int) -> npt.NDArray[np.int64]:
-    """Return the vertices of a split: those that an array lists, or those for which a mask is true."""
+    """Return the vertices of a split: those that an array lists, or those for which a mask is true.
+
+    An array as long as the vertices with nothing but 0 and 1 is a mask, whatever its name and type.
+    """
     rows = held[name]
-    if rows.dtype.kind == "b" or name.endswith("_mask"):
+    numbers = len(rows) == count > 2 and rows.dtype.kind in "iuf" and bool(np.isin(rows, (0, 1)).all())
+    if rows.dtype.kind == "b" or numbers or name.endswith("_mask"):
         if rows.shape != (count,) or (rows.dtype.kind != "b" and not np.isin(rows, (0, 1)).all()):
             raise ValueError(f"{name} is of type {rows.dtype} and shape {rows.shape}, not {count} times true or false")
         return np.flatnonzero(rows)
