@@ -102,15 +102,25 @@ def open_table(place: Place) -> Dataset:
     try:
         files, path = located(place)
         if files.get_file_info(path).type != fs.FileType.Directory:
-            return dataset.dataset(path, format=place.format, filesystem=files)
+            return dataset.dataset(path, format=_format(place), filesystem=files)
         require_plain(place, files, path)
-        found = dataset.dataset(path, format=place.format, filesystem=files, partitioning="hive")
+        found = dataset.dataset(path, format=_format(place), filesystem=files, partitioning="hive")
         schema = _whole_schema(place, found)
         if schema.equals(found.schema):
             return found
-        return dataset.dataset(path, schema, place.format, files, partitioning="hive")
+        return dataset.dataset(path, schema, _format(place), files, partitioning="hive")
     except (OSError, pa.ArrowException) as error:
         raise unreadable(place, error) from error
+
+
+def _format(place: Place) -> Any:
+    """Return the format for Arrow. As in Spark, an empty field of CSV is null, and no other text is."""
+    if place.format != "csv":
+        return place.format
+    from pyarrow import csv, dataset
+
+    options = csv.ConvertOptions(null_values=[""], strings_can_be_null=True)
+    return dataset.CsvFileFormat(convert_options=options)
 
 
 def _whole_schema(place: Place, found: Dataset) -> pa.Schema:
@@ -139,15 +149,30 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def read_table(place: Place) -> pa.Table:
-    """Read all rows of a table.
+def read_rows(place: Place, table: Dataset, columns: list[str]) -> pa.Table:
+    """Read all rows of some columns of a table that is open.
 
     Raises:
-        GraphError: `open_table` raises it, or a file is truncated.
+        GraphError: a file is truncated, or its values do not fit the types of the table.
     """
     try:
-        return open_table(place).to_table()
+        return table.to_table(columns=columns)
     except (OSError, pa.ArrowException) as error:
+        raise unreadable(place, error) from error
+
+
+def is_there(place: Place) -> bool:
+    """Return True if something is at a place, as far as Arrow can tell.
+
+    Raises:
+        GraphError: Arrow cannot reach it.
+    """
+    from pyarrow import fs
+
+    files, path = located(place)
+    try:
+        return bool(files.get_file_info(path).type != fs.FileType.NotFound)
+    except OSError as error:
         raise unreadable(place, error) from error
 
 
@@ -167,7 +192,9 @@ def unreadable(place: Place, error: Exception) -> GraphError:
     """Build the error for a table that Arrow cannot read."""
     missing = isinstance(error, FileNotFoundError)
     form = {"parquet": "Parquet", "csv": "CSV", "json": "JSON", "orc": "ORC"}[place.format]
-    problem = "there is no such file" if missing else f"cannot be read as {form}: {reason(error)}"
+    if missing:
+        return fault(place.name, "", "there is no such file", "Check the path.")
+    problem = f"cannot be read as {form}: {reason(error)}"
     return fault(place.name, "", problem, "It may be truncated: copy or write it again.")
 
 

@@ -17,9 +17,9 @@ from lotan.graph import file_tables
 from lotan.graph.arrays import EdgeColumns, GraphArrays, VertexColumns
 from lotan.graph.arrow import edge_table, vertex_tables
 from lotan.graph.column_names import ColumnNames
-from lotan.graph.columns import edge_columns, vertex_columns
+from lotan.graph.columns import edge_columns, require_columns, vertex_columns
 from lotan.graph.faults import reason
-from lotan.graph.file_tables import open_table, read_table
+from lotan.graph.file_tables import open_table, read_rows
 from lotan.graph.given_arrays import attributes_of
 from lotan.graph.given_labels import GivenLabels
 from lotan.graph.places import ARROW_FORMATS, Place, is_uri, place_of
@@ -57,13 +57,19 @@ class Tables(NamedTuple):
         return self.vertices.by_arrow and self.edges.by_arrow
 
     def read(self, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
-        """Read both tables with Arrow.
+        """Read the named columns of both tables with Arrow.
 
         Raises:
             GraphError: a file is missing, truncated or of another format, a column is missing, or it has a bad value.
         """
-        vertices = vertex_columns(read_table(self.vertices), names)
-        return vertices, edge_columns(read_table(self.edges), names, vertices.ids)
+        vertices = open_table(self.vertices)
+        wanted = names.present(vertices.schema.names).of_vertices()
+        require_columns("vertices", wanted, vertices.schema.names)
+        found = vertex_columns(read_rows(self.vertices, vertices, wanted), names)
+        edges = open_table(self.edges)
+        wanted = names.present_edges(edges.schema.names).of_edges()
+        require_columns("edges", wanted, edges.schema.names)
+        return found, edge_columns(read_rows(self.edges, edges, wanted), names, found.ids)
 
     def estimate(self, names: ColumnNames, undirected: bool) -> Statistics:
         """Return statistics of the tables, as `lotan.graph.file_tables.estimate` does."""
@@ -233,9 +239,13 @@ def _splits(held: Mapping[str, npt.NDArray[np.generic]], count: int) -> npt.NDAr
 
 
 def _rows(held: Mapping[str, npt.NDArray[np.generic]], name: str, count: int) -> npt.NDArray[np.int64]:
-    """Return the vertices of a split: those that an array lists, or those for which a mask is true."""
+    """Return the vertices of a split: those that an array lists, or those for which a mask is true.
+
+    An array as long as the vertices with nothing but 0 and 1 is a mask, whatever its name and type.
+    """
     rows = held[name]
-    if rows.dtype.kind == "b" or name.endswith("_mask"):
+    numbers = len(rows) == count > 2 and rows.dtype.kind in "iuf" and bool(np.isin(rows, (0, 1)).all())
+    if rows.dtype.kind == "b" or numbers or name.endswith("_mask"):
         if rows.shape != (count,) or (rows.dtype.kind != "b" and not np.isin(rows, (0, 1)).all()):
             raise ValueError(f"{name} is of type {rows.dtype} and shape {rows.shape}, not {count} times true or false")
         return np.flatnonzero(rows)

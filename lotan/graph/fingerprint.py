@@ -27,7 +27,9 @@ def fingerprint(graph: Graph) -> str:
     from lotan.graph import frames
 
     vertices, edges = frames.content_hashes(graph.tables(), graph.names)
-    return f"in Spark {vertices:x} {edges:x}{' undirected' if graph.undirected else ''}"
+    names = graph.names.classes
+    classes = f" classes {xxhash.xxh3_64_hexdigest(repr(names).encode())}" if names else ""
+    return f"in Spark {vertices:x} {edges:x}{' undirected' if graph.undirected else ''}{classes}"
 
 
 def _of_arrays(graph: GraphArrays) -> str:
@@ -39,4 +41,6 @@ def _of_arrays(graph: GraphArrays) -> str:
         if array is not None:
             digest.update(f"{array.dtype} {array.shape}".encode())
             digest.update(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
+    if graph.classes:
+        digest.update(repr(graph.classes).encode())
     return digest.hexdigest()

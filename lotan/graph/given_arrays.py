@@ -69,6 +69,10 @@ def _with_ends(given: Mapping[str, Any]) -> dict[str, Any]:
         return others
     if others.get("src") is not None or others.get("dst") is not None:
         raise GraphError("edge_index: src and dst were given too. Give the edges once: edge_index, or src and dst.")
+    if hasattr(index, "tocoo"):  # a sparse matrix of scipy, of which rows may be meant as sources or as destinations
+        raise GraphError(
+            "edge_index: is a sparse matrix; expected integers, [2, edges]. Give src, dst = adjacency.nonzero()."
+        )
     array = as_numpy(index)
     if array.ndim != 2 or len(array) != 2:
         raise GraphError(f"edge_index: an array of shape {array.shape}; expected integers, [2, edges].")

@@ -1,7 +1,8 @@
 """The one rule by which labels become classes or targets, whatever they were read from.
 
 A task that the user names decides. Without one, whole numbers, true and false, and texts are classes. Floats are targets,
-unless all are whole and some are missing: pandas and OGB store classes so. An array of one number counts as that number.
+unless all are whole and some are missing: pandas and OGB store classes so. An array of one number counts as that number. An
+empty text stands for no label.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from lotan.graph.faults import example_row, fault, wrong_label_type
 from planner.spec import Task
 
 Array = npt.NDArray[Any]
+
+MOST_TEXTS = 10_000
+"""More different texts than this are no classes."""
 
 
 @dataclass(frozen=True)
@@ -108,10 +112,18 @@ def no_classes(count: int, example: str) -> GraphError:
     return fault("vertices", "label", "labels that are not whole numbers", mend, count, example)
 
 
+def too_many_texts(column: str) -> GraphError:
+    """Build the error for labels that are texts, and too many different ones for classes."""
+    mend = "Number the classes from 0, or name another column."
+    return fault("vertices", column, f"holds more than {MOST_TEXTS:,} different texts, which are no classes", mend)
+
+
 def _indexed(texts: Array, missing: npt.NDArray[np.bool_], task: Task | None) -> SettledLabels:
     if task not in (None, "classification"):
         raise wrong_label_type("label", "string")
-    names = sorted(set(texts[~missing].tolist()))
+    names = sorted(set(texts[~missing].tolist()) - {""})
+    if len(names) > MOST_TEXTS:
+        raise too_many_texts("label")
     numbers = {name: number for number, name in enumerate(names)}
     label = np.fromiter((numbers.get(text, -1) for text in texts.tolist()), dtype=np.int64, count=len(texts))
     return SettledLabels(label, tuple(names))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Form = Literal["spark", "memory"]
 
 _LINES = {  # the packages of other containers, and the line that makes tables of them
+    "path": "lotan.Graph.read_tables(vertices, edges) reads tables by their places",
     "networkx": 'edges = networkx.to_pandas_edgelist(g, "src", "dst"), and vertices with a column of ids and features',
     "scipy": "src, dst = adjacency.nonzero(), and lotan.Graph.from_arrays(features, src, dst)",
     "torch_geometric": "lotan.Graph.from_pyg(data)",
@@ -69,7 +71,7 @@ def form_of(table: Any, name: str) -> Form:
     if is_pandas(table) or isinstance(table, Mapping) or hasattr(table, "__arrow_c_stream__"):
         return "memory"
     package = type(table).__module__.split(".")[0]
-    line = _LINES.get(package)
+    line = _LINES.get("path" if isinstance(table, str | Path) else package)
     advice = (
         f"Convert it: {line}."
         if line
@@ -114,7 +116,10 @@ def arrow_table(table: Any, name: str, wanted: list[str]) -> pa.Table:
             columns[column] = _arrow_array(table[column])
         # the last three are raised for numbers of more than 64 bits, for odd shapes and for text that is no Unicode
         except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
-            mend = "Give every row of the column the same type, and the same number of cells."
+            one_type = str(getattr(getattr(table[column], "dtype", "object"), "name", "object")) != "object"
+            mend = (
+                "Cast the column to numbers or strings." if one_type else "Give every row of the column the same type."
+            )
             raise fault(name, column, f"cannot be read: {error}", mend) from error
     lengths = {column: len(cells) for column, cells in columns.items()}
     if len(set(lengths.values())) > 1:
@@ -146,9 +151,11 @@ def _arrow_array(given: Any) -> pa.Array:
 
 
 def as_numpy(given: Any) -> np.ndarray:
-    """Return an array, a tensor on any device, or another sequence as a numpy array."""
+    """Return an array, a tensor on any device and of any layout, or another sequence as a numpy array."""
     if hasattr(given, "detach"):
         given = given.detach().cpu()
+        given = given.to_dense() if str(given.layout) != "torch.strided" else given
+        given = given.float() if str(given.dtype) == "torch.bfloat16" else given
     return np.asarray(given)
 
 

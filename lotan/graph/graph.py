@@ -332,6 +332,10 @@ class Graph:
         """The number of edges, with reverses that `undirected` adds. For a graph in Spark it takes a job."""
         return self.statistics.edges
 
+    def __bool__(self) -> bool:
+        """Return True, as every graph has a vertex. Asking takes no job."""
+        return True
+
     def __len__(self) -> int:
         """Return the number of vertices."""
         return self.num_vertices

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -19,7 +19,9 @@ class LabelStatistics:
     task: Task  # classification for integers, multilabel for arrays of 0 and 1, regression for other floats
     outputs: int  # number of classes (largest label + 1), or width of the label arrays; 0 without labels
     labelled: tuple[int, ...]  # number of labelled vertices of each split, in the order of planner.spec.SPLITS
-    classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels are numbers
+    # The texts that stand for classes 0, 1, ...; empty if labels are numbers. They are left out of the printed form, by
+    # which checkpoints compare graphs, since the graph's fingerprint has them.
+    classes: tuple[str, ...] = field(default=(), repr=False)
 
 
 def label_statistics(graph: GraphArrays) -> LabelStatistics:

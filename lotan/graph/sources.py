@@ -14,7 +14,7 @@ from lotan.graph.arrays import EdgeColumns, VertexColumns
 from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
 from lotan.graph.columns import edge_columns, vertex_columns
-from lotan.graph.file_tables import open_table
+from lotan.graph.file_tables import is_there, open_table
 from lotan.graph.files import Tables
 from lotan.graph.given_tables import arrow_table, columns_of, form_of, is_spark, of_spark
 from lotan.graph.places import place_of
@@ -143,7 +143,7 @@ def of_path(
     """
     found = files.find(path_or_name, format)
     if isinstance(found, Tables):
-        return of_places(found, given, spark)
+        return of_places(_spelled(found, spark or _active()), given, spark)
     if given:
         raise GraphError(f"{found} has arrays, and no columns to name: leave out {', '.join(given)}.")
     archive = files.read_npz(found)
@@ -175,6 +175,20 @@ def of_places(tables: Tables, given: Mapping[str, Any], spark: SparkSession | No
 
     vertices, edges = (spark_tables.read(session, place) for place in tables)
     return Source(_named(given, edges.columns), tables=(vertices, edges))
+
+
+def _spelled(tables: Tables, session: SparkSession | None) -> Tables:
+    """Return the tables below a URI as they are called there: with the format as their ending, or without."""
+    plain = Tables(*(replace(place, name=place.name.removesuffix(f".{place.format}")) for place in tables))
+    if tables.vertices.where != "uri" or plain == tables:
+        return tables
+    if session is None:
+        found = is_there(tables.vertices) or not is_there(plain.vertices)
+    else:
+        from lotan.graph import spark_tables
+
+        found = spark_tables.is_there(session, tables.vertices) or not spark_tables.is_there(session, plain.vertices)
+    return tables if found else plain
 
 
 def needs_spark(tables: Tables, in_process: bool) -> bool:

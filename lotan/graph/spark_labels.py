@@ -8,14 +8,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lotan.graph.column_names import ColumnNames
-from lotan.graph.faults import example_row, fault, wrong_label_type
-from lotan.graph.given_labels import no_classes
+from lotan.graph.faults import example_row, wrong_label_type
+from lotan.graph.given_labels import MOST_TEXTS, no_classes, too_many_texts
 from lotan.graph.kinds import Kind, accepts, kind_of_spark
 from lotan.graph.spark_names import named
 from planner.spec import Task
-
-MOST_TEXTS = 10_000
-"""More distinct texts than this are no classes, and would not fit in an expression."""
 
 
 def settled(vertices: DataFrame, names: ColumnNames, task: Task | None) -> ColumnNames:
@@ -76,10 +73,9 @@ def _are_classes(vertices: DataFrame, names: ColumnNames, kind: Kind, task: Task
 
 
 def _texts(vertices: DataFrame, column: str) -> tuple[str, ...]:
-    rows = vertices.select(named(column)).where(named(column).isNotNull()).distinct().limit(MOST_TEXTS + 1).collect()
+    rows = vertices.select(named(column)).where(named(column) != "").distinct().limit(MOST_TEXTS + 1).collect()
     if len(rows) > MOST_TEXTS:
-        mend = "Number the classes from 0, or name another column."
-        raise fault("vertices", column, f"holds more than {MOST_TEXTS:,} different texts, which are no classes", mend)
+        raise too_many_texts(column)
     return tuple(sorted(row[0] for row in rows))
 
 
@@ -125,7 +121,7 @@ def _indexed(column: Column, classes: tuple[str, ...]) -> Column:
     if not classes:
         return F.lit(None).cast("int")
     position = F.array_position(F.array(*map(F.lit, classes)), column) - 1
-    return F.when(column.isNotNull(), position).cast("int")
+    return F.when(column != "", position).cast("int")
 
 
 def _kind(vertices: DataFrame, column: str) -> Kind:

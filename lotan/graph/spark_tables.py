@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -36,6 +38,18 @@ def read(spark: SparkSession, place: Place) -> DataFrame:
         if schema is not None:
             reader = reader.schema(from_arrow_schema(schema, prefer_timestamp_ntz=True))
         return reader.load(place.name)
+
+
+def is_there(spark: SparkSession, place: Place) -> bool:
+    """Return True if something is at a URI, as far as the session can tell.
+
+    Raises:
+        GraphError: the session has no file system for it, or cannot reach it.
+    """
+    with spark_translated(GraphError, f"Spark cannot reach {place.name[:100]}"):
+        java: Any = spark._jvm
+        path = java.org.apache.hadoop.fs.Path(place.name)
+        return bool(path.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()).exists(path))
 
 
 def _schema_for_spark(place: Place) -> pa.Schema | None:

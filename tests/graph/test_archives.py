@@ -26,8 +26,9 @@ def test_the_names_of_pyg(tmp_path):
     assert graph.notes == ()
 
 
-def test_an_index_may_be_a_mask(tmp_path):
-    graph = read(tmp_path, **PLAIN, train_idx=np.array([False, False, True]), val_idx=np.array([0]))
+@pytest.mark.parametrize("kind", [bool, np.int64, np.float32])
+def test_an_index_may_be_a_mask(kind, tmp_path):
+    graph = read(tmp_path, **PLAIN, train_idx=np.array([0, 0, 1], kind), val_idx=np.array([0]))
     assert graph.arrays().split.tolist() == [1, -1, 0]
 
 

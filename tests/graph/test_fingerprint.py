@@ -66,3 +66,15 @@ def test_files_and_memory_agree(tmp_path: Path) -> None:
     graph = Graph(VERTICES, EDGES, weight="weight")
     graph.save(tmp_path / "graph")
     assert fingerprint(Graph.read(tmp_path / "graph")) == fingerprint(graph)
+
+
+@pytest.mark.parametrize("form", ["memory", pytest.param("spark", marks=pytest.mark.spark)])
+def test_texts_of_classes_count(form: str, request: pytest.FixtureRequest) -> None:
+    def print_of(names: list[str]) -> str:
+        vertices = VERTICES.drop(columns=["features", "split"]).assign(label=names, features=1.0)
+        if form == "memory":
+            return fingerprint(Graph(vertices, EDGES))
+        spark = request.getfixturevalue("spark")
+        return fingerprint(Graph(spark.createDataFrame(vertices), spark.createDataFrame(EDGES)))
+
+    assert len({print_of(list(names)) for names in ("abca", "abda", "abca")}) == 2

@@ -92,11 +92,32 @@ def test_what_is_no_table_is_named_with_the_line_that_converts_it():
         (networkx.path_graph(3), "networkx.to_pandas_edgelist"),
         (scipy.eye(3, format="csr"), r"src, dst = adjacency\.nonzero\(\)"),
         ([(1, 2)], "Edges are a list, which is no table"),
+        ("edges.parquet", r"lotan\.Graph\.read_tables"),
     ):
         with pytest.raises(GraphError, match=words):
             Graph(VERTICES, edges)
     with pytest.raises(GraphError, match="columns have different lengths: src has 2, dst has 1"):
         Graph(VERTICES, {"src": [1, 2], "dst": [2]}).arrays()
+
+
+def test_advice_fits_the_fault():
+    with pytest.raises(GraphError, match=r"features: cannot be read: .*\. Cast the column to numbers or strings"):
+        Graph({**VERTICES, "features": np.ones((3, 2), complex)}, EDGES).arrays()
+    with pytest.raises(GraphError, match=r"id: cannot be read: .*\. Give every row of the column the same type"):
+        Graph({**VERTICES, "id": [1, "b", 3]}, EDGES).arrays()
+    with pytest.raises(GraphError, match="label: holds more than 10,000 different texts"):
+        Graph.from_arrays(np.ones((10_001, 1)), [], [], label=[str(number) for number in range(10_001)]).arrays()
+
+
+@pytest.mark.parametrize(
+    "features", [torch.ones(2, 2, dtype=torch.bfloat16), torch.ones(2, 2).to_sparse()], ids=["bfloat16", "sparse"]
+)
+def test_tensors_of_other_types_and_layouts_are_features(features):
+    for graph in (
+        Graph.from_arrays(features, [0], [1]),
+        Graph({"id": [0, 1], "features": features}, {"src": [0], "dst": [1]}),
+    ):
+        assert graph.arrays().features.tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
 
 def test_columns_that_look_like_data_and_are_not_read_are_named():
@@ -127,6 +148,9 @@ def test_arrays_take_tensors_an_edge_index_and_names():
     assert arrays.split.tolist() == [0, 1, -1]
     with pytest.raises(GraphError, match="src and dst were given too"):
         Graph.from_arrays([[1.0]], [0], [0], edge_index=[[0], [0]])
+    scipy = pytest.importorskip("scipy.sparse")
+    with pytest.raises(GraphError, match=r"edge_index: is a sparse matrix.*src, dst = adjacency\.nonzero\(\)"):
+        Graph.from_arrays([[1.0]], edge_index=scipy.eye(1))
     with pytest.raises(GraphError, match=r"edge_index: an array of shape \(2,\)"):
         Graph.from_arrays([[1.0]], edge_index=[0, 0])
 

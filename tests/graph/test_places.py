@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lotan.errors import ConfigurationError, GraphError
-from lotan.graph import Graph
+from lotan.graph import Graph, spark_tables
 from lotan.graph.places import Place, place_of
 
 VERTICES = pa.table({"id": [1, 2, 3], "f_a": [1.0, 2.0, 3.0], "f_b": [0.5, 0.25, 0.0], "label": [0, 1, 0]})
@@ -103,17 +103,18 @@ def test_other_formats_are_read_without_spark(form, tmp_path):
         assert (arrays.label.tolist(), arrays.weight.tolist()) == ([0, 1, 0], [2.0, 0.5])
 
 
+@pytest.mark.parametrize("ending", [".parquet", ""])
 @pytest.mark.parametrize("managed", [False, True])
-def test_uris_are_read_without_spark(managed, monkeypatch):
+def test_uris_are_read_without_spark(managed, ending, monkeypatch):
     memory = pytest.importorskip("fsspec").filesystem("memory")
     monkeypatch.setattr("lotan.graph.sources._active", lambda: None)
-    with memory.open("/graphs/shop/vertices.parquet", "wb") as file:
+    with memory.open(f"/graphs/shop/vertices{ending}", "wb") as file:
         pq.write_table(VERTICES, file)
     for number in range(2):
-        with memory.open(f"/graphs/shop/edges.parquet/weight={number}/part.parquet", "wb") as file:
+        with memory.open(f"/graphs/shop/edges{ending}/weight={number}/part.parquet", "wb") as file:
             pq.write_table(EDGES.select(["src", "dst"]).slice(number, 1), file)
     if managed:
-        memory.pipe("/graphs/shop/edges.parquet/_delta_log/0.json", b"{}")
+        memory.pipe(f"/graphs/shop/edges{ending}/_delta_log/0.json", b"{}")
     try:
         if managed:
             with pytest.raises(GraphError, match="is a Delta Lake table, whose Parquet files may hold deleted rows"):
@@ -125,6 +126,24 @@ def test_uris_are_read_without_spark(managed, monkeypatch):
         assert (graph.arrays().src.tolist(), graph.arrays().weight.tolist()) == ([0, 1], [0.0, 1.0])
     finally:
         memory.rm("/graphs", recursive=True)
+
+
+def test_an_empty_field_of_csv_is_null_and_no_other_text_is(tmp_path):
+    (tmp_path / "vertices.csv").write_text("id,a,label,split\nx,1,NA,Train\ny,2,,\n")
+    (tmp_path / "edges.csv").write_text("src,dst\nx,y\n")
+    arrays = Graph.read(tmp_path, features="a").arrays()
+    assert (arrays.label.tolist(), arrays.classes, arrays.split.tolist()) == ([0, -1], ("NA",), [0, -1])
+
+
+def test_only_the_named_columns_are_read(tmp_path, monkeypatch):
+    pq.write_table(VERTICES.append_column("photo", pa.array([b"x"] * 3)), tmp_path / "vertices.parquet")
+    pq.write_table(EDGES, tmp_path / "edges.parquet")
+    read = []
+    monkeypatch.setattr(
+        "lotan.graph.files.read_rows", lambda place, table, wanted: read.append(wanted) or table.to_table(wanted)
+    )
+    Graph.read(tmp_path, features="f_*", label=None).arrays()
+    assert read == [["id", "f_a", "f_b"], ["src", "dst", "weight"]]
 
 
 def test_what_only_spark_can_read_says_so(monkeypatch):
@@ -170,6 +189,10 @@ def test_spark_reads_tables_queries_and_uris(spark, parquet):
             Graph.read_tables("places_none", "places_users", spark=spark)
         with pytest.raises(GraphError, match=r"Spark cannot read .*nowhere"):
             Graph.read_tables("nowhere://a/b", "nowhere://a/c", spark=spark)
+        with pytest.raises(GraphError, match=r"Spark cannot reach nowhere://a/vertices\.parquet: .*nowhere"):
+            Graph.read("nowhere://a", spark=spark)
+        for name, there in (("users.parquet", True), ("users", False)):
+            assert spark_tables.is_there(spark, Place("uri", f"file://{parquet}/{name}")) is there
         with pytest.raises(GraphError, match=r"(?i)cannot read .*users.*delta"):
             Graph.read_tables(parquet / "users.parquet", parquet / "links.parquet", format="delta", spark=spark)
     finally:
