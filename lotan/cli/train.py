@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
@@ -82,6 +83,8 @@ def _ready(options: argparse.Namespace, opened: ExitStack) -> Trainer:
     open_tracker(options.log_dir, options.mlflow, options.resume).close()
     config = make_config(plan_settings(options))
     check_engine(config)
+    if config.engine in ("blocks", "rows") and not options.quiet:
+        print("Spark and the workers are started, which takes some seconds", file=sys.stderr, flush=True)
     given = open_graph(options, config, opened)
     graph = opened.enter_context(placed(given, config, needs_of(options, given, config)))
     trainer = make_trainer(options, graph)

@@ -208,7 +208,14 @@ class Session:
         child.free()
         kind = "worker" if child.is_worker else "Router"
         reason = f"its process ended with status {child.process.returncode}"
-        log.warning("%s %s: %s", kind, child.name, reason)
+        replaced = self._respawned < self.settings.respawns
+        log.warning(
+            "%s %s: %s%s",
+            kind,
+            child.name,
+            reason,
+            "; another takes its place, and nothing is lost" if replaced else "",
+        )
         if child.is_worker and self.link is not None:
             self.link.lost(child.name, reason)
         self._respawned += 1

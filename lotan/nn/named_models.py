@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import importlib.util
 import inspect
@@ -40,8 +41,11 @@ def factory_of(name: str, option: str) -> Factory:
         return cast(Factory, getattr(lotan.nn, STOCK[name]))
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
+        by_class = {kind.lower(): short for short, kind in STOCK.items()}
+        near = difflib.get_close_matches(name.lower(), [*STOCK, *by_class], n=1)
+        meant = f"did you mean {by_class.get(near[0], near[0])}? Give" if near else "give"
         raise ConfigurationError(
-            f"unknown model {name!r}; give one of {', '.join(STOCK)}, or MODULE:FACTORY or FILE.py:FACTORY for your own"
+            f"unknown model {name!r}; {meant} one of {', '.join(STOCK)}, or MODULE:FACTORY or FILE.py:FACTORY for your own"
         )
     if os.getcwd() not in sys.path:  # the console script, unlike `python -m`, does not look here
         sys.path.insert(0, os.getcwd())

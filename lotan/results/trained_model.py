@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,7 @@ class TrainedModel:
     loss: LossSpec  # the task
     weights: dict[str, torch.Tensor]  # parameters and buffers, by name
     classes: tuple[str, ...] = ()  # the texts that stand for classes 0, 1, ...; empty if labels were numbers
+    edges: Mapping[str, bool] = field(default_factory=dict)  # `edges_of` the graph of training; empty: not known
 
     def predict(self, graph: Graph, **options: Any) -> Any:
         """Predict every vertex of a graph.
@@ -104,7 +105,7 @@ class TrainedModel:
             reads, types = edge_demands(self.spec)
             check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
             choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
-            for warning in idle_settings(choice.name, config, graph):
+            for warning in (*idle_settings(choice.name, config, graph), *self._differences(graph)):
                 log.warning("%s", warning)
             engine = stack.enter_context(closing(open_engine(needs, graph, config)))
             engine.load(graph, planned.plan)
@@ -115,6 +116,20 @@ class TrainedModel:
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(engine.read(handle), graph.id_type)
+
+    def _differences(self, graph: Graph) -> list[str]:
+        """Return in which respects the edges of a graph differ from those of training, as warnings."""
+        found = []
+        now = edges_of(graph) if self.edges else {}
+        if reads_weights(self.spec) and now.get("weighted") != self.edges.get("weighted"):
+            here, there = ("has", "none") if now["weighted"] else ("has no", "some")
+            found.append(f"the graph {here} weights of edges, and the graph of training had {there}")
+        if self.edges.get("undirected") and not now["undirected"]:
+            found.append(
+                "the model was trained with undirected=True, and this graph is read without: give it as well, unless the "
+                "reverses are among the edges"
+            )
+        return found
 
     def explain_vertex(self, graph: Graph, vertex: int | str, **options: Any) -> VertexExplanation:
         """Explain an output of a vertex by the influence of its neighbourhood's vertices, edges and features.
@@ -154,9 +169,20 @@ class TrainedModel:
         directory = expanded(directory)
         directory.mkdir(parents=True, exist_ok=True)
         content = {"format": FORMAT, "spec": encode_spec(self.spec), "loss": encode_loss(self.loss)}
+        content |= {"edges": dict(self.edges)} if self.edges else {}
         content |= {"classes": list(self.classes)} if self.classes else {}
         write_atomically(directory / WEIGHTS, lambda stream: torch.save(self.weights, stream))
         write_atomically(directory / SPEC, lambda stream: stream.write(json.dumps(content).encode()))
+
+
+def edges_of(graph: Graph) -> dict[str, bool]:
+    """Return whether a graph's edges have weights, and whether missing reverses were added to them."""
+    return {"weighted": graph.statistics.weighted, "undirected": graph.undirected}
+
+
+def reads_weights(spec: Spec) -> bool:
+    """Return True if a model's output depends on the weights of edges."""
+    return takes_roots(spec) or any(call.op == "lotan.edge_weight" for call in spec.calls)
 
 
 def load(directory: str | Path) -> TrainedModel:
@@ -176,7 +202,8 @@ def load(directory: str | Path) -> TrainedModel:
         spec = decode_spec(content["spec"])
         _check_fit(spec, weights)
         loss = decode_loss(content["loss"])
-        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.outputs))
+        edges = {str(name): bool(value) for name, value in dict(content.get("edges", {})).items()}
+        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.outputs), edges)
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"

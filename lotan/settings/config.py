@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -132,9 +133,17 @@ def given_config(options: dict[str, Any]) -> TrainerConfig:
     known = [item.name for item in fields(TrainerConfig)]
     unknown = sorted(set(options) - set(known))
     if unknown:
-        raise ConfigurationError(f"unknown setting {', '.join(unknown)}; there are {', '.join(known)}")
+        raise ConfigurationError(f"unknown setting {', '.join(unknown)}; {_meant(unknown[0], known)}")
     paths = {name: expanded(options[name]) for name in _PATHS if str(options.get(name)).startswith("~")}
     return TrainerConfig(**{**options, **paths})
+
+
+def _meant(unknown: str, known: list[str]) -> str:
+    """Return what somebody may have meant by a setting that is not there, or else all settings."""
+    if unknown in ("lr", "learning_rate", "weight_decay", "momentum"):
+        return "it belongs to the optimizer, such as optimizer=lotan.Adam(lr=0.01)"
+    near = difflib.get_close_matches(unknown, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
 
 
 def _check_choices(config: TrainerConfig) -> None:

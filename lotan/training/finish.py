@@ -11,7 +11,7 @@ from lotan.planning.cost_cache import PastRun, remember_run
 from lotan.planning.job import Job
 from lotan.results.report import WARM_UP, epoch_seconds, make_report
 from lotan.results.run import Run
-from lotan.results.trained_model import TrainedModel
+from lotan.results.trained_model import TrainedModel, edges_of
 from lotan.settings.config import TrainerConfig
 from lotan.training.learner import Learner
 
@@ -52,7 +52,7 @@ def finished(
         bytes_moved=bytes_moved,
     )
     weights = {name: tensor.clone() for name, tensor in learner.weights.items()}
-    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes)
+    trained = TrainedModel(job.evaluate, job.loss, weights, job.graph.labels.classes, edges_of(job.graph))
     return Run(learner.state.history, best["metrics"], best["epoch"], report, trained, graph, config)
 
 

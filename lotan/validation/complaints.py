@@ -23,7 +23,9 @@ def check_width(width: int, demands: Demands) -> None:
             "vertices",
             "features",
             f"rows of {width:,} numbers, but the model was made with in_channels={demands.in_channels}",
-            f"Make the model with in_channels={width}, or name other feature columns.",
+            "Name the feature columns that it was trained on."
+            if demands.outputs is None
+            else f"Make the model with in_channels={width}, or name other feature columns.",
         )
 
 

@@ -48,7 +48,7 @@ def _rule_lines(planned: Planned) -> list[str]:
     lines = []
     for fact in fired:
         gained = _gained(fact["gain"]) if fact["gain"] else ""
-        start = f"{fact['name']:<22}{fact['fired']}x".ljust(28) + f"{gained:<{GAIN_ROOM}}"
+        start = f"{fact['name']:<22}{fact['fired']}x".ljust(28) + f"{gained:<{GAIN_ROOM - 1}} "
         lines.append(f"{start}{_fitting(fact['where'], WIDTH - len(start))}".rstrip())
     return lines
 
