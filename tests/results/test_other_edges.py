@@ -70,7 +70,7 @@ def test_a_model_of_an_earlier_version_is_read_and_says_nothing(
 
 
 @pytest.mark.parametrize(
-    ("given", "said"), [("graphsage", "did you mean sage?"), ("gnc", "did you mean gcn?"), ("xyz", "give one of gcn")]
+    ("given", "said"), [("graphsage", "did you mean sage?"), ("gatt", "did you mean gat?"), ("xyz", "give one of gcn")]
 )
 def test_a_model_with_a_near_name_is_suggested(given: str, said: str) -> None:
     with pytest.raises(lotan.ConfigurationError, match=said.replace("?", r"\?")):
