@@ -120,6 +120,7 @@ REFUSED = {
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
     "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
+    "HeteroBatchNorm": ("statistics of all vertices of a type", "BatchNorm or HeteroLayerNorm"),
     "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),
 }
 """The layers and aggregations that cannot be traced: what each needs that is not there, and the nearest that works."""
