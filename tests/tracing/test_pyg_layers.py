@@ -148,3 +148,18 @@ def test_each_convolution_has_an_example() -> None:
     classes = set(torch_geometric.nn.conv.classes) - {"MessagePassing", *FOREIGN}
     assert classes == set(EXAMPLES)
     assert len(WORKS) >= 48
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "GAT"])
+def test_an_imported_model_has_the_plan_of_our_own(name: str) -> None:
+    graph, settings = messy_graph(), {"engine": "local", "epochs": 1, "progress": False}
+    plans = [
+        lotan.Trainer(getattr(library, name)(WIDTH, 8, 2, 3), graph, **settings).job.plan
+        for library in (torch_geometric.nn, lotan.nn)
+    ]
+    theirs, ours = ([(type(step).__name__, step.within) for step in plan.train] for plan in plans)
+    assert theirs == ours
+
+
+def test_splitting_ends_changes_no_result() -> None:
+    assert_trains_as_pyg("GCNConv", engine="local", disable=["split_ends"])
