@@ -5,13 +5,14 @@
     python benchmarks/imported.py --vertices 5000 --epochs 5 --rounds 2
 
 Both models have the same shapes and train on the same generated graph, in turns in one process. What counts is the
-median over all epochs of all rounds, but for the first two of each.
+least of all epochs of all rounds, but for the first two of each: other work on the machine only adds to it. The medians
+stand beside it.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+from statistics import median
 from typing import Any
 
 import torch
@@ -46,15 +47,15 @@ def main() -> None:
     print(
         f"{options.engine}: {graph.statistics.vertices:,} vertices, {graph.statistics.edges:,} edges, {WIDTH} features\n"
     )
-    print("| model | imported, s / epoch | lotan.nn, s / epoch | imported / lotan.nn |\n|---|---|---|---|")
+    print("| model | imported, s / epoch | lotan.nn, s / epoch | imported / lotan.nn | of medians |\n|---|---|---|---|---|")
     for name in MODELS:
         theirs: list[float] = []
         ours: list[float] = []
         for _ in range(options.rounds):
             theirs += seconds(torch_geometric.nn, name, graph, options)
             ours += seconds(lotan.nn, name, graph, options)
-        one, other = statistics.median(theirs), statistics.median(ours)
-        print(f"| {name} | {one:.4f} | {other:.4f} | {one / other:.2f} |", flush=True)
+        least, medians = min(theirs) / min(ours), median(theirs) / median(ours)
+        print(f"| {name} | {min(theirs):.4f} | {min(ours):.4f} | {least:.2f} | {medians:.2f} |", flush=True)
 
 
 if __name__ == "__main__":
