@@ -66,32 +66,33 @@ def _factors(message: Node) -> list[_Factor]:
     stack = [_Factor(message)]
     while stack:
         top = stack.pop()
-        added = _ones_added(top.node)
-        if added is not None:
-            stack.append(_Factor(tensor_arguments(top.node)[0], top.ones + added))
-        elif _is_product(top.node) and len(found) + len(stack) + 2 <= FACTORS:
-            stack += [_Factor(factor, top.ones) for factor in reversed(tensor_arguments(top.node))]
+        reshaped, factors = _reshaped(top.node), _inputs_of_product(top.node)
+        if reshaped is not None:
+            stack.append(_Factor(reshaped.node, top.ones + reshaped.ones))
+        elif factors and len(found) + len(stack) + 2 <= FACTORS:
+            stack += [_Factor(factor, top.ones) for factor in reversed(factors)]
         else:
             found.append(top)
     return found
 
 
-def _is_product(node: Node) -> bool:
-    """Return True if a node is a product of two values on edges of the same rank."""
+def _inputs_of_product(node: Node) -> tuple[Node, ...]:
+    """Return the two values on edges, of the same rank, that a node is the product of; none for any other node."""
     if not isinstance(node, Apply) or node.op != "aten.mul.Tensor" or node.keywords:
-        return False
-    inputs = tensor_arguments(node)
+        return ()
+    inputs = tuple(tensor_arguments(node))
     of_edges = all(one.output.rows == "edge" and one.output.dtype == "float32" for one in inputs)
-    return len(inputs) == 2 and of_edges and len({len(one.output.shape) for one in inputs}) == 1
+    return inputs if len(inputs) == 2 and of_edges and len({len(one.output.shape) for one in inputs}) == 1 else ()
 
 
-def _ones_added(node: Node) -> int | None:
-    """Return how many dimensions of 1 an operator adds behind those of its input, or None if it does anything else."""
+def _reshaped(node: Node) -> _Factor | None:
+    """Return the input of a node that only adds dimensions of 1 behind those of its input, or None for any other node."""
     if not isinstance(node, Apply) or node.op not in RESHAPES or len(tensor_arguments(node)) != 1:
         return None
-    before, after = tensor_arguments(node)[0].output.shape, node.output.shape
+    (given,) = tensor_arguments(node)
+    before, after = given.output.shape, node.output.shape
     added = len(after) - len(before)
-    return added if added >= 0 and after == (*before, *[1] * added) else None
+    return _Factor(given, added) if added >= 0 and after == (*before, *[1] * added) else None
 
 
 def _below(factors: Sequence[_Factor], layer: str) -> list[Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 import lotan
+from lotan.engines.choice import ENGINES
 from lotan.errors import ConfigurationError, GraphError, ModelError
 from tests.tracing.test_pyg_layers import WIDTH, messy_graph
 
@@ -70,6 +72,11 @@ class Improved(torch.nn.Module):
 @pytest.mark.parametrize(
     ("model", "words"), [(Typed, "edge_attr and edge_type"), (Improved, "which edges are self-loops")]
 )
-def test_rows_says_that_it_has_no_columns_of_edges(model: type[torch.nn.Module], words: str) -> None:
-    with pytest.raises(ConfigurationError, match=f"engine rows brings no columns of edges .*reads {words}; use engine local"):
-        lotan.Trainer(model(), messy_graph(), **{**QUICK, "engine": "rows"}).fit()
+def test_an_engine_says_that_it_has_no_columns_of_edges(
+    model: type[torch.nn.Module], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ENGINES, "rows", replace(ENGINES["rows"], abilities=()))
+    with pytest.raises(
+        ConfigurationError, match=f"engine rows brings no columns of edges .*reads {words}; use engine local"
+    ):
+        lotan.Trainer(model(), messy_graph(), **{**QUICK, "engine": "rows"}).explain()
