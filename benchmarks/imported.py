@@ -47,7 +47,9 @@ def main() -> None:
     print(
         f"{options.engine}: {graph.statistics.vertices:,} vertices, {graph.statistics.edges:,} edges, {WIDTH} features\n"
     )
-    print("| model | imported, s / epoch | lotan.nn, s / epoch | imported / lotan.nn | of medians |\n|---|---|---|---|---|")
+    print(
+        "| model | imported, s / epoch | lotan.nn, s / epoch | imported / lotan.nn | of medians |\n|---|---|---|---|---|"
+    )
     for name in MODELS:
         theirs: list[float] = []
         ours: list[float] = []

@@ -111,6 +111,11 @@ def assert_trains_as_pyg(name: str, **options: object) -> None:
     assert {key: v for module in ours.modules() for key, v in vars(module).items() if key == "cached"} == before
 
 
+def others_than(usual: tuple[str, ...]) -> list[object]:
+    """The other layers that work, for the nightly run."""
+    return [pytest.param(name, marks=pytest.mark.nightly) for name in WORKS if name not in usual]
+
+
 @pytest.mark.parametrize("name", WORKS)
 def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local")
@@ -118,14 +123,14 @@ def test_trains_as_in_pyg(name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_BLOCKS)
+@pytest.mark.parametrize("name", [*ON_BLOCKS, *others_than(ON_BLOCKS)])
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_ROWS)
+@pytest.mark.parametrize("name", [*ON_ROWS, *others_than(ON_ROWS)])
 def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="rows")
 
