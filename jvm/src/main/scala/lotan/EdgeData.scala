@@ -48,7 +48,6 @@ final class EdgeData(val width: Int, val values: Array[Float]) extends Serializa
 final case class EdgeColumn(name: String, base: String, fill: Option[String]) {
   def isType: Boolean = base == "edge_type"
 
-
   /** Returns the column's numbers for the entries of a matrix.
     *
     * @param typed
