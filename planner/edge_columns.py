@@ -1,7 +1,8 @@
-"""The columns of edges that a model may read besides the weight: attributes and types.
+"""The columns of edges that a model may read besides the weight: attributes, types, and which edges are self-loops.
 
-A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. In the edge
-set "self_loops", the value of an added loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]".
+A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. "edge_loop"
+is 1 for a self-loop and 0 for any other edge, in every graph. In the edge set "self_loops", the value of an added loop
+stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from typing import Literal
 
 from planner.spec import Call, EdgeSet, Ref, Spec
 
-EdgeColumnName = Literal["edge_attr", "edge_type"]
-EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type")
-"""float32 [edges, width], and int64 [edges]."""
+EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
+EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")
+"""float32 [edges, width], int64 [edges], and float32 [edges, 1]."""
+
+LOOP = "edge_loop"
 
 REDUCTIONS = ("mean", "add", "max", "min")
 """The ways in which an added loop gets its attributes from those of the vertex's in-edges, as in PyG's `fill_value`."""
@@ -43,9 +46,9 @@ def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
     """Return the name of a column of an edge set.
 
     Args:
-        name: "edge_attr" or "edge_type".
+        name: one of `EDGE_COLUMNS`.
         edges: the edge set.
-        fill: the value of the loops that "self_loops" adds: a number, or one of `REDUCTIONS`.
+        fill: the value of the loops that "self_loops" adds: a number, or for attributes one of `REDUCTIONS`.
 
     >>> filled("edge_attr", "self_loops", 1.0), filled("edge_attr", "self_loops", "mean"), filled("edge_type", "graph", 1)
     ('edge_attr[1.0]', 'edge_attr[mean]', 'edge_type')
@@ -79,16 +82,22 @@ def columns_read(calls: Iterable[Call], edges: EdgeSet) -> tuple[str, ...]:
 
 
 def data_read(spec: Spec) -> EdgeData:
-    """Return the columns of edges that a model reads."""
+    """Return the columns of edges that a model reads and that a graph must have: attributes and types."""
     reads = {fill_of(str(call.arguments[0]))[0]: call.type for call in spec.calls if call.op == EDGE_COLUMN}
     width = reads["edge_attr"].shape[0] if "edge_attr" in reads else None
     return EdgeData(width, "edge_type" in reads)
 
 
+def reads_edge_columns(spec: Spec) -> bool:
+    """Return True if a model reads a column of edges besides the weight."""
+    return any(call.op == EDGE_COLUMN for call in spec.calls)
+
+
 def number_of_types(spec: Spec) -> tuple[int, str] | None:
     """Return how many types a model distinguishes, and the layer that does. None: it takes any type.
 
-    A layer that looks up a row of a parameter by the type distinguishes as many types as the parameter has rows.
+    A layer that looks up a row of a parameter by the type distinguishes as many types as the parameter has rows. Other
+    layers say so themselves: `spec.types`.
     """
     types = {
         call.output
@@ -97,7 +106,7 @@ def number_of_types(spec: Spec) -> tuple[int, str] | None:
     }
     shapes = {parameter.name: parameter.shape for parameter in spec.parameters}
     shapes |= {call.output: call.type.shape for call in spec.calls if call.type.rows == "none"}
-    found = []
+    found = [] if spec.types is None else [spec.types]
     for call in spec.calls:
         if call.op == LOOKUP and isinstance(call.arguments[2], Ref) and call.arguments[2].name in types:
             table = call.arguments[0]

@@ -165,7 +165,7 @@ class EdgeWeight(Node):
 
 @operator
 class EdgeColumn(Node):
-    """A column of the edges of an edge set: attributes or types. `planner.edge_columns` explains its name."""
+    """A column of the edges of an edge set, such as attributes or types. `planner.edge_columns` explains its name."""
 
     name: str
     edges: EdgeSet

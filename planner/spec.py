@@ -11,7 +11,8 @@ Graph operators and their arguments:
     lotan.edge_softmax(s, edges)        edge rows -> edge rows, exp(s - max) / (sum + SOFTMAX_EPSILON); max and sum are
                                         taken over the in-edges of each destination
     lotan.edge_weight(edges)            the weight of each edge, shape (); 1 if the graph has no weights
-    lotan.edge_column(name, edges)      the attributes or the type of each edge: see `planner.edge_columns`
+    lotan.edge_column(name, edges)      the attributes or the type of each edge, or whether it is a self-loop: see
+                                        `planner.edge_columns`
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
@@ -43,7 +44,8 @@ tables have no order.
 Ability = Literal["edge_columns", "edge_data", "extremes", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
-"edge_columns": hold values of edges and compute with them. "edge_data": give attributes and types of edges to stages.
+"edge_columns": hold values of edges and compute with them. "edge_data": give the columns of `planner.edge_columns` to
+stages.
 "extremes": take a maximum or minimum over in-edges.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
@@ -195,6 +197,8 @@ class Spec:
     calls: tuple[Call, ...]  # in execution order
     output: str  # name of the call whose rows, one per vertex, are the model's output (logits)
     tracked: tuple[Tracked, ...] = ()  # running statistics that a training step changes, in the order of their layers
+    # the fewest types of edges that a layer tells apart by comparing, and the layer's name; None: no layer says so
+    types: tuple[int, str] | None = None
 
     @property
     def totals(self) -> tuple[Call, ...]:

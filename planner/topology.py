@@ -42,9 +42,12 @@ def topology(plan: Plan, statistics: Statistics, partitions: int) -> int:
 
 
 def data_bytes(plan: Plan, statistics: Statistics) -> int:
-    """Return the bytes of edges' attributes and types in both edge sets, and in chunks; 0 if no stage reads any."""
+    """Return the bytes of edges' columns in both edge sets, and in chunks; 0 if no stage reads any.
+
+    One more number an edge tells whether it is a self-loop.
+    """
     read = any(stage.edge_columns(edges) for stage in plan.stages for edges in stage.edge_sets)
-    return DATA_COPIES * 4 * statistics.edge_data.numbers * statistics.edges if read else 0
+    return DATA_COPIES * 4 * (statistics.edge_data.numbers + 1) * statistics.edges if read else 0
 
 
 def made_on_use(plan: Plan, statistics: Statistics, partitions: int) -> int:

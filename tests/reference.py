@@ -21,6 +21,7 @@ def run_spec(
     edge_index: Tensor,
     weight: Tensor | None = None,
     drop: bool = False,
+    columns: Mapping[str, Tensor] | None = None,
 ) -> Tensor:
     """The model's output.
 
@@ -31,6 +32,7 @@ def run_spec(
         edge_index: int64 [2, num_edges], sources above destinations.
         weight: [num_edges], or None for 1.
         drop: whether dropout drops (by torch's generator), or is left out.
+        columns: attributes "edge_attr" [num_edges, width] and types "edge_type" [num_edges], if a call reads them.
 
     Returns:
         [num_vertices, outputs]
@@ -42,7 +44,10 @@ def run_spec(
         rows = len(features) if call.type.edges is None else edges[call.type.edges][0].shape[1]
         arguments = [_value(argument, values, rows) for argument in call.arguments]
         keywords = {name: _value(argument, values, rows) for name, argument in call.keywords}
-        values[call.output] = _run(call, arguments, keywords, features, edges, drop)
+        if call.op == "lotan.edge_column":
+            values[call.output] = _edge_column(*call.arguments, edge_index, columns or {}, len(features))
+        else:
+            values[call.output] = _run(call, arguments, keywords, features, edges, drop)
         _check_type(call, values[call.output], rows)
     return values[spec.output]
 
@@ -66,6 +71,28 @@ def _run(call: Call, arguments: list, keywords: dict, features: Tensor, edges: d
             return arguments[0]
     _, packet, overload = call.op.split(".")
     return getattr(getattr(torch.ops.aten, packet), overload)(*arguments, **keywords)
+
+
+def _edge_column(name: str, edges: str, edge_index: Tensor, columns: Mapping[str, Tensor], num_vertices: int) -> Tensor:
+    """A column of edges, loop by loop: those of "self_loops" are one for each vertex, behind the other edges."""
+    base, _, fill = name.partition("[")
+    src, dst = edge_index
+    column = columns[base] if base != "edge_loop" else (src == dst).float().view(-1, 1)
+    if edges == "graph":
+        return column
+    found = []
+    for vertex in range(num_vertices):
+        own = column[(src == vertex) & (dst == vertex)]
+        found.append(own[-1] if len(own) else _filled(column, column[dst == vertex], fill.removesuffix("]")))
+    return torch.cat([column[src != dst], torch.stack(found)])
+
+
+def _filled(column: Tensor, into: Tensor, fill: str) -> Tensor:
+    if fill not in ("mean", "add", "max", "min"):
+        return torch.full(column.shape[1:], float(fill)).to(column.dtype)
+    if not len(into):
+        return torch.zeros(column.shape[1:])
+    return {"mean": into.mean(0), "add": into.sum(0), "max": into.amax(0), "min": into.amin(0)}[fill]
 
 
 def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:

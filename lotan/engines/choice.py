@@ -13,7 +13,7 @@ from lotan.errors import ConfigurationError
 from lotan.memory.free import free_memory
 from lotan.memory.limit import MemoryLimit, heap_notes
 from planner.choices.choose_physical import RULE, Candidate, choose_physical
-from planner.edge_columns import NO_EDGE_DATA, data_read
+from planner.edge_columns import data_read, reads_edge_columns
 from planner.explain import duration, size
 from planner.footprint import Footprint, reading_bytes
 from planner.shares import DRIVER_BYTES
@@ -147,10 +147,11 @@ def check_edge_data(choice: EngineChoice, spec: Spec) -> None:
     Raises:
         ConfigurationError: If it cannot.
     """
-    reads = data_read(spec)
-    if reads == NO_EDGE_DATA or "edge_data" in ENGINES[choice.name].abilities:
+    if not reads_edge_columns(spec) or "edge_data" in ENGINES[choice.name].abilities:
         return
+    reads = data_read(spec)
     names = " and ".join([*["edge_attr"] * (reads.width is not None), *["edge_type"] * reads.typed])
+    names = names or "which edges are self-loops"
     able = " or ".join(name for name, traits in ENGINES.items() if "edge_data" in traits.abilities)
     why = "" if choice.reason == "asked for" else f" ({choice.name} was chosen because {choice.reason})"
     raise ConfigurationError(

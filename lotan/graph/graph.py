@@ -269,8 +269,9 @@ class Graph:
 
         Args:
             data: a `torch_geometric.data.Data` with `x` and `edge_index`. These are read if they are there:
-                `edge_weight`, or else an `edge_attr` of one number for each edge; `y`; `train_mask`, `val_mask` and
-                `test_mask`; and `n_id`, the ids of the vertices (default: 0, 1, ...).
+                `edge_weight`; `edge_attr` and `edge_type`; `y`; `train_mask`, `val_mask` and `test_mask`; and `n_id`,
+                the ids of the vertices (default: 0, 1, ...). An `edge_attr` of one number for each edge is also the
+                weight, unless there is an `edge_weight`.
 
         Raises:
             GraphError: an attribute is missing, has a wrong shape, or has no place in a graph.
@@ -282,7 +283,8 @@ class Graph:
     def to_pyg(self) -> Any:
         """Return the graph as a `torch_geometric.data.Data`, with the attributes that `from_pyg` reads.
 
-        The vertices are sorted by id, and edges by destination, source and weight. A graph in Spark is collected.
+        The vertices are sorted by id, and edges by destination, source, weight, type and attributes. A graph in Spark is
+        collected.
 
         Raises:
             GraphError: PyG is not installed, or the tables make no graph.

@@ -17,9 +17,6 @@ Array = npt.NDArray[np.generic]
 IDS = "n_id"
 """The attribute for the vertices' ids, as PyG's loaders name it."""
 
-UNREAD = ("edge_type",)
-"""Attributes that would change what a model computes, and for which a graph has no column."""
-
 
 def arrays_of(data: Any) -> dict[str, Any]:
     """Return the arguments of `Graph.from_arrays` for a PyG data object.
@@ -40,24 +37,23 @@ def arrays_of(data: Any) -> dict[str, Any]:
     if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind != "i":
         given = f"{edge_index.dtype} of shape {list(edge_index.shape)}"
         raise GraphError(f"data.edge_index: is {given}; expected integers of shape [2, num_edges].")
-    for name in UNREAD:
-        if _attribute(data, name) is not None:
-            raise GraphError(f"data.{name}: a graph has no such column. Set data.{name} = None to train without it.")
     if edge_index.size and not 0 <= edge_index.min() <= edge_index.max() < len(x):
         wrong = edge_index.max() if edge_index.min() >= 0 else edge_index.min()
         raise GraphError(
             f"data.edge_index: names vertex {wrong}; expected 0 to {len(x) - 1}, as data.x has {len(x)} rows."
         )
-    ids = _ids(data, len(x))
+    ids, edges = _ids(data, len(x)), edge_index.shape[1]
     src, dst = edge_index if ids is None else ids[edge_index]
     return {
         "features": x,
         "src": src,
         "dst": dst,
-        "weight": _weight(data, edge_index.shape[1]),
+        "weight": _weight(data, edges),
         "label": _label(data, len(x)),
         "split": _split(data, len(x)),
         "ids": ids,
+        "edge_attr": _of_edges(data, "edge_attr", edges, "numbers"),
+        "edge_type": _of_edges(data, "edge_type", edges, "integers"),
     }
 
 
@@ -77,6 +73,10 @@ def data_of(arrays: GraphArrays) -> Any:
     data = kind(x=torch.from_numpy(arrays.features.copy()), edge_index=edge_index)
     if arrays.weight is not None:
         data.edge_weight = torch.from_numpy(arrays.weight.copy())
+    if arrays.edge_attr is not None:
+        data.edge_attr = torch.from_numpy(arrays.edge_attr.copy())
+    if arrays.edge_type is not None:
+        data.edge_type = torch.from_numpy(arrays.edge_type.copy())
     data.y = torch.from_numpy(arrays.label.copy())
     for number, name in enumerate(SPLITS):
         data[f"{name}_mask"] = torch.from_numpy(arrays.split == number)
@@ -109,20 +109,33 @@ def _array(name: str, value: Any) -> Array:
 
 
 def _weight(data: Any, edges: int) -> Array | None:
-    """Return the edges' weights: `edge_weight`, or an `edge_attr` of one number each."""
-    name = "edge_weight" if _attribute(data, "edge_weight") is not None else "edge_attr"
+    """Return the edges' weights: `edge_weight`, or else an `edge_attr` of one number each."""
+    array = _of_edges(data, "edge_weight", edges, "one number")
+    if array is None:
+        attributes = _of_edges(data, "edge_attr", edges, "numbers")
+        one_number = attributes is not None and (attributes.ndim == 1 or attributes.shape[1] == 1)
+        return attributes.reshape(-1) if attributes is not None and one_number else None
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise GraphError(_misshapen("edge_weight", array, edges, "one number"))
+    return array
+
+
+def _of_edges(data: Any, name: str, edges: int, what: str) -> Array | None:
+    """Return an attribute that has a row for each edge, or None if there is none."""
     value = _attribute(data, name)
     if value is None:
         return None
     array = _array(name, value)
-    if array.ndim == 2 and array.shape[1] == 1:
-        array = array[:, 0]
-    if array.shape != (edges,):
-        raise GraphError(
-            f"data.{name}: has shape {list(array.shape)}, but there are {edges:,} edges; expected one number each. "
-            f"Set data.{name} = None to train without it."
-        )
+    if len(array.shape) not in (1, 2) or len(array) != edges:
+        raise GraphError(_misshapen(name, array, edges, what))
     return array
+
+
+def _misshapen(name: str, array: Array, edges: int, what: str) -> str:
+    given = f"has shape {list(array.shape)}, but there are {edges:,} edges; expected {what} each"
+    return f"data.{name}: {given}. Set data.{name} = None to train without it."
 
 
 def _label(data: Any, vertices: int) -> Array | None:

@@ -6,7 +6,7 @@ They are real tensors when a layer runs eagerly, and fake tensors while a model 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, gcn_scale, self_loops
 from lotan.nn import operators  # noqa: F401  (registers torch.ops.lotan)
-from planner.edge_columns import filled
+from planner.edge_columns import LOOP, filled
 from planner.spec import AGGREGATES, EdgeSet
 
 
@@ -27,7 +27,8 @@ class Edges:
     index: Tensor  # int64 [2, num_edges]: sources, destinations
     weight: Tensor  # [num_edges], 1 where the graph has none
     num_vertices: int
-    # the attributes [num_edges, width] and types [num_edges] that the graph has, by the names of `planner.edge_columns`
+    # what the graph has of attributes [num_edges, width] and types [num_edges], by the names of `planner.edge_columns`;
+    # and perhaps "edge_loop" [num_edges, 1], which follows from the index
     columns: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -118,7 +119,8 @@ class EdgeIndex:
         """Return a column of edges.
 
         Args:
-            name: "edge_attr", float [num_edges, width], or "edge_type", int64 [num_edges].
+            name: "edge_attr", float [num_edges, width]; "edge_type", int64 [num_edges]; or "edge_loop", which is 1 for a
+                self-loop, else 0, [num_edges, 1].
             edges: the edge set (default: "graph").
             fill: the value of the loops that "self_loops" adds: a number, or for attributes "mean", "add", "max" or
                 "min" of those of the vertex's in-edges (default: 1).
@@ -126,7 +128,7 @@ class EdgeIndex:
         Raises:
             ModelError: the edges have no such column.
         """
-        given = self._edges["graph"]
+        given = self._with_loops() if name == LOOP else self._edges["graph"]
         if name not in given.columns:
             raise ModelError(
                 f"a layer reads {name}, but the graph's edges have none: {GIVE[name]}"
@@ -138,6 +140,14 @@ class EdgeIndex:
         if column is None:
             column = self._self_loops().column(given.columns[name], given.index[1], fill)
         return cast(Tensor, torch.ops.lotan.edge_column(column, key, edges))
+
+    def _with_loops(self) -> Edges:
+        """Return the graph's own edges with their column "edge_loop", which is made at its first use."""
+        given = self._edges["graph"]
+        if LOOP not in given.columns:
+            loop = (given.index[0] == given.index[1]).to(given.weight.dtype).view(-1, 1)
+            given = self._edges["graph"] = replace(given, columns={**given.columns, LOOP: loop})
+        return given
 
     def column(self, name: str) -> Tensor:
         """Return a static column [num_vertices].

@@ -18,6 +18,7 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.tracing.check import check_trace
 from lotan.tracing.form import form_of
+from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg import Importer
 from lotan.tracing.pyg.importing import without_caches
 from lotan.tracing.recording import record
@@ -46,10 +47,10 @@ def trace(
         model: a module whose `forward(x, graph)` takes the features [num_vertices, width] and the graph for its layers,
             and returns [num_vertices, outputs]. A forward that takes `x` and `edge_index`, as PyG's models do, is
             traced too. The model's attributes are not changed.
-        width: width of the features.
         training: if True, the model is traced as in training, with dropout; if False, as in evaluation.
-        data: the attributes and types that the graph's edges have (default: none).
-        weighted: if True, the graph has weights, which a forward that takes `edge_weight` is given (default: False).
+        width: as in `lotan.tracing.graph_columns.GraphColumns`, which names the columns of the graph.
+        data: as there.
+        weighted: as there.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -62,14 +63,14 @@ def trace(
         2
     """
     _require_float32(model)
-    form = form_of(model)
+    form, columns = form_of(model), GraphColumns(width, data, weighted)
     if form is None:
-        return _trace(model, width, training, data, weighted)
-    key = form, width, training, data, weighted
+        return _trace(model, columns, training)
+    key = form, columns, training
     if key not in _TRACED:
         while len(_TRACED) >= MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, width, training, data, weighted)
+        _TRACED[key] = _trace(model, columns, training)
     return _TRACED[key]
 
 
@@ -78,18 +79,18 @@ def forget_traces() -> None:
     _TRACED.clear()
 
 
-def _trace(model: torch.nn.Module, width: int, training: bool, data: EdgeData, weighted: bool) -> Spec:
-    asked = wanted(model, weighted)
-    importer = None if asked is None else Importer(asked, weighted)
+def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool) -> Spec:
+    asked = wanted(model, columns)
+    importer = None if asked is None else Importer(asked, columns)
     parameters = {
         **dict(model.named_parameters()),
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
     with _TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
-        recording = record(model, parameters, width, data, importer)
-        spec = Transcript(width, specs, recording).spec()
-        check_trace(model, parameters, spec, data, importer)
+        recording = record(model, parameters, columns, importer)
+        spec = Transcript(columns.width, specs, recording).spec()
+        check_trace(model, parameters, spec, columns.data, importer)
     return spec
 
 

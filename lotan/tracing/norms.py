@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from planner.spec import Tracked
@@ -80,6 +81,23 @@ class Norms:
         variance = torch.ops.lotan.total(out.pow(2), "mean")
         return cast(Tensor, module.weight * out / (variance + module.eps).sqrt() + module.bias)
 
+    def graph_size_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
+        """Divide by the root of the number of vertices, as PyG's GraphSizeNorm does for one graph."""
+        self._require_one_graph(batch, batch_size)
+        return cast(Tensor, x * torch.ops.lotan.total(torch.ones_like(x), "sum").rsqrt())
+
+    def hetero_layer_norm(self, module: Any, x: Tensor, type_vec: Any = None, type_ptr: Any = None) -> Tensor:
+        """Normalise as PyG's HeteroLayerNorm does, with the weights of each row's type. [num_vertices, channels]."""
+        if type_vec is None:
+            raise self._refuse("HeteroLayerNorm takes type_vec, a type for each row; type_ptr names positions of rows")
+        out: Tensor = F.layer_norm(x, (module.in_channels,), None, None, module.eps)
+        if not module.affine:
+            return out
+        places = torch.stack([type_vec == number for number in range(module.num_types)], dim=-1).to(x.dtype)
+        return cast(
+            Tensor, out * (places @ module.weight) + places @ module.bias
+        )  # [num_vertices, types] @ [types, channels]
+
     def _normalised(self, module: Any, x: Tensor, counter: str | None) -> Tensor:
         if x.dim() != 2:
             raise self._refuse(f"{type(module).__name__} {FLAT_ROWS.format(list(x.shape[1:]))}")
@@ -128,6 +146,8 @@ REPLACED: Mapping[str, Function] = {
     "torch.nn.modules.batchnorm.BatchNorm1d": Norms.batch_norm,
     "torch_geometric.nn.norm.instance_norm.InstanceNorm": Norms.instance_norm,
     "torch_geometric.nn.norm.graph_norm.GraphNorm": Norms.graph_norm,
+    "torch_geometric.nn.norm.graph_size_norm.GraphSizeNorm": Norms.graph_size_norm,
+    "torch_geometric.nn.norm.layer_norm.HeteroLayerNorm": Norms.hetero_layer_norm,
 }
 """The functions that run in place of forwards, by the full name of the class that has the forward."""
 

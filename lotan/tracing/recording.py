@@ -16,10 +16,11 @@ from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, Stateles
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
+from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg import Importer
 from lotan.tracing.refusals import MIXED_ROWS
 from lotan.tracing.scope import Scope
-from planner.edge_columns import NO_EDGE_DATA, EdgeData
+from planner.edge_columns import LOOP, EdgeData
 from planner.spec import EdgeSet, Rows, Tracked
 
 # The row counts of the fake graph. They are different primes, so that no width divides them; otherwise they mean nothing.
@@ -60,19 +61,20 @@ class Recording:
             graph.
         symbols: the row counts.
         tracked: the layers with running statistics that a training step changes.
+        types: the fewest types of edges that a layer tells apart, and the layer's name, or None.
     """
 
     module: torch.fx.GraphModule
     inputs: tuple[str | None, ...]
     symbols: Symbols
     tracked: tuple[Tracked, ...] = ()
+    types: tuple[int, str] | None = None
 
 
 def record(
     model: torch.nn.Module,
     parameters: Mapping[str, Tensor],
-    width: int,
-    data: EdgeData = NO_EDGE_DATA,
+    columns: GraphColumns,
     importer: Importer | None = None,
 ) -> Recording:
     """Run a model on fake tensors and return the recording.
@@ -80,8 +82,7 @@ def record(
     Args:
         model: the model, in training or evaluation mode as it is to be recorded.
         parameters: all its parameters and buffers, by name.
-        width: width of the features.
-        data: the attributes and types that the graph's edges have.
+        columns: the columns of the graph.
         importer: what calls a forward that takes tensors, or None for a `forward(x, graph)` (default: None).
 
     Raises:
@@ -89,7 +90,7 @@ def record(
     """
     scope = Scope(model)
     environment = _Environment(scope)
-    fakes = _Fakes(environment, parameters, width, data)
+    fakes = _Fakes(environment, parameters, columns)
 
     def run(*values: Tensor) -> Tensor:
         features, *others = values[len(parameters) :]
@@ -116,7 +117,8 @@ def record(
         _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     others = len(fakes.inputs) - len(parameters) - 1
     tracked = tuple(scope.norms.tracked.values())
-    return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols, tracked)
+    types = None if importer is None else importer.types
+    return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols, tracked, types)
 
 
 def _erase_unread(module: torch.fx.GraphModule) -> None:
@@ -139,15 +141,15 @@ def _without_logging() -> Iterator[None]:
 
 
 class _Fakes:
-    """The fake inputs of a recording: parameters, features, edge sets with their weights, and static columns."""
+    """The fake inputs of a recording: parameters, features, edge sets with their columns, and static columns."""
 
-    def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], width: int, data: EdgeData) -> None:
+    def __init__(self, environment: ShapeEnv, parameters: Mapping[str, Tensor], given: GraphColumns) -> None:
         self._mode = FakeTensorMode(shape_env=environment)
         fixed = [self._mode.from_tensor(value, static_shapes=True) for value in parameters.values()]
-        features = self._fake(torch.empty(_VERTICES, width), 0)
-        of_sets = [self._edges(count, data) for count in (_EDGES, _EDGES_WITH_LOOPS)]
+        features = self._fake(torch.empty(_VERTICES, given.width), 0)
+        of_sets = [self._edges(count, given.data) for count in (_EDGES, _EDGES_WITH_LOOPS)]
         columns = [self._fake(torch.empty(_VERTICES), 0) for _ in _COLUMNS]
-        self._names = [*["edge_attr"] * (data.width is not None), *["edge_type"] * data.typed]
+        self._names = [*["edge_attr"] * (given.data.width is not None), *["edge_type"] * given.data.typed, LOOP]
         self.inputs: list[Tensor] = [*fixed, features, *of_sets[0], *of_sets[1], *columns]
         self.symbols = Symbols(
             features.shape[0], {"graph": of_sets[0][1].shape[0], "self_loops": of_sets[1][1].shape[0]}
@@ -165,13 +167,13 @@ class _Fakes:
         return EdgeIndex.of(sets, dict(zip(_COLUMNS, columns, strict=True)), count)
 
     def _edges(self, count: int, data: EdgeData) -> list[Tensor]:
-        """Return the index and the weights of an edge set, then its attributes and its types if there are any."""
+        """Return the index and the weights of an edge set, then its columns: attributes and types only if there are any."""
         found = [self._fake(torch.empty(2, count, dtype=torch.int64), 1), self._fake(torch.empty(count), 0)]
         if data.width is not None:
             found.append(self._fake(torch.empty(count, data.width), 0))
         if data.typed:
             found.append(self._fake(torch.empty(count, dtype=torch.int64), 0))
-        return found
+        return [*found, self._fake(torch.empty(count, 1), 0)]
 
     def _fake(self, value: Tensor, rows: int) -> Tensor:
         """Return a fake of `value` whose dimension `rows` is a symbol. Equal sizes have the same symbol."""

@@ -115,8 +115,8 @@ class Scope:
     def _check_width(self, module: torch.nn.Module, arguments: tuple[Any, ...]) -> None:
         linear = isinstance(module, torch.nn.Linear)
         expected = getattr(module, "in_features" if linear else "in_channels", None)
-        ours = type(module).__module__.startswith("lotan.nn")
-        if not (ours or linear) or not arguments or not isinstance(arguments[0], Tensor) or not arguments[0].dim():
+        known = type(module).__module__.startswith(("lotan.nn", "torch_geometric.nn.dense.linear"))
+        if not (known or linear) or not arguments or not isinstance(arguments[0], Tensor) or not arguments[0].dim():
             return
         given = arguments[0].shape[-1]
         if isinstance(expected, int) and isinstance(given, int) and given != expected:

@@ -9,23 +9,29 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from lotan.errors import ModelError
+from lotan.nn.edge_index import GIVE
+from lotan.tracing.graph_columns import GraphColumns
 
 INDEX = ("edge_index", "adj_t")
 """The names under which a forward takes the edges, as int64 [2, num_edges]."""
 
-WEIGHT = "edge_weight"
+OF_EDGES = ("edge_weight", "edge_attr", "edge_type")
+"""The names under which a forward takes columns of edges."""
 
 MISSING = {
+    "edge_weight": "weights of edges",
     "edge_attr": "attributes of edges",
     "edge_type": "types of edges",
     "batch": "several graphs in one, told apart by a column `batch`",
 }
-"""Columns that PyG's models take and a graph does not have, each in words."""
+"""Columns that PyG's models take and a graph may lack, each in words."""
+
+ADVICE = {"edge_weight": "name their column, Graph(..., weight=...), or pass weight= to Graph.from_arrays", **GIVE}
+"""The way to give a graph a column of edges that it lacks."""
 
 FEATURES = "x"
 
@@ -37,12 +43,13 @@ class Wanted:
     Attributes:
         features: the name of the argument for the vertex rows [num_vertices, width].
         index: the names of arguments for the edges, int64 [2, num_edges].
-        weight: the name of the argument for the edges' weights [num_edges], or None if it is not passed.
+        of_edges: the names of the columns of edges that are passed: weights "edge_weight" [num_edges], attributes
+            "edge_attr" [num_edges, width] and types "edge_type", int64 [num_edges].
     """
 
     features: str
     index: tuple[str, ...] = ()
-    weight: str | None = None
+    of_edges: tuple[str, ...] = ()
 
 
 def takes_tensors(model: torch.nn.Module) -> bool:
@@ -51,14 +58,14 @@ def takes_tensors(model: torch.nn.Module) -> bool:
     return parameters is not None and _takes_tensors(parameters)
 
 
-def wanted(model: torch.nn.Module, weighted: bool) -> Wanted | None:
+def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     """Return what a model's forward asks for, or None if it is a `forward(x, graph)`.
 
     An argument with a default is passed only if the graph has such a column.
 
     Args:
         model: the model.
-        weighted: if True, the graph has weights.
+        columns: the columns that the graph has.
 
     Raises:
         ModelError: forward asks for a column that the graph does not have.
@@ -67,20 +74,31 @@ def wanted(model: torch.nn.Module, weighted: bool) -> Wanted | None:
         >>> class Mine(torch.nn.Module):
         ...     def forward(self, x, edge_index, edge_weight=None):
         ...         return x
-        >>> wanted(Mine(), weighted=False)
-        Wanted(features='x', index=('edge_index',), weight=None)
+        >>> wanted(Mine(), GraphColumns(width=8))
+        Wanted(features='x', index=('edge_index',), of_edges=())
     """
     parameters = _parameters(model)
     if parameters is None or not _takes_tensors(parameters):
         return None
     names = [parameter.name for parameter in parameters]
-    features = FEATURES if FEATURES in names else next((n for n in names if n not in (*INDEX, WEIGHT)), FEATURES)
-    has = (features, *INDEX, *([WEIGHT] if weighted else []))
+    features = FEATURES if FEATURES in names else next((n for n in names if n not in (*INDEX, *OF_EDGES)), FEATURES)
+    has = (features, *INDEX, *columns.of_edges)
     for parameter in parameters:
         if parameter.name not in has and parameter.default is parameter.empty:
             raise ModelError(_lacking(model, parameter.name, has))
     index = tuple(name for name in names if name in INDEX)
-    return Wanted(features, index, WEIGHT if weighted and WEIGHT in names else None)
+    required = {parameter.name for parameter in parameters if parameter.default is parameter.empty}
+    asked = required | ({*names} if takes_attributes(model) else {*names} - {"edge_attr"})
+    return Wanted(features, index, tuple(name for name in columns.of_edges if name in asked))
+
+
+def takes_attributes(model: torch.nn.Module) -> bool:
+    """Return False if a model has layers that may be made for attributes of edges, and all were made without.
+
+    Such layers of PyG have `edge_dim=None`. Some of them fail if they are given attributes all the same.
+    """
+    found = [vars(module)["edge_dim"] for module in model.modules() if "edge_dim" in vars(module)]
+    return not found or any(width is not None for width in found)
 
 
 def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
@@ -101,17 +119,13 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
 def _takes_tensors(parameters: Iterable[inspect.Parameter]) -> bool:
     names = [parameter.name for parameter in parameters]
     required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-    return any(name in names for name in (*INDEX, WEIGHT, "edge_attr", "edge_type")) or (
-        required == [FEATURES] and "graph" not in names
-    )
+    return any(name in names for name in (*INDEX, *OF_EDGES)) or (required == [FEATURES] and "graph" not in names)
 
 
-def _lacking(model: torch.nn.Module, name: str, has: Iterable[Any]) -> str:
-    start = f"{type(model).__name__}.forward asks for {name!r}"
-    if name == WEIGHT:
-        return (
-            f"{start}, but the graph has no weights; name their column with Graph(weight=...), or give {name} a default"
-        )
+def _lacking(model: torch.nn.Module, name: str, has: Iterable[str]) -> str:
     what = f" ({MISSING[name]})" if name in MISSING else ""
-    listed = ", ".join(str(one) for one in has)
-    return f"{start}{what}, but the graph has only {listed}; give the argument a default, or leave it out"
+    advice = f"{ADVICE[name]}; or " if name in ADVICE else ""
+    return (
+        f"{type(model).__name__}.forward asks for {name!r}{what}, but the graph has only {', '.join(has)}; "
+        f"{advice}give the argument a default, or leave it out"
+    )

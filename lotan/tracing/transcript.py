@@ -83,6 +83,7 @@ class Transcript:
         # all rows are alike, and a row has the shape that the whole value has in the recording.
         self._statistics: set[str] = set()
         self._tracked = recording.tracked
+        self._types_told_apart = recording.types
 
     def spec(self) -> Spec:
         """Return the whole recording as a Spec.
@@ -144,7 +145,9 @@ class Transcript:
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
         elif does_nothing(node, name):
-            self._values[node] = self._argument(node, node.args[0])
+            self._values[node] = self._unread(node) or self._argument(node, node.args[0])
+        elif name == "detach_.default" and (unread := self._unread(node)) is not None:
+            self._values[node] = unread
         elif (reduction := self._reduction(node, name)) is not None:
             self._reduce(node, reduction)
         else:
@@ -153,6 +156,12 @@ class Transcript:
         # An operator that writes to its input returns it, and torch.fx then uses the new node in place of the input's.
         if not schema.is_mutable and any(result.alias_info is not None for result in schema.returns):
             self._shared.update({node, *node.all_input_nodes})
+
+    def _unread(self, node: Node) -> _Unusable | None:
+        """Return the first argument of a node if no call may read it. Perhaps nobody does."""
+        source = node.args[0] if node.args else None
+        value = self._values.get(source) if isinstance(source, Node) else None
+        return value if isinstance(value, _Unusable) else None
 
     def _graph_operator(self, node: Node, op: str) -> None:
         arguments = node.args
@@ -232,7 +241,7 @@ class Transcript:
                 raise ModelError(
                     f"{parameter.name!r} is {parameter.dtype}; expected torch.float32: call .float() on it"
                 )
-        return Spec(self._width, parameters, calls, output.name, tracked)
+        return Spec(self._width, parameters, calls, output.name, tracked, self._types_told_apart)
 
     # Arguments
 

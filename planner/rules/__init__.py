@@ -28,6 +28,7 @@ from planner.rules import (
     reuse_evaluation,
     share_models,
     share_subplans,
+    split_ends,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -38,6 +39,8 @@ RULES: tuple[Rule, ...] = (
     drop_unit_weight.RULE,
     # Before the rules that push down: a message f(x_j) becomes a plain copy of f(x), which they can push down.
     lift_message.RULE,
+    # After lifting, which leaves single copies of both ends, and before pushing down, because it makes plain copies as well.
+    split_ends.RULE,
     # After lifting, which makes the plain copies. It takes whole aggregates out of the DL Engine.
     push_down.RULE,
     # After lifting as well, which leaves few numbers for each edge. Messages that push_down takes need no edge columns,

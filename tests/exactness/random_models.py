@@ -34,7 +34,7 @@ class Hop(nn.MessagePassing):
 
 
 class Gated(nn.MessagePassing):
-    """A message with a parameter on edges: it is collected."""
+    """A message with a parameter on edges, times a number of the destination: it is collected."""
 
     def __init__(self, given: int, made: int) -> None:
         super().__init__("mean")
@@ -44,7 +44,7 @@ class Gated(nn.MessagePassing):
         return self.propagate(graph, x)
 
     def message(self, x_j: Tensor, x_i: Tensor) -> Tensor:
-        return torch.tanh(self.of_both(x_j - 0.5 * x_i))
+        return torch.tanh(self.of_both(x_j - 0.5 * x_i)) * torch.sigmoid(x_i[:, :1])
 
 
 class Scaled(torch.nn.Module):

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 import lotan
+from lotan.engines.choice import ENGINES
 from tests.exactness import edge_models
 from tests.exactness.edge_models import ATTRIBUTES, OUT, PAIRS, TYPES, WIDTH
 
@@ -184,7 +185,8 @@ def test_a_saved_model_refuses_a_graph_that_does_not_fit(tmp_path):
         assert text in str(raised.value)
 
 
-def test_rows_refuses_by_name():
+def test_an_engine_without_columns_of_edges_refuses_by_name(monkeypatch):
+    monkeypatch.setitem(ENGINES, "rows", replace(ENGINES["rows"], abilities=()))
     with pytest.raises(lotan.LotanError, match="reads edge_attr; use engine local or blocks"):
         lotan.Trainer(edge_models.GINE(), sample(3).graph, epochs=1, engine="rows").explain()
 
@@ -228,6 +230,14 @@ def test_blocks_equal_autograd_with_few_training_vertices(spark):
     placed = replace(drawn, graph=graph, train=torch.from_numpy(chosen))
     run = check("deep", placed, engine="blocks", partitions=3, chunk_rows=4)
     assert "prune_vertices" in run.report["plan"]["rules_fired"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("name", "partitions"), [("GINE", 1), ("RGCN mean", 3), ("loops mean", 3), ("loops max", 2), ("deep", 4)]
+)
+def test_rows_equal_autograd(spark, name, partitions):
+    check(name, sample(partitions), engine="rows", partitions=partitions, chunk_rows=4)
 
 
 @pytest.mark.spark

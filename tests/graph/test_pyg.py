@@ -41,6 +41,25 @@ def test_one_number_an_edge_is_its_weight(weight):
     assert sorted(arrays.weight) == sorted(weight.flatten().tolist())
 
 
+def test_reads_attributes_and_types_of_edges():
+    attributes, types = torch.tensor([[1.0, 5], [2, 6], [3, 7], [4, 8]]), torch.tensor([0, 2, 1, 0])
+    graph = Graph.from_pyg(example(edge_attr=attributes, edge_type=types))
+    assert graph.arrays().weight is None
+    data = graph.to_pyg()
+    assert data.edge_index.tolist() == [[3, 0, 1, 1], [0, 1, 1, 2]]
+    assert torch.equal(data.edge_attr, attributes)
+    assert torch.equal(data.edge_type, types)
+    again = Graph.from_pyg(data).arrays()
+    assert np.array_equal(again.edge_attr, attributes)
+    assert again.edge_type.tolist() == types.tolist()
+
+
+def test_weights_and_attributes_may_both_be_there():
+    arrays = Graph.from_pyg(example(edge_weight=torch.full((4,), 2.0), edge_attr=torch.rand(4))).arrays()
+    assert arrays.weight.tolist() == [2.0] * 4
+    assert arrays.edge_attr.shape == (4, 1)
+
+
 @pytest.mark.parametrize(
     ("y", "task"),
     [
@@ -89,9 +108,11 @@ def test_nothing_is_shared_with_the_data():
         (example(edge_index=torch.tensor([[0, 9], [1, 1]])), r"data.edge_index: names vertex 9; expected 0 to 3"),
         (example(edge_index=torch.tensor([[0, -1], [1, 1]])), r"names vertex -1"),
         (example(edge_index=torch.tensor([[0.0], [1.0]])), r"float32 of shape \[2, 1\]; expected integers"),
-        (example(edge_attr=torch.ones(4, 3)), r"data.edge_attr: has shape \[4, 3\].*data.edge_attr = None"),
+        (example(edge_attr=torch.ones(3, 2)), r"data.edge_attr: has shape \[3, 2\].*data.edge_attr = None"),
+        (example(edge_attr=torch.ones(4, 2, 2)), r"data.edge_attr: has shape \[4, 2, 2\], .*expected numbers each"),
         (example(edge_weight=torch.ones(3)), r"data.edge_weight: has shape \[3\]"),
-        (example(edge_type=torch.zeros(4, dtype=torch.long)), "data.edge_type: a graph has no such column"),
+        (example(edge_type=torch.zeros(3, dtype=torch.long)), r"data.edge_type: has shape \[3\]"),
+        (example(edge_type=torch.zeros(4)), "edge_type: .*integers from 0"),
         (example(y=torch.tensor([1])), "labels of whole graphs do not train"),
         (example(train_mask=torch.ones(4, 10, dtype=torch.bool)), r"data.train_mask\[:, 0\]"),
         (

@@ -46,6 +46,7 @@ from planner.rules import (
     push_down_extremes,
     reuse_evaluation,
     share_models,
+    split_ends,
 )
 from planner.spec import LossSpec, ValueType
 from planner.steps import scaled_propagate
@@ -253,6 +254,7 @@ def adding_too_few(name: str, parts: Sequence[str], total: str, shape: tuple[int
 ORIGINAL_DIFFERENTIATE = differentiate.differentiate
 ORIGINAL_ADDING = differentiate._adding
 ORIGINAL_AGGREGATE = linear_maps._aggregate
+BELOW = split_ends._below
 ORIGINAL_FIELDS = labels._fields_but_layer
 
 
@@ -282,6 +284,11 @@ class FromSources(metaclass=_FromSources):
     """A Scatter whose rows are those of sources, whatever end is asked for."""
 
 
+def without_destinations(factors: Any, layer: str) -> list[Node]:
+    """The factors of a message, without those of destinations."""
+    return [] if any(factor.node.end == "destination" for factor in factors) else BELOW(factors, layer)
+
+
 def opposite(x: Node, kind: str, edges: Any, layer: str) -> Node:
     return Extreme(x, "min" if kind == "max" else "max", edges, layer)
 
@@ -300,6 +307,7 @@ MUTATIONS = {
     ),
     "a maximum is taken for a minimum": Mutation(push_down_extremes, "Extreme", opposite, 7),
     "a message is lifted from the wrong end": Mutation(lift_message, "Scatter", FromSources, 2),
+    "a factor of the destination is forgotten": Mutation(split_ends, "_below", without_destinations, 2),
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
     "a layer is computed a hop too near": Mutation(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
 from pathlib import Path
 from typing import get_args
 
@@ -13,10 +14,21 @@ from planner import RULE_NAMES, RULES, Options, PlanError
 from planner.build import build
 from planner.edge_values import OPERATIONS_AT_ONCE
 from planner.expressions import operations, renamed, text
-from planner.nodes import Aggregate, Dropout, Elementwise, MatMul, Propagate, Scatter, StaticColumn, topological
+from planner.nodes import (
+    Aggregate,
+    Dropout,
+    EdgeSoftmax,
+    Elementwise,
+    MatMul,
+    Propagate,
+    Scatter,
+    StaticColumn,
+    topological,
+)
 from planner.optimizer import optimize
 from planner.rule import NodeRule, Phase
 from planner.rules.lift_message import lift_message
+from planner.rules.split_ends import split_ends
 from planner.spec import Ref, ValueType
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_expression import EdgeExpression
@@ -322,6 +334,68 @@ def test_lift_message_does_not_mix_edge_sets(other):
     values = Scatter(x, "source", "graph"), Scatter(y, "source", other)
     total = lift_message(Elementwise("aten.add.Tensor", values, (), ValueType("edge", (3,), edges="graph")))
     assert (total is None) == (other == "self_loops")
+
+
+# --- split_ends -----------------------------------------------------------------------------------------------------
+
+
+def normalised(w, x_j, x_i, *, weight=True):
+    """GCN's message as PyG writes it: (scale of the source * weight * scale of the destination) * x_j."""
+    scale = w.call("lotan.vertex_input", "gcn_scale@graph", type=ValueType("vertex", ()))
+    edge = ValueType("edge", (), edges="graph")
+    factor, other = (w.call("lotan.scatter", scale, end, "graph", type=edge) for end in ("source", "destination"))
+    if weight:
+        factor = w.call("aten.mul.Tensor", factor, w.call("lotan.edge_weight", "graph", type=edge), type=edge)
+    factor = w.call("aten.mul.Tensor", factor, other, type=edge)
+    return w.edge("mul.Tensor", w.edge("reshape.default", factor, (-1, 1), width=1), x_j, width=3)
+
+
+@pytest.mark.parametrize("weight", [True, False])
+def test_split_ends_leaves_a_plain_sum(weight):
+    rewritten = optimize(build(message_spec(partial(normalised, weight=weight))))
+    assert any(firing.rule == "split_ends" for firing in rewritten.firings)
+    assert all(node.output.rows == "vertex" for node in topological(rewritten.root))
+    (total,) = [node for node in topological(rewritten.root) if isinstance(node, Propagate)]
+    assert total.weighted == weight
+    assert isinstance(total.x, Elementwise)
+    assert isinstance(rewritten.root, Elementwise)
+
+
+def rows_of(width, name):
+    return StaticColumn(name, ValueType("vertex", (width,)))
+
+
+def product_of(a, b):
+    return Elementwise("aten.mul.Tensor", (a, b), (), max(a.output, b.output, key=lambda kind: kind.width))
+
+
+def test_split_ends_takes_a_wide_factor_of_the_destination_out_of_a_mean():
+    """What is left of the message has one number for each edge."""
+    x, copy = rows_of(4, "features"), Scatter(rows_of(1, "label"), "source", "graph")
+    found = split_ends(Aggregate(product_of(Scatter(x, "destination", "graph"), copy), "mean", "graph"))
+    assert found.output == x.output
+    assert found.arguments == (Aggregate(copy, "mean", "graph"), x)
+
+
+def test_split_ends_multiplies_factors_of_the_source_below_the_sum():
+    x, y = rows_of(4, "features"), rows_of(1, "label")
+    row, factor = Scatter(x, "source", "graph"), Scatter(y, "source", "graph")
+    share = EdgeSoftmax(factor, "graph")
+    found = split_ends(Aggregate(product_of(product_of(share, factor), row), "sum", "graph"))
+    assert found.message.arguments == (Scatter(product_of(y, x), "source", "graph"), share)
+    assert split_ends(found) is None
+
+
+@pytest.mark.parametrize(("kind", "op"), [("max", "mul"), ("min", "mul"), ("sum", "add"), ("sum", "div")])
+def test_split_ends_must_not_split_an_extreme_or_anything_but_a_product(kind, op):
+    x = rows_of(4, "features")
+    scatters = tuple(Scatter(x, end, "graph") for end in ("source", "destination"))
+    message = Elementwise(f"aten.{op}.Tensor", scatters, (), scatters[0].output)
+    assert split_ends(Aggregate(message, kind, "graph")) is None
+
+
+def test_split_ends_must_not_leave_an_empty_product():
+    assert split_ends(Aggregate(Scatter(rows_of(4, "features"), "destination", "graph"), "sum", "graph")) is None
 
 
 def test_rules_do_not_fire_on_vertices():

@@ -13,7 +13,15 @@ from lotan.nn import GCNConv as OwnGCNConv
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch_geometric.nn as pyg
-    from torch_geometric.utils import add_self_loops, degree, scatter, softmax
+    from torch_geometric.utils import (
+        add_remaining_self_loops,
+        add_self_loops,
+        degree,
+        remove_self_loops,
+        scatter,
+        segregate_self_loops,
+        softmax,
+    )
 
 
 class Example(torch.nn.Module):
@@ -126,7 +134,150 @@ class Sparse(torch.nn.Module):
         return self.conv(x, adj_t).log_softmax(dim=-1)
 
 
+class Tutorial(pyg.MessagePassing):
+    """The layer of PyG's tutorial, which adds self-loops beside those that are there."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.lin = torch.nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
+        x = self.lin(x)
+        row, col = edge_index
+        deg_inv_sqrt = degree(col, x.size(0), dtype=x.dtype).pow(-0.5)
+        deg_inv_sqrt[deg_inv_sqrt == float("inf")] = 0
+        return self.propagate(edge_index, x=x, norm=deg_inv_sqrt[row] * deg_inv_sqrt[col])
+
+    def message(self, x_j: Tensor, norm: Tensor) -> Tensor:
+        return norm.view(-1, 1) * x_j
+
+
+class LoopsTwice(torch.nn.Module):
+    """Attention and means over edges that have several self-loops at a vertex."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(6, 3)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        x = self.lin(x)
+        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))
+        row, col = edge_index
+        score = softmax((x[row] * x[col]).sum(-1), col, num_nodes=x.size(0))
+        out = scatter(score.unsqueeze(-1) * x[row], col, 0, x.size(0), "sum")
+        return out + scatter(x[row] - x[col], col, 0, x.size(0), "mean") + scatter(x[row], col, 0, x.size(0), "max")
+
+
+class WithoutLoops(torch.nn.Module):
+    """Edges without their self-loops, chosen in three ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.SAGEConv(6, 3, aggr=["mean", "max"])
+        self.attention = pyg.GATConv(6, 3, add_self_loops=False)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        rest, weight = remove_self_loops(edge_index, edge_weight)
+        mask = edge_index[0] != edge_index[1]
+        others, _, own, _ = segregate_self_loops(edge_index)
+        out = self.conv(x, edge_index[:, mask]) + self.attention(x, others) - self.conv(x, own)
+        return out + scatter(out[rest[0]] * weight[:, None], rest[1], 0, x.size(0))
+
+
+class Attributes(torch.nn.Module):
+    """Attributes that a layer of the model has changed before self-loops are added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.code = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(inplace=True))
+        self.first = pyg.GATv2Conv(6, 8, edge_dim=4)  # the mean of a vertex's in-edges, for all self-loops
+        self.second = pyg.GINEConv(torch.nn.Linear(8, 3), edge_dim=4)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        code = self.code(edge_attr)
+        return self.second(self.first(x, edge_index, code).relu(), edge_index, code)
+
+
+class Fills(torch.nn.Module):
+    """Every way to fill in the attributes of self-loops."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = torch.nn.Linear(6, 2)
+        self.fills = [None, 2.5, torch.tensor([0.5, -1.0]), torch.tensor([[0.25, 3.0]]), "mean", "add", "max", "min"]
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_weight: Tensor) -> Tensor:
+        x = self.lin(x)
+        out = x
+        rest, of_rest = remove_self_loops(edge_index, edge_attr)
+        for fill in self.fills:
+            every, given = add_remaining_self_loops(edge_index, edge_attr, fill, x.size(0))
+            out = out + scatter(x[every[0]] * given, every[1], 0, x.size(0))
+            every, given = add_remaining_self_loops(edge_index, edge_attr.sin(), fill, x.size(0))
+            out = out - scatter(x[every[0]] * given, every[1], 0, x.size(0))
+            every, given = add_self_loops(rest, of_rest, fill, x.size(0))
+            out = out * 0.5 + scatter(x[every[0]] * given, every[1], 0, x.size(0))
+        for fill in (3, "mean"):
+            every, given = add_remaining_self_loops(edge_index, edge_weight, fill, x.size(0))
+            out = out + scatter(x[every[0]] * given[:, None], every[1], 0, x.size(0))
+        rest, given = remove_self_loops(every, given)
+        return out + scatter(x[rest[0]] * given[:, None], rest[1], 0, x.size(0))
+
+
+class Improved(torch.nn.Module):
+    """Self-loops of weight 2, and normalisation by weights that the model computes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1, self.conv2 = pyg.GCNConv(6, 8, improved=True), pyg.GCNConv(8, 3)
+        self.gate = torch.nn.Linear(2, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor, edge_weight: Tensor) -> Tensor:
+        weight = self.gate(edge_attr).sigmoid().squeeze(-1) * edge_weight
+        return self.conv2(self.conv1(x, edge_index, edge_weight).relu(), edge_index, weight)
+
+
+class Relations(torch.nn.Module):
+    """Types of edges: looked up, compared, and normalised within."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = pyg.RGATConv(6, 4, num_relations=3, attention_mechanism="within-relation", heads=2, edge_dim=2)
+        self.second = pyg.FastRGCNConv(8, 3, num_relations=3, num_bases=2)
+        self.embedding = torch.nn.Embedding(4, 3)  # of the types and the self-loops
+        self.weights = torch.nn.Linear(4, 1)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor) -> Tensor:
+        out = self.second(self.first(x, edge_index, edge_type, edge_attr).tanh(), edge_index, edge_type)
+        every, types = add_remaining_self_loops(edge_index, edge_type, 3, num_nodes=x.size(0))
+        given = self.embedding(types) * self.weights(F.one_hot(types, 4).float())
+        return out + scatter(given, every[1], 0, x.size(0))
+
+
+class Hetero(torch.nn.Module):
+    """Types of vertices that the model reads out of the features."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.HEATConv(6, 4, 2, 3, 2, 2, 2, heads=2)
+        self.norm = pyg.HeteroLayerNorm(8, num_types=2)
+        self.lin = pyg.HeteroLinear(8, 3, num_types=2)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor, edge_attr: Tensor) -> Tensor:
+        types = (x[:, 0] > 0).long()
+        return self.lin(self.norm(self.conv(x, edge_index, types, edge_type, edge_attr), types), types)
+
+
 TRACED = {
+    "Tutorial": Tutorial,
+    "LoopsTwice": LoopsTwice,
+    "WithoutLoops": WithoutLoops,
+    "Attributes": Attributes,
+    "Fills": Fills,
+    "Improved": Improved,
+    "Relations": Relations,
+    "Hetero": Hetero,
     "Example": Example,
     "OwnLayer": OwnLayer,
     "PlainTorch": PlainTorch,
@@ -179,14 +330,45 @@ class Numbers(Refused):
 
 class Compares(Refused):
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        loops = edge_index[0] == edge_index[1]  # compares the ends of edges
+        loops = edge_index[0] == 0  # compares an end of edges
         return scatter(self.lin(x)[edge_index[0]] * loops[:, None], edge_index[1], 0, x.size(0))
 
 
-class LoopsTwice(Refused):
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        edge_index, _ = add_self_loops(edge_index, num_nodes=x.size(0))  # call remove_self_loops first
+class WeightedLoopsTwice(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        edge_index, weight = add_self_loops(edge_index, edge_weight)  # call remove_self_loops first
+        return scatter(self.lin(x)[edge_index[0]] * weight[:, None], edge_index[1], 0, x.size(0))
+
+
+class LoopsOfSome(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        edge_index, _ = add_self_loops(edge_index[:, edge_weight > 1])  # after a mask chose edges
         return scatter(self.lin(x)[edge_index[0]], edge_index[1], 0, x.size(0))
+
+
+class LoopsAfterDropout(Refused):
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        weight = F.dropout(edge_weight, 0.5, self.training)
+        edge_index, weight = add_remaining_self_loops(edge_index, weight)  # values after dropout
+        return scatter(self.lin(x)[edge_index[0]] * weight[:, None], edge_index[1], 0, x.size(0))
+
+
+class UnknownFill(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.GATConv(6, 3, edge_dim=2, fill_value="mul")
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.conv(x, edge_index, edge_attr)  # (torch_geometric GATConv) | the value 'mul' | mean, add, max, min
+
+
+class WrongWidth(Refused):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = pyg.TransformerConv(6, 3, edge_dim=5)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor) -> Tensor:
+        return self.conv(x, edge_index, edge_attr)  # layer 'conv.lin_edge' | rows of width 2, but its in_channels is 5
 
 
 class SomeEdges(Refused):
@@ -215,15 +397,6 @@ class SparseTensor(Refused):
         return self.lin(adj_t.set_diag().matmul(x))  # no attribute 'set_diag' | no sparse matrix
 
 
-class Improved(Refused):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.GCNConv(6, 3, improved=True)
-
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv(x, edge_index)  # (torch_geometric GCNConv) | weight 2; only 1 | improved=False
-
-
 class Against(Refused):
     def __init__(self) -> None:
         super().__init__()
@@ -249,15 +422,6 @@ class Chebyshev(Refused):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return self.conv(x, edge_index)  # layer 'conv' (torch_geometric ChebConv) | nearest that works is TAGConv
-
-
-class OfWeights(Refused):
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv = pyg.GATConv(6, 3, edge_dim=1)
-
-    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
-        return self.conv(x, edge_index, edge_weight.view(-1, 1))  # Build the layer with add_self_loops=False
 
 
 REFUSED = tuple(kind for kind in Refused.__subclasses__())

@@ -17,8 +17,11 @@ from torch import Tensor
 from lotan.errors import ModelError
 from lotan.graph.edge_sets import SelfLoops, self_loops
 from lotan.tracing import check, takes_tensors, trace
-from lotan.tracing.pyg import leaves
+from lotan.tracing.graph_columns import GraphColumns
+from lotan.tracing.pyg import leaves, loops
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, running
+from lotan.tracing.signature import wanted
+from planner.edge_columns import EdgeData, number_of_types
 from planner.spec import Spec
 from tests.nn.graphs import random_graph
 from tests.nn.parity import assert_close
@@ -36,26 +39,39 @@ def made(name: str) -> torch.nn.Module:
     return model
 
 
-def run(spec: Spec, model: torch.nn.Module, x: Tensor, edge_index: Tensor, weight: Tensor | None) -> Tensor:
+EDGES = EdgeData(width=2, typed=True)
+WEIGHTED = ("PlainTorch", "Chosen", "ChosenWeights", "WithoutLoops", "Fills", "Improved")
+"""The models that ask for weights."""
+
+
+def run(
+    spec: Spec, model: torch.nn.Module, x: Tensor, edge_index: Tensor, weight: Tensor | None, **columns: Tensor
+) -> Tensor:
     held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    return run_spec(spec, {one.name: held[one.name] for one in spec.parameters}, x, edge_index, weight)
+    parameters = {one.name: held[one.name] for one in spec.parameters}
+    return run_spec(spec, parameters, x, edge_index, weight, columns=columns)
 
 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("name", TRACED)
 def test_calls_equal_the_model_itself(name: str, weighted: bool) -> None:
-    if not weighted and name in ("PlainTorch", "Chosen", "ChosenWeights"):
+    if not weighted and name in WEIGHTED:
         pytest.skip("asks for weights")
     model = made(name).eval()
-    spec = trace(model, 6, training=False, weighted=weighted)
+    spec = trace(model, 6, training=False, data=EDGES, weighted=weighted)
     x, edge_index = torch.randn(12, 6), one_loop_a_vertex(random_graph(1))
+    columns = {
+        "edge_attr": torch.randn(edge_index.shape[1], 2),
+        "edge_type": torch.randint(0, 3, (edge_index.shape[1],)),
+    }
     weight = torch.rand(edge_index.shape[1]) + 0.5 if weighted else None
     if name == "OwnAndTheirs":
         weight = None  # layers of lotan.nn read the graph's weights, and know none of a plain edge_index
-    given = run(spec, model, x, edge_index, weight)
-    takes_weight = "edge_weight" in inspect.signature(model.forward).parameters
+    given = run(spec, model, x, edge_index, weight, **columns)
+    asked = wanted(model, GraphColumns(6, EDGES, weighted))
+    there = {"edge_weight": weight, **columns}
     arguments = [x] if name == "MLP" else [x, edge_index]
-    expected = model(*arguments, **({"edge_weight": weight} if takes_weight else {}))
+    expected = model(*arguments, **{column: there[column] for column in asked.of_edges})
     assert_close(given, expected)
     cotangent = torch.randn(expected.shape)
     held = list(model.parameters())
@@ -77,7 +93,7 @@ def one_loop_a_vertex(edge_index: Tensor) -> Tensor:
 @pytest.mark.parametrize("kind", REFUSED, ids=lambda kind: kind.__name__)
 def test_is_refused_by_its_line(kind: type[torch.nn.Module]) -> None:
     with pytest.raises(ModelError) as refusal:
-        trace(kind(), 6, training=True, weighted=True)
+        trace(kind(), 6, training=True, data=EDGES, weighted=True)
     lines, first = inspect.getsourcelines(kind)
     position, text = next((n, line.split("# ")[1].strip()) for n, line in enumerate(lines) if "# " in line)
     message = str(refusal.value)
@@ -105,11 +121,11 @@ def asking(**names: object) -> torch.nn.Module:
     [
         (
             {"x": ..., "edge_index": ..., "edge_attr": ...},
-            "asks for 'edge_attr' .attributes of edges.*only x, edge_index",
+            "asks for 'edge_attr' .attributes of edges.*only x, edge_index.*edge_features=",
         ),
-        ({"x": ..., "edge_index": ..., "edge_type": ...}, "asks for 'edge_type' .types of edges"),
+        ({"x": ..., "edge_index": ..., "edge_type": ...}, "asks for 'edge_type' .types of edges.*edge_type="),
         ({"x": ..., "edge_index": ..., "batch": ...}, "asks for 'batch' .several graphs"),
-        ({"x": ..., "edge_index": ..., "edge_weight": ...}, r"asks for 'edge_weight'.*Graph\(weight=...\)"),
+        ({"x": ..., "edge_index": ..., "edge_weight": ...}, r"asks for 'edge_weight'.*Graph\(..., weight=...\)"),
         ({"x": ..., "edge_index": ..., "depth": ...}, "asks for 'depth'"),
     ],
 )
@@ -194,14 +210,12 @@ def swap_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def forget_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        leaves, "add_remaining_self_loops", lambda tensors, original, index, weight, *others: (index, weight)
-    )
+    monkeypatch.setattr(loops, "added_where_missing", lambda tensors, index, weight, fill: (index, weight))
 
 
 def drop_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     normalised = leaves._normalised
-    monkeypatch.setattr(leaves, "_normalised", lambda tensors, edges, weight: normalised(tensors, edges, None))
+    monkeypatch.setattr(leaves, "_normalised", lambda tensors, index, weight: normalised(tensors, index, None))
 
 
 def keep_the_first_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -228,9 +242,9 @@ def test_the_check_has_doubled_loops_with_weights(monkeypatch: pytest.MonkeyPatc
     seen: list[Tensor] = []
     compare = check._compare_with_model
 
-    def look(model, parameters, spec, sample, importer):  # type: ignore[no-untyped-def]
+    def look(model, parameters, spec, sample, importer, gradients):  # type: ignore[no-untyped-def]
         seen.extend((sample.index, sample.weight))
-        compare(model, parameters, spec, sample, importer)
+        compare(model, parameters, spec, sample, importer, gradients)
 
     monkeypatch.setattr(check, "_compare_with_model", look)
     trace(made("Example"), 6, training=False, weighted=True)
@@ -238,3 +252,48 @@ def test_the_check_has_doubled_loops_with_weights(monkeypatch: pytest.MonkeyPatc
     loops = edge_index[0][edge_index[0] == edge_index[1]]
     assert len(loops) > len(loops.unique())
     assert len(weight.unique()) == len(weight)
+
+
+def test_layers_say_how_many_types_they_tell_apart() -> None:
+    class Several(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = torch_geometric.nn.RGCNConv(6, 4, num_relations=5)
+            self.second = torch_geometric.nn.FiLMConv(4, 3, num_relations=3)
+
+        def forward(self, x: Tensor, edge_index: Tensor, edge_type: Tensor) -> Tensor:
+            return self.second(self.first(x, edge_index, edge_type), edge_index, edge_type=edge_type)
+
+    spec = trace(Several(), 6, training=True, data=EDGES)
+    assert number_of_types(spec) == (3, "second")
+
+
+@pytest.mark.parametrize(("edge_dim", "given"), [(None, ()), (2, ("edge_attr",))])
+def test_attributes_are_left_out_where_no_layer_was_made_for_them(edge_dim: int | None, given: tuple[str, ...]) -> None:
+    model = torch_geometric.nn.GAT(6, 8, 2, 3, v2=True, edge_dim=edge_dim)
+    assert wanted(model, GraphColumns(6, EDGES)).of_edges == given
+    trace(model, 6, training=True, data=EDGES)
+
+
+def forget_the_fill(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_of_loops", lambda tensors, index, attributes, fill: 1.0)
+
+
+def keep_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined = loops._joined
+    monkeypatch.setattr(loops, "_joined", lambda *given, all_loops: joined(*given, all_loops=False))
+
+
+def count_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_one_more", lambda tensors, edges: None)
+
+
+@pytest.mark.parametrize(
+    ("fault", "name"),
+    [(forget_the_fill, "Fills"), (keep_loops, "Attributes"), (count_once, "Tutorial")],
+    ids=lambda one: getattr(one, "__name__", one),
+)
+def test_a_wrong_value_of_a_self_loop_is_found(fault, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault(monkeypatch)
+    with pytest.raises(ModelError, match="the traced model differs from the model itself in its output"):
+        trace(made(name).eval(), 6, training=False, data=EDGES, weighted=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 import re
 import warnings
 
@@ -14,7 +13,9 @@ import torch
 import lotan
 from lotan.errors import ModelError
 from lotan.tracing import trace
-from tools.pyg_layers import EXAMPLES, FOREIGN, PAGE, WIDTH, make
+from lotan.tracing.graph_columns import GraphColumns
+from lotan.tracing.signature import wanted
+from tools.pyg_layers import EDGES, EXAMPLES, FOREIGN, PAGE, TYPES, WIDTH, make
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -24,19 +25,27 @@ EPOCHS = 3
 LOSS, WEIGHTS = 2e-5, 5e-4
 
 WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constructor}` |" in PAGE.read_text())
-FLAT = ("TransformerConv", "PointTransformerConv")
+FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANConv", "CGConv")
 """The layers with a bias whose true gradient is 0. Adam would turn what is rounded off there into steps."""
 
-ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv")
+ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv", "PDNConv")
 ON_ROWS = ("GCNConv", "GATv2Conv")
 
 
-def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Graph:
-    """Weights, self-loops, doubled self-loops, parallel edges, a hub, and vertices without edges."""
+SINGLE_LOOPS = ("PDNConv",)
+"""The layers that compute values of self-loops. PyG gives all self-loops of a vertex the gradient of the one it keeps."""
+
+
+def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160, doubled_loops: bool = True) -> lotan.Graph:
+    """Weights, attributes, types, self-loops, doubled self-loops, parallel edges, a hub, and vertices without edges."""
     random = np.random.default_rng(seed)
     src, dst = random.integers(0, vertices - 3, (2, edges))
     dst[:20] = 0
     src[-6:], dst[-6:] = (1, 1, 2, 3, 4, 4), (1, 1, 2, 3, 5, 5)
+    if not doubled_loops:
+        loops = np.flatnonzero(src == dst)
+        others = np.setdiff1d(loops, loops[np.unique(src[loops], return_index=True)[1]])
+        dst[others] = (src[others] + 1) % (vertices - 3)
     return lotan.Graph.from_arrays(
         random.standard_normal((vertices, WIDTH)).astype(np.float32),
         src,
@@ -44,6 +53,8 @@ def messy_graph(seed: int = 0, vertices: int = 40, edges: int = 160) -> lotan.Gr
         label=random.integers(0, 3, vertices),
         split=random.choice([0, 0, -1], vertices).astype(np.int8),
         weight=random.uniform(0.5, 1.5, edges).astype(np.float32),
+        edge_attr=random.standard_normal((edges, EDGES.width)).astype(np.float32),
+        edge_type=random.integers(0, TYPES, edges),
     )
 
 
@@ -62,10 +73,13 @@ def trained_by_pyg(model: torch.nn.Module, graph: lotan.Graph, optimizer: type[t
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
     steps = optimizer(trainable, lr=0.01) if trainable else None
     losses = []
-    takes_weight = "edge_weight" in inspect.signature(model.forward).parameters
+    asked = wanted(model, GraphColumns(WIDTH, EDGES, weighted=True))
+    assert asked is not None
+    names = (*asked.index, *asked.of_edges)
+    given = {asked.features: data.x} | {n: data.edge_index if n in asked.index else data[n] for n in names}
     for _ in range(EPOCHS):
         model.train()
-        out = model(data.x, data.edge_index, *([data.edge_weight] if takes_weight else []))
+        out = model(**given)
         loss = torch.nn.functional.cross_entropy(out[data.train_mask], data.y[data.train_mask])
         losses.append(loss.item())
         if steps is not None:
@@ -76,7 +90,7 @@ def trained_by_pyg(model: torch.nn.Module, graph: lotan.Graph, optimizer: type[t
 
 
 def assert_trains_as_pyg(name: str, **options: object) -> None:
-    graph, ours = messy_graph(), made(name)
+    graph, ours = messy_graph(doubled_loops=name not in SINGLE_LOOPS), made(name)
     theirs = copy.deepcopy(ours)
     before = {key: value for module in ours.modules() for key, value in vars(module).items() if key == "cached"}
     kind = "SGD" if name in FLAT else "Adam"
@@ -97,6 +111,11 @@ def assert_trains_as_pyg(name: str, **options: object) -> None:
     assert {key: v for module in ours.modules() for key, v in vars(module).items() if key == "cached"} == before
 
 
+def others_than(usual: tuple[str, ...]) -> list[object]:
+    """The other layers that work, for the nightly run."""
+    return [pytest.param(name, marks=pytest.mark.nightly) for name in WORKS if name not in usual]
+
+
 @pytest.mark.parametrize("name", WORKS)
 def test_trains_as_in_pyg(name: str) -> None:
     assert_trains_as_pyg(name, engine="local")
@@ -104,14 +123,14 @@ def test_trains_as_in_pyg(name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_BLOCKS)
+@pytest.mark.parametrize("name", [*ON_BLOCKS, *others_than(ON_BLOCKS)])
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ON_ROWS)
+@pytest.mark.parametrize("name", [*ON_ROWS, *others_than(ON_ROWS)])
 def test_trains_as_in_pyg_on_rows(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="rows")
 
@@ -125,7 +144,7 @@ def test_a_layer_that_does_not_work_says_why(name: str) -> None:
     except ImportError:
         pytest.skip("needs a library that is not installed")
     with pytest.raises(ModelError) as refusal:
-        trace(model, WIDTH, training=True, weighted=True)
+        trace(model, WIDTH, training=True, data=EDGES, weighted=True)
     assert row[1] in str(refusal.value)
     assert f"torch_geometric {name}" in str(refusal.value)
 
@@ -133,4 +152,23 @@ def test_a_layer_that_does_not_work_says_why(name: str) -> None:
 def test_each_convolution_has_an_example() -> None:
     classes = set(torch_geometric.nn.conv.classes) - {"MessagePassing", *FOREIGN}
     assert classes == set(EXAMPLES)
-    assert len(WORKS) >= 43
+    assert len(WORKS) >= 48
+
+
+@pytest.mark.parametrize("name", ["GCN", "GraphSAGE", "GIN", "GAT"])
+def test_an_imported_model_has_the_plan_of_our_own(name: str) -> None:
+    graph, settings = messy_graph(), {"engine": "local", "epochs": 1, "progress": False}
+    plans = [
+        lotan.Trainer(getattr(library, name)(WIDTH, 8, 2, 3), graph, **settings).job.plan
+        for library in (torch_geometric.nn, lotan.nn)
+    ]
+    steps, calls = ([], []), ([], [])
+    for number, plan in enumerate(plans):
+        steps[number].extend((type(step).__name__, step.within) for step in plan.train)
+        calls[number].extend(sorted(call.op for call in stage.calls) for stage in plan.stages)
+    assert steps[0] == steps[1]
+    assert calls[0] == calls[1]
+
+
+def test_splitting_ends_changes_no_result() -> None:
+    assert_trains_as_pyg("GCNConv", engine="local", disable=["split_ends"])

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 
 from lotan.engines.blocks.pipe import Column, numbered
 from lotan.engines.commits import occupied
+from planner.edge_columns import LOOP, fill_of
 from planner.physical import Plan
 from planner.spec import EdgeSet
 from planner.steps.edge_dropout import EdgeDropoutStep
@@ -119,11 +120,12 @@ def _chunks(
 
 
 def _edge_data(edges: DataFrame, plan: Plan) -> tuple[str | None, DataFrame]:
-    """Return the edges with all that stages read of them in one array, and its name; None if stages read nothing.
+    """Return the edges with all that stages read of the table in one array, and its name; None if stages read nothing.
 
     All attributes and types are there, also if only some are read: they decide the order of parallel edges.
     """
-    if not any(stage.edge_columns(name) for stage in plan.stages for name in stage.edge_sets):
+    read = [column for stage in plan.stages for name in stage.edge_sets for column in stage.edge_columns(name)]
+    if all(fill_of(column)[0] == LOOP for column in read):
         return None, edges
     numbers = [F.array(F.col("edge_type").cast("float"))] if "edge_type" in edges.columns else []
     numbers += [F.col("edge_attr")] if "edge_attr" in edges.columns else []

@@ -16,7 +16,7 @@ from lotan.errors import EngineError
 from lotan.graph.edge_sets import gcn_scale, self_loops
 from lotan.graph.row_keys import edge_keys, occurrences
 from lotan.stages.chunk import EdgeBlock, prefix_sum, sparse_rows
-from planner.edge_columns import fill_of
+from planner.edge_columns import LOOP, fill_of
 from planner.spec import EdgeSet
 
 Positions = NDArray[np.int64]
@@ -65,8 +65,13 @@ class Edges:
         """Return the block with columns of edges. Each is made once."""
         for name in names:
             if name not in self.block.columns:
-                self.block.columns[name] = self.data[name] if name in self.data else self.columns(name)
+                self.block.columns[name] = self._made(name)
         return self.block
+
+    def _made(self, name: str) -> Tensor:
+        if name == LOOP:
+            return torch.from_numpy(self.src == self.dst).float().view(-1, 1)
+        return self.data[name] if name in self.data else self.columns(name)
 
     def column(self, name: str) -> Tensor:
         """Return a column of the edges, float32 [edges, width] or int64 [edges]. It is made once."""

@@ -134,7 +134,9 @@ class RowsEngine(Engine):
         shuffled_before = shuffle_bytes(self._session.sparkContext)
         naming = named_jobs(self._session.sparkContext, "loading the graph in rows")
         with naming, brought_over(self._session, graph.frames(self._session)) as (vertices, edges):
-            tables = load_tables(vertices, edges, Needs.of(plan), self._placement, chunk_rows, weighted)
+            tables = load_tables(
+                vertices, edges, Needs.of(plan, graph.statistics.edge_data), self._placement, chunk_rows, weighted
+            )
         try:
             commits = Commits(self._link, plan)
         except BaseException:

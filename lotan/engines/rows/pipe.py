@@ -18,9 +18,10 @@ from pyspark.sql import functions as F
 
 from lotan.engines.base import Handle
 from lotan.engines.results import result_tensors
+from lotan.engines.rows.edge_data import EdgeColumns
 from lotan.engines.rows.held import CollectionHandle, ColumnHandle, Made, PassState
 from lotan.engines.rows.levels import within
-from lotan.engines.rows.pipe_task import VERTEX, Field, Neighbours, PipeTask, Returned
+from lotan.engines.rows.pipe_task import VERTEX, EdgeField, Field, Neighbours, PipeTask, Returned
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.tables import Tables
 from lotan.engines.rows.topology import BLOBS, EDGES
@@ -28,6 +29,7 @@ from lotan.stages import tensor_names
 from messenger.endpoint import Endpoint
 from messenger.jobs import PipeJob
 from messenger.settings import Settings
+from planner.edge_columns import fill_of
 from planner.physical import SourceGradients, Stage
 from planner.spec import EdgeSet
 from planner.steps.pipe import PipeStep
@@ -139,7 +141,16 @@ class PipeBuilder:
             ),
             weighted=self.site.tables.weighted,
             keyed=self.stage.draws_on(edges),
+            columns=tuple(self._edge_field(edges, name) for name in self.stage.edge_columns(edges)),
+            width=self._edge_columns(edges).total,
         )
+
+    def _edge_field(self, edges: EdgeSet, name: str) -> EdgeField:
+        held, whole = self._edge_columns(edges), fill_of(name)[0] == "edge_type"
+        return EdgeField(tensor_names.edge_column(edges, name), held.place(name), held.width(name), whole)
+
+    def _edge_columns(self, edges: EdgeSet) -> EdgeColumns:
+        return self.site.tables.edge_columns.get(edges, EdgeColumns())
 
     def returned(self) -> tuple[Returned, ...]:
         """Return the tensors that come back, in the order of the step's outputs.
@@ -158,6 +169,7 @@ class PipeBuilder:
         }
         for edges in self.stage.edge_sets:
             names |= tensor_names.topology(edges)
+            names |= {tensor_names.edge_column(edges, name) for name in self.stage.edge_columns(edges)}
             collection = self._collection(edges)
             held = collection.columns if collection else ()
             names |= {tensor_names.source(edges, name) for name, handle in held if handle.static}

@@ -48,6 +48,16 @@ class Field:
 
 
 @dataclass(frozen=True)
+class EdgeField:
+    """A tensor of a chunk with numbers of its edges, which are some of those in the column `data`."""
+
+    tensor: str
+    at: int  # the place of the first number
+    width: int
+    whole: bool  # True for int64 [edges], False for float32 [edges, width]
+
+
+@dataclass(frozen=True)
 class Neighbours:
     """An edge set of the stage: the tags of its rows, and the parts of it that are sent."""
 
@@ -56,6 +66,8 @@ class Neighbours:
     sources: tuple[Field, ...]
     weighted: bool
     keyed: bool
+    columns: tuple[EdgeField, ...] = ()
+    width: int = 0  # the numbers of an edge in `data`
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,8 @@ class ChunkRows:
             tensors[tensor_names.weight(name)] = self._on_edges(tag, "weight", np.float32)
         if neighbours.keyed:
             tensors[tensor_names.edge_keys(name)] = self._on_edges(tag, "keys", np.int64)
+        for field in neighbours.columns:
+            tensors[field.tensor] = self._edge_column(neighbours, field)
         sources = self._tagged(tag + 1)
         return tensors | {field.tensor: _read(sources, field) for field in neighbours.sources}
 
@@ -192,6 +206,13 @@ class ChunkRows:
     def _on_edges(self, tag: int, column: str, dtype: Any) -> Array:
         """Return a number for each in-edge of the vertices; if a level cuts the chunk, for its first edges only. [edges]."""
         return _blob(self._tagged(tag), column, dtype)[: self._indptr(tag)[-1]]
+
+    def _edge_column(self, neighbours: Neighbours, field: EdgeField) -> Array:
+        """Return a column of the in-edges: int64 [edges], or float32 [edges, width]."""
+        edges = self._indptr(neighbours.tag)[-1]
+        data = _blob(self._tagged(neighbours.tag), "data", np.float32).reshape(-1, neighbours.width)[:edges]
+        numbers = np.ascontiguousarray(data[:, field.at : field.at + field.width])
+        return numbers[:, 0].astype(np.int64) if field.whole else numbers
 
     def rows_back(self, result: ReturnedChunk) -> Iterator[pa.RecordBatch]:
         """Yield the result as rows: one batch for the vertices, and one for the sources of each edge set that has gradients."""

@@ -15,9 +15,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from lotan.engines.commits import occupied
+from lotan.engines.rows.edge_data import DATA, ORDER, EdgeColumns, read_by
 from lotan.engines.rows.levels import LEVEL, vertex_levels, within
 from lotan.engines.rows.placement import ID, PART, Placement
 from lotan.engines.rows.topology import SOURCES, neighbourhoods
+from planner.edge_columns import EdgeData
 from planner.physical import Plan
 from planner.spec import EdgeSet, Targets
 from planner.steps.collect import CollectStep
@@ -37,18 +39,24 @@ class Needs:
     # the deepest level that is told apart, by which vertices are numbered; None: they are numbered by id
     levels: int | None = None
     targets: Targets = "train"  # the vertices from which levels are counted
+    # the columns of edges that stages read, by edge set; none for a set that is left out
+    edge_columns: Mapping[EdgeSet, EdgeColumns] = field(default_factory=dict)
 
     @staticmethod
-    def of(plan: Plan) -> Needs:
-        """Return the needs of a plan's steps and stages."""
+    def of(plan: Plan, data: EdgeData) -> Needs:
+        """Return the needs of a plan's steps and stages, given the columns that the graph's edges have."""
         steps = [step for steps in plan.passes for step in steps]
         sums = [step for step in steps if isinstance(step, PropagateStep)]
         stage_sets = {edges for stage in plan.stages for edges in stage.edge_sets}
+        topology = frozenset(step.edges for step in steps if isinstance(step, CollectStep)) | stage_sets
         return Needs(
             columns=frozenset(column.name for column in plan.static_columns) | {"label", "split"},
             forward=frozenset(step.edges for step in sums if not step.reverse),
             reverse=frozenset(step.edges for step in sums if step.reverse),
-            topology=frozenset(step.edges for step in steps if isinstance(step, CollectStep)) | stage_sets,
+            topology=topology,
+            edge_columns={
+                edges: read_by([stage.edge_columns(edges) for stage in plan.stages], data) for edges in topology
+            },
             levels=plan.levels,
             targets=plan.targets,
         )
@@ -77,6 +85,7 @@ class Tables:
     reverse: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     topology: dict[EdgeSet, DataFrame] = field(default_factory=dict)
     sources: dict[EdgeSet, DataFrame] = field(default_factory=dict)
+    edge_columns: Mapping[EdgeSet, EdgeColumns] = field(default_factory=dict)  # as in `Needs`
 
     def placed_edges(self, edges: EdgeSet, reverse: bool, level: int | None = None) -> DataFrame:
         """Return the edges of a set that end within a level, placed with the rows that their messages start from."""
@@ -100,7 +109,7 @@ def load_tables(
 
     Args:
         vertices: id, features, label, split; see `lotan.graph.Graph.frames`.
-        edges: src, dst and, if weighted, weight.
+        edges: src, dst and, if weighted, weight; then edge_attr and edge_type if the edges have them.
         needs: The needs of the plan.
         placement: The placement of vertices.
         chunk_rows: The number of rows in a chunk.
@@ -170,7 +179,9 @@ class _Loader:
                 table = self._with_degree(table, name)
         table = _persisted(table)
         nearest: dict[int, int] = dict(table.groupBy(PART).agg(F.min(LEVEL)).collect())
-        return Tables(table, table.schema[ID].dataType.simpleString(), nearest, self.weighted, self.by_level)
+        id_type = table.schema[ID].dataType.simpleString()
+        of_edges = self.needs.edge_columns
+        return Tables(table, id_type, nearest, self.weighted, self.by_level, edge_columns=of_edges)
 
     def _with_levels(self, placed: DataFrame) -> DataFrame:
         if self.needs.levels is None:
@@ -230,16 +241,35 @@ class _Loader:
         return self._ordered(edges if reverse else self.placement.place(edges, by), by, order)
 
     def topology(self, name: EdgeSet, tables: Tables) -> DataFrame:
-        edges = self.placed(name, "dpart", ("dst", "src"))
+        columns = self.needs.edge_columns.get(name, EdgeColumns())
+        edges = self._with_data(name, columns) if columns.names else self.placed(name, "dpart", ("dst", "src"))
         at = tables.vertices.select(PART, ID, LEVEL, "chunk", "row", F.col("key").alias("dkey"))
         joined = edges.join(at.hint("merge"), (edges["dpart"] == at[PART]) & (edges["dst"] == at[ID]))
-        last = [F.col("weight")] if self.weighted else []
-        ordered = joined.select(
-            PART, "chunk", "row", LEVEL, "src", "spart", F.xxhash64("src").alias("skey"), "dkey", *last
-        ).sortWithinPartitions(PART, "chunk", "row", "src", *last)
+        last = ["weight"] if self.weighted else []
+        own = [DATA, ORDER] if columns.names else []
+        ordered = (
+            joined.select(
+                PART, "chunk", "row", LEVEL, "src", "spart", F.xxhash64("src").alias("skey"), "dkey", *last, *own
+            )
+            .sortWithinPartitions(PART, "chunk", "row", "src", *last, *own[1:])
+            .drop(ORDER)
+        )
         build, schema = neighbourhoods(tables.id_type, self.weighted, self.chunk_rows)
         found = ordered.mapInArrow(build, schema)
         return self.placement.place(found).sortWithinPartitions(PART, "chunk", "kind", "position")
+
+    def _with_data(self, name: EdgeSet, columns: EdgeColumns) -> DataFrame:
+        """Return an edge set with the columns that stages read, placed by the partition of the destination."""
+        ends = {"spart": self.placement.of("src"), "dpart": self.placement.of("dst")}
+        given = columns.of_graph(self.edges).withColumns(ends)
+        order = ("dst", "src", *(["weight"] if self.weighted else []), ORDER)  # one order of sums in every run
+        edges = self.placement.place(given, "dpart").sortWithinPartitions("dpart", *order)
+        if name == "self_loops":
+            loops = columns.of_loops(self.vertices.select(ID), edges, self.weighted)
+            placed = self.placement.place(loops.withColumns(ends), "dpart")
+            edges = edges.where("src != dst").select(*placed.columns).unionByName(placed)
+            edges = self.placement.place(edges, "dpart")
+        return edges
 
     def sources(self, topology: DataFrame) -> DataFrame:
         rows = topology.where(F.col("kind") == SOURCES).select(PART, "chunk", "position", "src", "spart", LEVEL)

@@ -6,7 +6,8 @@ per edge. The edges themselves are static, and a worker is sent them once.
 The rows of a topology frame are sorted by part, chunk, kind, position. `level` is the lowest level in which the edges end:
 
     kind EDGES      one per chunk that has in-edges; `indptr` int64 [rows of a full chunk + 1] (rows that a short chunk lacks
-                    are empty), `positions` int64 [edges], `weight` float32 [edges] or null, `keys` int64 [edges] as bytes
+                    are empty), `positions` int64 [edges], `weight` float32 [edges] or null, `keys` int64 [edges], and `data`
+                    float32 [edges, width] (see `lotan.engines.rows.edge_data`) or null, as bytes
     kind SOURCES    one per distinct source: `position` counts them from 0 in the order of level, id; `src`, `spart`
 
 A chunk's rows are in the order of their levels. So the rows within a level come first, and so do their edges and the
@@ -26,7 +27,7 @@ from lotan.engines.rows.segments import run_starts
 from lotan.graph.row_keys import edge_keys, occurrences
 
 EDGES, SOURCES = 0, 1
-BLOBS = ("indptr", "positions", "weight", "keys")
+BLOBS = ("indptr", "positions", "weight", "keys", "data")
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -35,12 +36,12 @@ def neighbourhoods(
 ) -> tuple[Callable[[Batches], Iterator[pa.RecordBatch]], str]:
     """Return a function for `mapInArrow`, and its schema, which makes topology rows from sorted in-edges.
 
-    The input has the columns part, chunk, row, level, src, spart, skey, dkey [, weight], and is sorted by part, chunk,
-    row, src [, weight].
+    The input has the columns part, chunk, row, level, src, spart, skey, dkey [, weight] [, data], and is sorted by part,
+    chunk, row, src [, weight].
     """
     schema = (
         f"part int, chunk int, kind int, position int, level int, src {id_type}, spart int, "
-        "indptr binary, positions binary, weight binary, keys binary"
+        "indptr binary, positions binary, weight binary, keys binary, data binary"
     )
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -84,8 +85,9 @@ def _neighbourhood(edges: pa.RecordBatch, weighted: bool, chunk_rows: int) -> It
     np.cumsum(np.bincount(row, minlength=chunk_rows), out=indptr[1:])
     keys = edge_keys(edges.column("skey").to_numpy(), edges.column("dkey").to_numpy(), occurrences(src, row))
     weight = edges.column("weight").to_numpy().tobytes() if weighted else None
+    data = edges.column("data").flatten().to_numpy().tobytes() if "data" in edges.schema.names else None
     schema = _schema(edges.column("src").type)
-    blobs = [indptr.tobytes(), positions.astype(np.int64).tobytes(), weight, keys.tobytes()]
+    blobs = [indptr.tobytes(), positions.astype(np.int64).tobytes(), weight, keys.tobytes(), data]
     yield _rows(schema, [[part], [chunk], [EDGES], [0], [level[0]], [None], [None], *[[blob] for blob in blobs]])
     count = len(firsts)
     yield _rows(schema, [

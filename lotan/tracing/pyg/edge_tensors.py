@@ -13,27 +13,41 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex, Edges
+from lotan.tracing.pyg.recipes import Recipe, recipe_of
+from planner.edge_columns import LOOP
 from planner.spec import EdgeSet
 
 Meaning = TypeVar("Meaning")
 
 SOURCE_SUMS = "aggregates where edges begin; only where they end is supported (flow='source_to_target')"
-WITHOUT_LOOPS = (
-    "reads the edges without their self-loops, which is no edge set of a graph; remove the loops from the graph's edges, or "
-    "add one to each vertex with add_self_loops"
+NOT_AGAIN = (
+    "adds self-loops to edges with values that cannot be computed for a self-loop: values after dropout, or those that are "
+    "normalised over the edges of a vertex. Add the self-loops before"
 )
+LEAST_SCORE = -1e30
+"""The score of an edge that does not count. Its exponential is 0 beside that of any other edge."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Index:
-    """The meaning of an edge_index: an edge set, and perhaps some of its edges only."""
+    """The meaning of an edge_index: an edge set, and how often each of its edges counts.
+
+    Attributes:
+        edges: the edge set.
+        times: float32 [num_edges], such as 1 for an edge that a mask chose and 0 for another; None: each counts once.
+        without_loops: if True, all edges but the self-loops count.
+    """
 
     edges: EdgeSet
-    chosen: Tensor | None = None  # float32 [num_edges], 1 for an edge that was chosen and 0 for another
+    times: Tensor | None = None
     without_loops: bool = False
 
+    def same(self, other: Index) -> bool:
+        """Return True if another index has the same meaning."""
+        return (self.edges, self.without_loops) == (other.edges, other.without_loops) and self.times is other.times
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class End:
     """The meaning of one row of an edge_index, or of a view of it."""
 
@@ -78,14 +92,17 @@ class EdgeTensors:
         self.refuse = refuse
         self.indices: Identities[Index] = Identities()
         self.ends: Identities[End] = Identities()
-        self.weights: Identities[EdgeSet] = Identities()
+        self.columns: Identities[tuple[str, EdgeSet]] = Identities()  # the graph's own columns of edges
+        self._recipes: Identities[Recipe] = Identities()
+        self._others: Identities[bool] = Identities()  # masks of all edges that are no self-loops
 
     # Tensors of edges
 
     def index(self, meaning: Index) -> Tensor:
         """Return an edge_index of this meaning."""
         index = self.graph.edges(meaning.edges).index
-        if self.indices.get(index) not in (None, meaning):
+        held = self.indices.get(index)
+        if held is not None and not held.same(meaning):
             index = torch.ops.aten.alias(index)  # a tensor of its own, because it has a meaning of its own
         self.indices[index] = meaning
         return index
@@ -94,17 +111,9 @@ class EdgeTensors:
         """Return the tensor of an edge_index's edge set, which is an input of the trace."""
         return self.graph.edges(self._index(index).edges).index
 
-    def weight(self, edges: EdgeSet) -> Tensor:
-        """Return the weights of an edge set, [num_edges]."""
-        weight = cast(Tensor, torch.ops.lotan.edge_weight(self.graph.edges(edges).weight, edges))
-        self.weights[weight] = edges
-        return weight
-
     def end(self, index: Tensor, row: int) -> Tensor:
         """Return one row of an edge_index: the sources (0) or the destinations (1)."""
         meaning = self._index(index)
-        if meaning.without_loops:
-            raise self.refuse(WITHOUT_LOOPS)
         return self.mark(index.select(0, row), End(meaning, "source" if row % 2 == 0 else "destination"))
 
     def mark(self, tensor: Tensor, end: End) -> Tensor:
@@ -117,65 +126,151 @@ class EdgeTensors:
 
         All edges are kept, and aggregating counts those that were not chosen as nothing.
         """
-        meaning = self._index(index)
-        factor = mask.to(torch.float32)
-        return self.index(replace(meaning, chosen=factor if meaning.chosen is None else factor * meaning.chosen))
+        chosen = _chosen(self._index(index), mask)
+        only = self._others.get(mask) is not None and self._index(index).times is None
+        return self.index(replace(chosen, without_loops=only))
 
-    def has_edge_rows(self, *tensors: Tensor) -> bool:
-        """Return True if the tensors have one row for each edge of the graph."""
-        count: Any = self.graph.edges("graph").weight.shape[0]
-        sizes: list[Any] = [tensor.shape[0] if tensor.dim() else 0 for tensor in tensors]
-        return all(isinstance(size, torch.SymInt) and size.node.expr == count.node.expr for size in sizes)
+    def choose_end(self, tensor: Tensor, mask: Tensor) -> Tensor:
+        """Return one end of the edges that a mask chooses."""
+        end = self.ends.get(tensor)
+        assert end is not None
+        return self.mark(torch.ops.aten.alias(tensor), replace(end, index=_chosen(end.index, mask)))
+
+    def loops(self, end: End, equal: bool) -> Tensor:
+        """Return which edges are self-loops, or with equal=False, which are none, bool [num_edges]."""
+        loop = self.is_loop(end.index.edges)
+        if equal:
+            return loop
+        self._others[others := ~loop] = True
+        return others
+
+    def edges_of(self, *values: Any) -> EdgeSet | None:
+        """Return the edge set to which values belong: tensors with a row for each of its edges, or their number."""
+        found = {self._edge_set(value) for value in values}
+        return found.pop() if len(found) == 1 else None
 
     def edges(self, end: End) -> Edges:
         """Return the edge set that an end belongs to."""
         return self.graph.edges(end.index.edges)
+
+    def edge_count(self, edges: EdgeSet) -> Any:
+        """Return the number of edges, a torch.SymInt."""
+        return self.graph.edges(edges).weight.shape[0]
+
+    def _edge_set(self, value: Any) -> EdgeSet | None:
+        if isinstance(value, Tensor):
+            value = value.shape[0] if value.dim() else None
+        if not isinstance(value, torch.SymInt):
+            return None
+        names: tuple[EdgeSet, ...] = ("graph", "self_loops")
+        return next((name for name in names if value.node.expr == self.edge_count(name).node.expr), None)
 
     def _index(self, index: Tensor) -> Index:
         meaning = self.indices.get(index)
         assert meaning is not None
         return meaning
 
+    # Values on edges
+
+    def weight(self, edges: EdgeSet) -> Tensor:
+        """Return the weights of an edge set, [num_edges]."""
+        weight = cast(Tensor, torch.ops.lotan.edge_weight(self.graph.edges(edges).weight, edges))
+        return self._own(weight, "edge_weight", edges, self.weight)
+
+    def column(self, name: str, edges: EdgeSet, fill: float | str = 0) -> Tensor:
+        """Return a column of an edge set, by its name in `planner.edge_columns`.
+
+        Args:
+            name: the column.
+            edges: the edge set.
+            fill: the value of added self-loops (default: 0).
+        """
+        column = self.graph.edge_column(name, edges, fill)
+        return self._own(column, name, edges, lambda edges: self.column(name, edges, fill))
+
+    def is_loop(self, edges: EdgeSet) -> Tensor:
+        """Return which edges are self-loops, bool [num_edges]."""
+        return self.column(LOOP, edges, 1).squeeze(-1) > 0
+
+    def on(self, value: Tensor, edges: EdgeSet) -> Tensor:
+        """Return a value on edges for the edges of another set. The values of self-loops that it adds mean nothing."""
+        recipe = self._recipes.get(value)
+        if recipe is None:
+            raise self.refuse(NOT_AGAIN)
+        return recipe(edges)
+
+    def remember(self, func: Callable[..., Any], args: Any, kwargs: Any) -> Recipe | None:
+        """Return how a function computes its result, if that is a value on edges which can be computed again."""
+        return recipe_of(func, args, kwargs, self._recipes.get, self._is_of_edges, self.edge_count)
+
+    def keep(self, value: Any, recipe: Recipe | None) -> None:
+        """Keep how a value was computed."""
+        if isinstance(value, Tensor):
+            if recipe is None or self.edges_of(value) is None:
+                self._recipes.forget(value)
+            else:
+                self._recipes[value] = recipe
+
+    def _is_of_edges(self, value: Any) -> bool:
+        return isinstance(value, Tensor | torch.SymInt) and self._edge_set(value) is not None
+
+    def _own(self, value: Tensor, name: str, edges: EdgeSet, make: Callable[[EdgeSet], Tensor]) -> Tensor:
+        self.columns[value] = name, edges
+        self._recipes[value] = Recipe(make)
+        return value
+
     # Graph operators
 
     def scatter(self, x: Tensor, end: End) -> Tensor:
         """Return the row of `x` at one end of each edge, [num_edges, *shape]."""
-        return cast(Tensor, torch.ops.lotan.scatter(x, self.edges(end).index, end.end, end.index.edges))
+        return self._scatter(x, end.end, end.index.edges)
+
+    def _scatter(self, x: Tensor, end: str, edges: EdgeSet) -> Tensor:
+        rows = cast(Tensor, torch.ops.lotan.scatter(x, self.graph.edges(edges).index, end, edges))
+        self._recipes[rows] = Recipe(lambda edges: self._scatter(x, end, edges))
+        return rows
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
         """Aggregate edge rows [num_edges, *shape] to the vertices where the edges end."""
         if end.end != "destination":
             raise self.refuse(SOURCE_SUMS)
-        chosen = end.index.chosen
-        if chosen is None:
+        times = end.index.times
+        if times is None:
             return self._aggregate(messages, end, kind)
         if kind in ("max", "min"):
             worst = -torch.inf if kind == "max" else torch.inf
-            found = self._aggregate(torch.where(_beside(chosen, messages) > 0, messages, worst), end, kind)
+            found = self._aggregate(torch.where(beside(times, messages) > 0, messages, worst), end, kind)
             return found.masked_fill(found == worst, 0.0)
-        total = self._aggregate(messages * _beside(chosen, messages), end, "sum")
+        total = self._aggregate(messages * beside(times, messages), end, "sum")
         if kind == "sum":
             return total
-        return total / _beside(self._aggregate(chosen, end, "sum").clamp(min=1), total)
+        return total / beside(self._aggregate(times, end, "sum").clamp(min=1), total)
 
     def softmax(self, scores: Tensor, end: End) -> Tensor:
-        """Return the softmax of edge rows [num_edges, *shape] over the edges that end at the same vertex."""
+        """Return the softmax of edge rows [num_edges, *shape] over the edges that end at the same vertex.
+
+        An edge that counts several times is several edges of the same score, each of which has the result.
+        """
         if end.end != "destination":
             raise self.refuse(SOURCE_SUMS)
-        if end.index.chosen is not None:
-            raise self.refuse("softmax over edges that a mask chooses; multiply the scores' exponentials by the mask")
         edges = self.edges(end)
-        return cast(Tensor, torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name))
+        if end.index.times is None:
+            return cast(Tensor, torch.ops.lotan.edge_softmax(scores, edges.index, edges.num_vertices, edges.name))
+        times = beside(end.index.times, scores)
+        together = torch.where(times > 0, scores + times.clamp(min=1).log(), LEAST_SCORE)
+        shares = torch.ops.lotan.edge_softmax(together, edges.index, edges.num_vertices, edges.name)
+        return torch.where(times > 0, shares / times.clamp(min=1), 0.0)
 
     def count(self, end: End) -> Tensor:
         """Return the number of edges that end at each vertex, float32 [num_vertices]."""
-        return self.aggregate(torch.ones(self.edges(end).weight.shape[0]), end, "sum")
+        return self.aggregate(torch.ones(self.edge_count(end.index.edges)), end, "sum")
 
-    def gcn_scale(self, edges: EdgeSet, weight: Tensor | None) -> Tensor:
+    def gcn_scale(self, index: Index, weight: Tensor | None) -> Tensor:
         """Return (sum of the in-edges' weights)^-1/2, or 0 where that is not finite, [num_vertices]."""
-        if (weight is None and not self.weighted) or self.weights.get(weight) == edges:
-            return self.graph.column(f"gcn_scale@{edges}")
-        destination = End(Index(edges), "destination")
+        own = (weight is None and not self.weighted) or self.columns.get(weight) == ("edge_weight", index.edges)
+        if own and index.times is None:
+            return self.graph.column(f"gcn_scale@{index.edges}")
+        destination = End(index, "destination")
         total = self.count(destination) if weight is None else self.aggregate(weight, destination, "sum")
         root = total.pow(-0.5)
         return root.masked_fill(root == torch.inf, 0.0)
@@ -185,9 +280,14 @@ class EdgeTensors:
         return cast(Tensor, torch.ops.lotan.aggregate(messages, edges.index, edges.num_vertices, kind, edges.name))
 
 
-def _beside(rows: Tensor, like: Tensor) -> Tensor:
+def beside(rows: Tensor, like: Tensor) -> Tensor:
     """Return one number for each row in a shape that broadcasts over `like`, [rows, *shape]."""
     return rows.view(-1, *[1] * (like.dim() - 1))
+
+
+def _chosen(index: Index, mask: Tensor) -> Index:
+    factor = mask.to(torch.float32)
+    return Index(index.edges, factor if index.times is None else factor * index.times)
 
 
 class _Running(threading.local):

@@ -14,9 +14,10 @@ from torch import Tensor
 
 from lotan.errors import ModelError
 from lotan.nn.edge_index import EdgeIndex
+from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, Index, run_with, running
 from lotan.tracing.pyg.layers import LAYERS
-from lotan.tracing.pyg.leaves import LEAVES, Replacement
+from lotan.tracing.pyg.leaves import LEAVES
 from lotan.tracing.pyg.mode import EdgeMode
 from lotan.tracing.signature import Wanted
 
@@ -28,21 +29,25 @@ class Importer:
 
     Args:
         wanted: the arguments that forward takes.
-        weighted: if True, the graph has weights.
+        columns: the columns of the graph.
     """
 
-    def __init__(self, wanted: Wanted, weighted: bool) -> None:
+    def __init__(self, wanted: Wanted, columns: GraphColumns) -> None:
         self._wanted = wanted
-        self._weighted = weighted
+        self._columns = columns
+        self.types: tuple[int, str] | None = (
+            None  # the fewest types that a layer of the trace tells apart, and its name
+        )
 
     def plain(self, features: Tensor, graph: EdgeIndex) -> dict[str, Tensor]:
         """Return the arguments for a run on plain tensors, with nothing replaced."""
         edges = graph.edges("graph")
-        return self._arguments(features, graph, edges.index, edges.weight)
+        given = {"edge_weight": edges.weight, **edges.columns}
+        return self._arguments(features, graph, edges.index, given.__getitem__)
 
     def example_weights(self, edges: int) -> Tensor | None:
         """Return weights [edges] for a check, or None if the graph has none."""
-        if not self._weighted:
+        if not self._columns.weighted:
             return None
         return torch.linspace(0.5, 1.5, edges)[torch.randperm(edges, generator=torch.Generator().manual_seed(1))]
 
@@ -51,15 +56,42 @@ class Importer:
         self, model: torch.nn.Module, features: Tensor, graph: EdgeIndex, refuse: Callable[[str], ModelError]
     ) -> Iterator[dict[str, Tensor]]:
         """Give the arguments for a run on fake tensors, during which the functions that read edges are replaced."""
-        tensors = EdgeTensors(graph, self._weighted, refuse)
-        weight = tensors.weight("graph")
-        with run_with(tensors), _PATCH.applied(model), EdgeMode(tensors):
-            yield self._arguments(features, graph, tensors.index(Index("graph")), weight)
+        tensors = EdgeTensors(graph, self._columns.weighted, refuse)
 
-    def _arguments(self, features: Tensor, graph: EdgeIndex, index: Tensor, weight: Tensor) -> dict[str, Tensor]:
+        def column(name: str) -> Tensor:
+            return tensors.weight("graph") if name == "edge_weight" else tensors.column(name, "graph")
+
+        with run_with(tensors), _PATCH.applied(model), self._types_noted(model, tensors), EdgeMode(tensors):
+            yield self._arguments(features, graph, tensors.index(Index("graph")), column)
+
+    def _arguments(
+        self, features: Tensor, graph: EdgeIndex, index: Tensor, column: Callable[[str], Tensor]
+    ) -> dict[str, Tensor]:
         index.lotan_graph = graph  # type: ignore[attr-defined]  # layers of lotan.nn look for it
         given = {self._wanted.features: features, **dict.fromkeys(self._wanted.index, index)}
-        return given if self._wanted.weight is None else {**given, self._wanted.weight: weight}
+        return given | {name: column(name) for name in self._wanted.of_edges}
+
+    @contextmanager
+    def _types_noted(self, model: torch.nn.Module, tensors: EdgeTensors) -> Iterator[None]:
+        """Note how many types of edges the layers that are given them were made for."""
+
+        def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
+            given = [tensors.columns.get(value) for value in (*args, *kwargs.values())]
+            if any(found is not None and found[0] == "edge_type" for found in given):
+                here = int(module.num_relations), names[module]  # type: ignore[arg-type]
+                self.types = here if self.types is None else min(self.types, here)
+
+        names = {module: name for name, module in model.named_modules()}
+        handles = [
+            module.register_forward_pre_hook(note, with_kwargs=True)
+            for module in names
+            if isinstance(getattr(module, "num_relations", None), int)
+        ]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
 
 @contextmanager
@@ -110,16 +142,16 @@ class _Patch:
 
     def _apply(self, model: torch.nn.Module) -> None:
         replaced = {id(original): leaf for original, leaf in _leaves()}
-        names = {name for _, name, _ in LEAVES}
+        names = {leaf.name for leaf in LEAVES}
         for namespace in _own_namespaces():
             self._replace(namespace, list(namespace), replaced)
         for namespace in _other_namespaces(model):
             self._replace(namespace, names & namespace.keys(), replaced)
-        for module, name, forward in LAYERS:
-            kind = getattr(sys.modules.get(module), name, None)
+        for layer in LAYERS:
+            kind = getattr(sys.modules.get(layer.module), layer.name, None)
             if kind is not None and not hasattr(kind.forward, "lotan_original"):
                 self._changed.append((kind, "forward", kind.forward))
-                kind.forward = _leaf(kind.forward, forward)
+                kind.forward = _replaced(kind.forward, layer.call)
         backend = sys.modules.get(f"{PYG}.backend")
         if backend is not None and backend.use_segment_matmul is not False:  # else edges are counted by relation
             self._changed.append((backend, "use_segment_matmul", backend.use_segment_matmul))
@@ -144,12 +176,18 @@ class _Patch:
 _PATCH = _Patch()
 
 
+Replacement = Callable[[EdgeTensors, Any, Any, Any], Any]
+"""A function of the edges of the trace, the original, its arguments and its keyword arguments."""
+
+
 @functools.cache
-def _leaf(original: Any, replacement: Replacement) -> Any:
+def _replaced(original: Any, replacement: Replacement) -> Any:
+    """Return a function that calls the replacement in a thread that traces, and else the original."""
+
     @functools.wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
         tensors = running()
-        return original(*args, **kwargs) if tensors is None else replacement(tensors, original, *args, **kwargs)
+        return original(*args, **kwargs) if tensors is None else replacement(tensors, original, args, kwargs)
 
     call.lotan_original = original  # type: ignore[attr-defined]
     return call
@@ -157,11 +195,11 @@ def _leaf(original: Any, replacement: Replacement) -> Any:
 
 def _leaves() -> Iterator[tuple[Any, Any]]:
     """Yield each function that is replaced, as far as this version of PyG has it, and its replacement."""
-    for module, name, replacement in LEAVES:
-        found = getattr(sys.modules.get(module), name, None)
+    for leaf in LEAVES:
+        found = getattr(sys.modules.get(leaf.module), leaf.name, None)
         if found is not None:
             original = getattr(found, "lotan_original", found)
-            yield original, _leaf(original, replacement)
+            yield original, _replaced(original, leaf.call)
 
 
 def _own_namespaces() -> list[dict[str, Any]]:

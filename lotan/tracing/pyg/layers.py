@@ -11,15 +11,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End
-from lotan.tracing.pyg.leaves import Replacement, add_self_loops, gcn_norm, remove_self_loops
+from lotan.tracing.pyg import loops
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
+from lotan.tracing.pyg.leaves import Leaf, gcn_norm
+from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
 
 
 def arma_conv(
     tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> Tensor:
     """Compute ARMAConv stack by stack, so that vertices stay in the first dimension."""
-    edge_index, edge_weight = gcn_norm(tensors, None, edge_index, edge_weight, add_self_loops=False, flow=layer.flow)
+    index = _meaning(tensors, edge_index)
+    edge_index, edge_weight = gcn_norm(tensors, index, edge_weight, add_self_loops=False, flow=layer.flow)
     outs = [x] * layer.num_stacks
     for t in range(layer.num_layers):
         dropped = F.dropout(x, p=layer.dropout, training=layer.training)
@@ -49,8 +52,7 @@ def cluster_gcn_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor,
     """Compute ClusterGCNConv with the extra weight of the self-loops as a term of the vertex."""
     if not layer.add_self_loops:
         raise tensors.refuse("ClusterGCNConv weighs self-loops apart; build it with add_self_loops=True")
-    edge_index, _ = remove_self_loops(tensors, None, edge_index)
-    edge_index, _ = add_self_loops(tensors, None, edge_index)
+    edge_index = _with_own_loops(tensors, edge_index)
     end = _ends(tensors, edge_index)
     inverse = 1.0 / tensors.count(end).clamp(min=1.0)  # [num_vertices]
     out = layer.propagate(edge_index, x=x, edge_weight=tensors.scatter(inverse, end))
@@ -69,21 +71,22 @@ def super_gat_conv(
 ) -> Tensor:
     """Compute SuperGATConv without the edges that it samples for its own loss, which do not change its output."""
     if layer.add_self_loops:
-        edge_index, _ = remove_self_loops(tensors, None, edge_index)
-        edge_index, _ = add_self_loops(tensors, None, edge_index)
+        edge_index = _with_own_loops(tensors, edge_index)
     heads, channels = layer.heads, layer.out_channels
     out = layer.propagate(edge_index, x=layer.lin(x).view(-1, heads, channels))
     out = out.view(-1, heads * channels) if layer.concat else out.mean(dim=1)
     return out if layer.bias is None else out + layer.bias  # type: ignore[no-any-return]
 
 
-LAYERS: tuple[tuple[str, str, Replacement], ...] = (
-    ("torch_geometric.nn.conv.arma_conv", "ARMAConv", arma_conv),
-    ("torch_geometric.nn.conv.mf_conv", "MFConv", mf_conv),
-    ("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", cluster_gcn_conv),
-    ("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", super_gat_conv),
+LAYERS: tuple[Leaf, ...] = (
+    Leaf("torch_geometric.nn.conv.arma_conv", "ARMAConv", "", arma_conv),
+    Leaf("torch_geometric.nn.conv.mf_conv", "MFConv", "", mf_conv),
+    Leaf("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", "", cluster_gcn_conv),
+    Leaf("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", "", super_gat_conv),
+    Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
+    Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
 )
-"""The layers whose forward a trace replaces: the module that defines each, its name, and the replacement."""
+"""The layers whose forward a trace replaces, by the names of their classes."""
 
 REFUSED = {
     "ChebConv": ("sums where edges begin, and edges without self-loops", "TAGConv or APPNP"),
@@ -102,9 +105,6 @@ REFUSED = {
     ),
     "XConv": ("a graph of the nearest rows, which changes in training", "PointNetConv on a graph made beforehand"),
     "GPSConv": ("attention between all pairs of vertices", "TransformerConv, whose attention follows the edges"),
-    "HGTConv": ("several types of vertices", "RGCNConv or TransformerConv"),
-    "HANConv": ("several types of vertices", "GATConv"),
-    "HEATConv": ("types of vertices and edges", "GATv2Conv"),
     "PANConv": ("products of sparse matrices", "SSGConv or TAGConv"),
     "WLConv": ("hashing of neighbourhoods, which has no gradient", "WLConvContinuous"),
     "MeshCNNConv": ("the order of the edges that end at a vertex", "EdgeConv"),
@@ -120,6 +120,7 @@ REFUSED = {
     "EquilibriumAggregation": ("an optimisation inside forward", "DeepSetsAggregation"),
     "LCMAggregation": ("the order of the edges that end at a vertex", "SoftmaxAggregation"),
     "PatchTransformerAggregation": ("random subsets of the neighbours", "SoftmaxAggregation"),
+    "HeteroBatchNorm": ("statistics of all vertices of a type", "BatchNorm or HeteroLayerNorm"),
     "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),
 }
 """The layers and aggregations that cannot be traced: what each needs that is not there, and the nearest that works."""
@@ -136,6 +137,19 @@ def why_refused(module: torch.nn.Module) -> str | None:
 
 def _is_pyg(kind: type) -> bool:
     return kind.__module__.startswith("torch_geometric.")
+
+
+def _meaning(tensors: EdgeTensors, edge_index: Tensor) -> Index:
+    index = tensors.indices.get(edge_index)
+    assert index is not None
+    return index
+
+
+def _with_own_loops(tensors: EdgeTensors, edge_index: Tensor) -> Tensor:
+    """Return the edges with one self-loop at each vertex, in place of those that are there."""
+    rest, _ = loops.removed(tensors, _meaning(tensors, edge_index), None)
+    whole, _ = loops.added(tensors, rest, None, None)
+    return tensors.index(whole)
 
 
 def _ends(tensors: EdgeTensors, edge_index: Tensor) -> End:

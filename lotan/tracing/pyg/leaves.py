@@ -1,30 +1,24 @@
 """The functions of PyG that depend on the values of edges, and what a trace calls instead of them.
 
-A replacement takes the edges of the trace, the original function, and the original's arguments. It calls the original
-for tensors that are not edges.
+A replacement runs only where the edges are those of the trace. `Leaf.call` asks this once, for all of them.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lotan.tracing.pyg import loops
 from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
-from planner.spec import EdgeSet
+from lotan.tracing.pyg.typed_layers import han_group
 
-Replacement = Callable[..., Any]
-
-ATTRIBUTES = (
-    "adds self-loops to edges with attributes or computed weights; only the weights that the graph gives have a value for a "
-    "loop. Build the layer with add_self_loops=False"
-)
-TWICE = "adds self-loops to those that are there; call remove_self_loops first, or add_remaining_self_loops"
-FILL = "gives added self-loops the weight {}; only 1 is supported (improved=False, fill_value=1)"
 AGAINST = "normalises by the edges that begin at a vertex; only flow='source_to_target' is supported"
-CHOSEN = "adds self-loops to edges that a mask chose; add them first"
+ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
 _REDUCTIONS = {
     "sum": "sum",
     "add": "sum",
@@ -36,143 +30,114 @@ _REDUCTIONS = {
 }
 
 
-def remove_self_loops(
-    tensors: EdgeTensors, original: Any, edge_index: Any, edge_attr: Any = None
-) -> tuple[Tensor, Tensor | None]:
-    """Remove the self-loops. The result can be used only after loops were added to it."""
-    index = tensors.indices.get(edge_index)
-    if index is None:
-        return original(edge_index, edge_attr)  # type: ignore[no-any-return]
-    _require_own(tensors, index, edge_attr)
-    return tensors.index(Index(index.edges, without_loops=True)), edge_attr
+@dataclass(frozen=True)
+class Leaf:
+    """A function of PyG that a trace replaces.
+
+    Attributes:
+        module: the module that defines it.
+        name: its name there.
+        argument: the argument that must be edges of the trace, or "" for a function that is always replaced.
+        replacement: called with the edges of the trace, the argument's meaning (an `Index` or an `End`), and then all
+            arguments by their names.
+    """
+
+    module: str
+    name: str
+    argument: str
+    replacement: Callable[..., Any]
+
+    def call(self, tensors: EdgeTensors, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call the replacement, or the original for tensors that are not edges of the trace."""
+        if not self.argument:
+            return self.replacement(tensors, original, *args, **kwargs)
+        bound = inspect.signature(original).bind(*args, **kwargs)
+        bound.apply_defaults()
+        asked = bound.arguments[self.argument]
+        meaning = tensors.indices.get(asked) or tensors.ends.get(asked)
+        return original(*args, **kwargs) if meaning is None else self.replacement(tensors, meaning, **bound.arguments)
+
+
+def remove_self_loops(tensors: EdgeTensors, index: Index, edge_attr: Any, **_: Any) -> tuple[Tensor, Tensor | None]:
+    """Remove the self-loops."""
+    rest, edge_attr = loops.removed(tensors, index, edge_attr)
+    return tensors.index(rest), edge_attr
 
 
 def add_self_loops(
-    tensors: EdgeTensors,
-    original: Any,
-    edge_index: Any,
-    edge_attr: Any = None,
-    fill_value: Any = None,
-    num_nodes: Any = None,
+    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, **_: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Add a self-loop to each vertex, to edges from which the loops were removed."""
-    index = tensors.indices.get(edge_index)
-    if index is None:
-        return original(edge_index, edge_attr, fill_value, num_nodes)  # type: ignore[no-any-return]
-    if not index.without_loops:
-        raise tensors.refuse(TWICE)
-    if edge_attr is not None:
-        raise tensors.refuse(ATTRIBUTES)  # the loops that were removed had weights, but those that are added have none
-    return tensors.index(Index("self_loops")), None
+    """Add a self-loop to each vertex."""
+    whole, edge_attr = loops.added(tensors, index, edge_attr, fill_value)
+    return tensors.index(whole), edge_attr
 
 
 def add_remaining_self_loops(
-    tensors: EdgeTensors,
-    original: Any,
-    edge_index: Any,
-    edge_attr: Any = None,
-    fill_value: Any = None,
-    num_nodes: Any = None,
+    tensors: EdgeTensors, index: Index, edge_attr: Any, fill_value: Any, **_: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Add a self-loop to each vertex that has none, and keep one loop of each vertex that has some."""
-    index = tensors.indices.get(edge_index)
-    if index is None:
-        return original(edge_index, edge_attr, fill_value, num_nodes)  # type: ignore[no-any-return]
-    _require_own(tensors, index, edge_attr)
-    if edge_attr is None:
-        return tensors.index(Index("self_loops")), None
-    if index.edges == "self_loops":
-        return edge_index, edge_attr  # every vertex has a loop already
-    if index.without_loops:
-        raise tensors.refuse(ATTRIBUTES)
-    if fill_value not in (None, 1):
-        raise tensors.refuse(FILL.format(fill_value))
-    return tensors.index(Index("self_loops")), tensors.weight("self_loops")
+    whole, edge_attr = loops.added_where_missing(tensors, index, edge_attr, fill_value)
+    return tensors.index(whole), edge_attr
 
 
 def gcn_norm(
     tensors: EdgeTensors,
-    original: Any,
-    edge_index: Any,
+    index: Index,
     edge_weight: Any = None,
-    num_nodes: Any = None,
     improved: bool = False,
     add_self_loops: bool = True,
     flow: str = "source_to_target",
-    dtype: torch.dtype | None = None,
+    **_: Any,
 ) -> tuple[Tensor, Tensor]:
     """Return the edges and their weights, normalised as GCN does it."""
-    index = tensors.indices.get(edge_index)
-    if index is None:
-        return original(edge_index, edge_weight, num_nodes, improved, add_self_loops, flow, dtype)  # type: ignore[no-any-return]
     if flow != "source_to_target":
         raise tensors.refuse(AGAINST)
-    if improved and add_self_loops:
-        raise tensors.refuse(FILL.format(2))
     if add_self_loops:
-        edge_index, edge_weight = add_remaining_self_loops(tensors, None, edge_index, edge_weight, 1, num_nodes)
-    found = tensors.indices.get(edge_index)
-    assert found is not None
-    if found.chosen is not None or found.without_loops:
-        return original(edge_index, edge_weight, num_nodes, False, False, flow, dtype)  # type: ignore[no-any-return]
-    return edge_index, _normalised(tensors, found.edges, edge_weight)
+        index, edge_weight = loops.added_where_missing(tensors, index, edge_weight, 2.0 if improved else 1.0)
+    return tensors.index(index), _normalised(tensors, index, edge_weight)
 
 
-def _normalised(tensors: EdgeTensors, edges: EdgeSet, weight: Tensor | None) -> Tensor:
-    scale = tensors.gcn_scale(edges, weight)
-    both = tensors.scatter(scale, End(Index(edges), "source")), tensors.scatter(scale, End(Index(edges), "destination"))
+def _normalised(tensors: EdgeTensors, index: Index, weight: Tensor | None) -> Tensor:
+    scale = tensors.gcn_scale(index, weight)
+    both = tensors.scatter(scale, End(index, "source")), tensors.scatter(scale, End(index, "destination"))
     return both[0] * both[1] if weight is None else both[0] * weight * both[1]
 
 
-def masked_edge_index(tensors: EdgeTensors, original: Any, edge_index: Any, edge_mask: Any) -> Tensor:
-    """Return the edges that a mask chooses."""
-    if tensors.indices.get(edge_index) is None:
-        return original(edge_index, edge_mask)  # type: ignore[no-any-return]
-    return tensors.choose(edge_index, edge_mask)
-
-
-def softmax(
-    tensors: EdgeTensors,
-    original: Any,
-    src: Any,
-    index: Any = None,
-    ptr: Any = None,
-    num_nodes: Any = None,
-    dim: int = 0,
-) -> Tensor:
+def softmax(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, **_: Any) -> Tensor:
     """Return the softmax over the edges that end at the same vertex."""
-    end = tensors.ends.get(index)
-    if end is None or dim % src.dim():
-        return original(src, index, ptr, num_nodes, dim)  # type: ignore[no-any-return]
+    if dim % src.dim():
+        raise tensors.refuse(ROWS_FIRST)
     return tensors.softmax(src, end)
 
 
-def scatter(
-    tensors: EdgeTensors, original: Any, src: Any, index: Any, dim: int = 0, dim_size: Any = None, reduce: str = "sum"
-) -> Tensor:
+def scatter(tensors: EdgeTensors, end: End, src: Tensor, dim: int = 0, reduce: str = "sum", **_: Any) -> Tensor:
     """Aggregate edge rows to the vertices where they end."""
-    end = tensors.ends.get(index)
-    if end is None or dim % src.dim():
-        return original(src, index, dim, dim_size, reduce)  # type: ignore[no-any-return]
+    if dim % src.dim():
+        raise tensors.refuse(ROWS_FIRST)
     if reduce not in _REDUCTIONS:
         raise tensors.refuse(f"aggregates by {reduce!r}; use {', '.join(sorted(set(_REDUCTIONS.values())))}")
     return tensors.aggregate(src, end, _REDUCTIONS[reduce])
 
 
-def degree(
-    tensors: EdgeTensors, original: Any, index: Any, num_nodes: Any = None, dtype: torch.dtype | None = None
-) -> Tensor:
+def degree(tensors: EdgeTensors, end: End, dtype: torch.dtype | None = None, **_: Any) -> Tensor:
     """Return the number of edges that end at each vertex."""
-    end = tensors.ends.get(index)
-    if end is None:
-        return original(index, num_nodes, dtype)  # type: ignore[no-any-return]
     return tensors.count(end).to(dtype or torch.get_default_dtype())
 
 
-def maybe_num_nodes(tensors: EdgeTensors, original: Any, edge_index: Any, num_nodes: Any = None) -> Any:
+def maybe_num_nodes(tensors: EdgeTensors, meaning: Index | End, num_nodes: Any = None, **_: Any) -> Any:
     """Return the number of vertices."""
-    known = tensors.indices.get(edge_index) is not None or tensors.ends.get(edge_index) is not None
-    return tensors.graph.num_vertices if num_nodes is None and known else original(edge_index, num_nodes)
+    return tensors.graph.num_vertices if num_nodes is None else num_nodes
+
+
+def one_hot(
+    tensors: EdgeTensors, original: Any, index: Tensor, num_classes: int | None = None, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Return rows with a 1 at the place of each number, [rows, num_classes]. Without `num_classes`, values would decide it."""
+    if num_classes is None:
+        raise tensors.refuse("reads the greatest number of a column; pass num_classes to one_hot")
+    number = index.view(-1)
+    places = [number == place for place in range(num_classes)]
+    return torch.stack(places, dim=-1).to(dtype or torch.get_default_dtype())
 
 
 def group(tensors: EdgeTensors, original: Any, xs: list[Tensor], aggr: str | None) -> Tensor | None:
@@ -183,24 +148,19 @@ def group(tensors: EdgeTensors, original: Any, xs: list[Tensor], aggr: str | Non
     return out[0] if isinstance(out, tuple) else out  # type: ignore[no-any-return]
 
 
-def _require_own(tensors: EdgeTensors, index: Index, attributes: Any) -> None:
-    """Refuse attributes of edges, unless they are the weights that the graph has for these edges."""
-    if index.chosen is not None:
-        raise tensors.refuse(CHOSEN)
-    if attributes is not None and tensors.weights.get(attributes) != index.edges:
-        raise tensors.refuse(ATTRIBUTES)
+_LOOP = "torch_geometric.utils.loop"
 
-
-LEAVES: tuple[tuple[str, str, Replacement], ...] = (
-    ("torch_geometric.utils.loop", "remove_self_loops", remove_self_loops),
-    ("torch_geometric.utils.loop", "add_self_loops", add_self_loops),
-    ("torch_geometric.utils.loop", "add_remaining_self_loops", add_remaining_self_loops),
-    ("torch_geometric.nn.conv.gcn_conv", "gcn_norm", gcn_norm),
-    ("torch_geometric.nn.conv.rgcn_conv", "masked_edge_index", masked_edge_index),
-    ("torch_geometric.utils._softmax", "softmax", softmax),
-    ("torch_geometric.utils._scatter", "scatter", scatter),
-    ("torch_geometric.utils._degree", "degree", degree),
-    ("torch_geometric.nn.conv.hetero_conv", "group", group),
-    ("torch_geometric.utils.num_nodes", "maybe_num_nodes", maybe_num_nodes),
+LEAVES: tuple[Leaf, ...] = (
+    Leaf(_LOOP, "remove_self_loops", "edge_index", remove_self_loops),
+    Leaf(_LOOP, "add_self_loops", "edge_index", add_self_loops),
+    Leaf(_LOOP, "add_remaining_self_loops", "edge_index", add_remaining_self_loops),
+    Leaf("torch_geometric.nn.conv.gcn_conv", "gcn_norm", "edge_index", gcn_norm),
+    Leaf("torch_geometric.utils._softmax", "softmax", "index", softmax),
+    Leaf("torch_geometric.utils._scatter", "scatter", "index", scatter),
+    Leaf("torch_geometric.utils._degree", "degree", "index", degree),
+    Leaf("torch_geometric.utils.num_nodes", "maybe_num_nodes", "edge_index", maybe_num_nodes),
+    Leaf("torch_geometric.utils._one_hot", "one_hot", "", one_hot),
+    Leaf("torch_geometric.nn.conv.hetero_conv", "group", "", group),
+    Leaf("torch_geometric.nn.conv.han_conv", "group", "", han_group),
 )
-"""The functions that a trace replaces: the module that defines each, its name, and the replacement."""
+"""The functions that a trace replaces."""

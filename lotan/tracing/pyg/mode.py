@@ -9,9 +9,11 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside
+from lotan.tracing.pyg.recipes import writes_to_input
 
 _SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")
+_COMPARES = {"eq": True, "__eq__": True, "ne": False, "__ne__": False}
 _SAME_END = (*_SAME_INDEX, "view", "expand", "expand_as", "unsqueeze", "reshape", "view_as", "flatten", "squeeze")
 _SCATTERS = {
     "scatter_add": ("dim", "index", "src"),
@@ -54,9 +56,7 @@ ROWS_FIRST = "indexes by edges in another dimension than the first; keep one row
 TURNED = "turns the edges round; messages flow from row 0 of edge_index to row 1 only. Give the graph the edges that you need"
 AGAIN = "indexes edge_index by itself; vertices meet only along the graph's own edges"
 MATRIX = "it is no sparse matrix, but a tensor of two rows; aggregate with a layer of PyG, or with torch_geometric.utils.scatter"
-COMPARES_ENDS = (
-    "compares the ends of edges; to replace the self-loops, use torch_geometric.utils.add_remaining_self_loops"
-)
+COMPARES_ENDS = "compares an end of edges with something else than the other end of the same edges"
 
 
 class EdgeMode(TorchFunctionMode):
@@ -77,14 +77,17 @@ class EdgeMode(TorchFunctionMode):
         if self._written:
             args, kwargs = self._as_written(args), self._as_written(kwargs)
         name = getattr(func, "__name__", "")
-        if not isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
-            result = self._replaced(func, name, args, kwargs)
-            if result is not NotImplemented:
-                return result
+        if isinstance(func, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+            return func(*args, **kwargs)
+        result = self._replaced(func, name, args, kwargs)
+        if result is not NotImplemented:
+            return result
+        recipe = self._tensors.remember(func, args, kwargs)
         out = func(*args, **kwargs)
+        self._tensors.keep(out, recipe)
         if name in _MAKES_ZEROS:
             self._zeros[out] = True
-        elif name.endswith("_") and not name.startswith("_") and args:
+        elif writes_to_input(name) and args:
             self._zeros.forget(args[0])
         return out
 
@@ -97,6 +100,10 @@ class EdgeMode(TorchFunctionMode):
             return self._of_index(func, name, first, args, kwargs)
         if (end := self._tensors.ends.get(first)) is not None:
             return self._of_end(func, name, end, args, kwargs)
+        if name == "__setitem__":
+            return self._set_item(*args)
+        if name == "one_hot":
+            return self._one_hot(*args, **kwargs)
         if name.removesuffix("_") in _SCATTERS:
             return self._scattered(name, args, kwargs)
         read = [t for t in _tensors((args, kwargs)) if self._is_edges(t)]
@@ -123,6 +130,8 @@ class EdgeMode(TorchFunctionMode):
         """Replace a function of one end of the edges. Only its length may be asked for, and its shape be changed."""
         if name in _SAME_END:
             return self._tensors.mark(func(*args, **kwargs), end)
+        if name in _COMPARES and self._is_other_end(end, args[1]):
+            return self._tensors.loops(end, equal=_COMPARES[name])
         if name in _ASKS:
             like = torch.ones(
                 self._tensors.edges(end).weight.shape[0], dtype=torch.int64
@@ -137,9 +146,19 @@ class EdgeMode(TorchFunctionMode):
             return NUMBER_OF_VERTICES
         if name in _TURNED:
             return TURNED
-        if name in ("eq", "ne", "__eq__", "__ne__"):
+        if name in _COMPARES:
             return COMPARES_ENDS
         return "only indexing and aggregating by edge_index[0] and edge_index[1] is supported"
+
+    def _is_other_end(self, end: End, other: Any) -> bool:
+        found = self._tensors.ends.get(other)
+        return found is not None and found.index.same(end.index) and found.end != end.end
+
+    def _one_hot(self, index: Tensor, num_classes: int = -1) -> Any:
+        """Replace torch's one_hot, which compares the greatest number with `num_classes`."""
+        if num_classes < 0:
+            return NotImplemented
+        return torch.stack([index == number for number in range(num_classes)], dim=-1).to(torch.int64)
 
     # Indexing
 
@@ -193,11 +212,17 @@ class EdgeMode(TorchFunctionMode):
             size = x.size(0)
             if isinstance(size, torch.SymInt) and isinstance(place.stop, torch.SymInt) and _same(size, place.stop):
                 return x
-        if isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.has_edge_rows(x, item):
-            return x  # edges that a mask does not choose stay, and count as nothing where they are aggregated
+        if self._is_mask_of(
+            item, x
+        ):  # edges that it does not choose stay, and count as nothing where they are aggregated
+            return x if self._tensors.ends.get(x) is None else self._tensors.choose_end(x, item)
         if isinstance(item, Tensor) and item.dtype == torch.int64 and item.dim() == 1:
             return x.index_select(0, item)  # the same, and allowed where `x` is a parameter
         return NotImplemented
+
+    def _is_mask_of(self, item: Any, x: Tensor) -> bool:
+        """Return True if `item` is a mask of the edges of which `x` has a row each."""
+        return isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.edges_of(x, item) is not None
 
     def _stacked(self, read: list[Tensor], args: Any, kwargs: Any) -> Any:
         """Replace `torch.stack([row, col])` by the edge_index that both are of."""
@@ -206,11 +231,19 @@ class EdgeMode(TorchFunctionMode):
             first, second = ends
             assert first is not None
             assert second is not None
-            if first.index == second.index and (first.end, second.end) == ("source", "destination"):
+            if first.index.same(second.index) and (first.end, second.end) == ("source", "destination"):
                 return self._tensors.index(first.index)
         raise self._tensors.refuse(TURNED)
 
     # Writing
+
+    def _set_item(self, x: Tensor, item: Any, value: Any) -> Any:
+        """Replace `x[mask] = value`, for a mask of edges and a value with a row for each edge or for none."""
+        rows = isinstance(value, Tensor) and value.dim() > 0
+        if not self._is_mask_of(item, x) or (rows and self._tensors.edges_of(x, value) is None):
+            return NotImplemented
+        self._written[x] = torch.where(beside(item, x), value, x)
+        return None
 
     def _scattered(self, name: str, args: Any, kwargs: Any) -> Any:
         """Replace an operator that adds edge rows to the vertices where they end."""

@@ -77,16 +77,14 @@ final class Block(
     *   true if the data of the edges begins with their types
     */
   def columnOf(set: EdgeSet, column: EdgeColumn, typed: Boolean): EdgeData = {
-    val values = graph.forward.data.map(column.of(_, typed)).getOrElse {
-      throw new IllegalArgumentException(s"a stage reads '${column.name}', but the edges have no data")
-    }
+    val values = column.of(graph.forward, typed)
     if (set == EdgeSet.Graph) values
     else {
       val ofLoops = column.added(graph.forward, values)
       for ((edge, row) <- selfLoops.chosen.zipWithIndex if edge >= 0)
         System.arraycopy(values.values, edge * values.width, ofLoops.values, row * values.width, values.width)
       val plain = selfLoops.forward
-      (column.of(plain.data.get, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
+      (column.of(plain, typed) ++ ofLoops).pick(plain.placesWithDiagonal)
     }
   }
 

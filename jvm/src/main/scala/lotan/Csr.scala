@@ -63,6 +63,12 @@ final class Csr(
     }
   }
 
+  /** Returns 1 for each entry on the diagonal, and 0 for each other entry. */
+  def loops: EdgeData = {
+    val rowOf = rowOfEach
+    new EdgeData(1, Array.tabulate(edges)(edge => if (columns(edge) == rowOf(edge)) 1f else 0f))
+  }
+
   /** Returns the matrix with a diagonal entry in each row that has none yet.
     *
     * @param diagonal

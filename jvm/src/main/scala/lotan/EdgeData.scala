@@ -39,19 +39,28 @@ final class EdgeData(val width: Int, val values: Array[Float]) extends Serializa
   }
 }
 
-/** A column of edges that a stage reads, by its name in the Planner: `edge_type`, `edge_attr`, or with the value of added
-  * self-loops `edge_attr[mean]`.
+/** A column of edges that a stage reads, by its name in the Planner: `edge_type`, `edge_attr`, `edge_loop` (1 for a
+  * self-loop, else 0), or with the value of added self-loops `edge_attr[mean]`.
   *
   * @param fill
   *   a number, or "mean", "add", "max" or "min" of the in-edges of the loop's vertex; None in the edge set "graph"
   */
-final case class EdgeColumn(name: String, isType: Boolean, fill: Option[String]) {
+final case class EdgeColumn(name: String, base: String, fill: Option[String]) {
+  def isType: Boolean = base == "edge_type"
 
-  /** Returns the column's numbers in the rows of all data, in which the type comes first. */
-  def of(data: EdgeData, typed: Boolean): EdgeData = {
-    val first = if (typed) 1 else 0
-    if (isType) data.columns(0, 1) else data.columns(first, data.width)
-  }
+  /** Returns the column's numbers for the entries of a matrix.
+    *
+    * @param typed
+    *   true if the rows of the matrix's data begin with the type
+    */
+  def of(matrix: Csr, typed: Boolean): EdgeData =
+    if (base == "edge_loop") matrix.loops
+    else {
+      val data = matrix.data.getOrElse {
+        throw new IllegalArgumentException(s"a stage reads '$name', but the edges have no data")
+      }
+      if (isType) data.columns(0, 1) else data.columns(if (typed) 1 else 0, data.width)
+    }
 
   /** Returns the value of an added self-loop at each vertex.
     *
@@ -86,9 +95,11 @@ final case class EdgeColumn(name: String, isType: Boolean, fill: Option[String])
 }
 
 object EdgeColumn {
+  private val Names = Set("edge_attr", "edge_type", "edge_loop")
+
   def apply(name: String): EdgeColumn = {
     val (base, rest) = name.span(_ != '[')
-    require(base == "edge_attr" || base == "edge_type", s"there is no column '$name' of edges")
-    EdgeColumn(name, base == "edge_type", if (rest.isEmpty) None else Some(rest.stripPrefix("[").stripSuffix("]")))
+    require(Names.contains(base), s"there is no column '$name' of edges")
+    EdgeColumn(name, base, if (rest.isEmpty) None else Some(rest.stripPrefix("[").stripSuffix("]")))
   }
 }

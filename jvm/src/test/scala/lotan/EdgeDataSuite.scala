@@ -44,8 +44,8 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
         val fills = Seq("2.5", "max", "min", "add", "mean")
         for (set <- Seq(EdgeSet.Graph, EdgeSet.SelfLoops)) {
           val names =
-            if (set == EdgeSet.Graph) Seq("edge_type", "edge_attr")
-            else "edge_type[1]" +: fills.map(fill => s"edge_attr[$fill]")
+            if (set == EdgeSet.Graph) Seq("edge_type", "edge_attr", "edge_loop")
+            else "edge_type[1]" +: fills.map(fill => s"edge_attr[$fill]") :+ "edge_loop[2.0]"
           val near = Collect(set, chunkRows, columns = names.map(EdgeColumn(_)), typed = true)(loaded.blocks)
           for (
             (block, chunks) <- loaded.blocks.zip(near).collect(); chunk <- chunks; row <- 0 until chunk.matrix.rows
@@ -61,6 +61,7 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
                 val numbers = found.values.slice(edge * found.width, (edge + 1) * found.width).toSeq
                 val column = EdgeColumn(name)
                 if (added) assert(alike(numbers, EdgeDataSuite.filled(column, into)))
+                else if (column.base == "edge_loop") assert(numbers == Seq(if (isLoop) 1f else 0f))
                 else if (column.isType) assert(numbers.length == 1 && (numbers.head == 0f || numbers.head == 1f))
                 else {
                   assert(numbers(1) == weight)
@@ -92,7 +93,7 @@ private object EdgeDataSuite {
       case "min" => numbers.map(_.minOption.getOrElse(0f))
       case "add" => numbers.map(_.sum)
       case "mean" => numbers.map(all => if (all.isEmpty) 0f else all.sum / all.length)
-      case number => Seq.fill(if (column.isType) 1 else 2)(number.toFloat)
+      case number => Seq.fill(if (column.base == "edge_attr") 2 else 1)(number.toFloat)
     }
   }
 }

@@ -1,0 +1,28 @@
+"""The columns of a graph that a model is traced for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from planner.edge_columns import NO_EDGE_DATA, EdgeData
+
+
+@dataclass(frozen=True)
+class GraphColumns:
+    """The columns of a graph that a model is traced for.
+
+    Attributes:
+        width: the width of the vertices' features.
+        data: the attributes and types of edges.
+        weighted: if True, the edges have weights, which a forward that takes `edge_weight` is given.
+    """
+
+    width: int
+    data: EdgeData = NO_EDGE_DATA
+    weighted: bool = False
+
+    @property
+    def of_edges(self) -> tuple[str, ...]:
+        """The names under which a forward takes the columns of edges that there are."""
+        there = {"edge_weight": self.weighted, "edge_attr": self.data.width is not None, "edge_type": self.data.typed}
+        return tuple(name for name, given in there.items() if given)

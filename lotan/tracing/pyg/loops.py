@@ -1,0 +1,114 @@
+"""Self-loops that are removed from edges and added to them, as the functions of torch_geometric.utils.loop do it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index, beside
+from planner.edge_columns import LOOP, REDUCTIONS
+from planner.spec import EdgeSet
+
+TWICE = "adds self-loops with values to edges that have some; call remove_self_loops first, or add_remaining_self_loops instead"
+FILL = "gives added self-loops the value {!r}; expected a number, a tensor, or one of {}"
+CHOSEN = "adds or removes self-loops after a mask chose edges; do it before"
+
+Attributes = Tensor | None
+
+
+def removed(tensors: EdgeTensors, index: Index, attributes: Attributes) -> tuple[Index, Attributes]:
+    """Remove the self-loops, which then count as nothing. `attributes` keep their rows."""
+    if index.without_loops:
+        return index, attributes
+    if index.times is not None:
+        raise tensors.refuse(CHOSEN)
+    if index.edges == "self_loops" and attributes is not None:
+        attributes = tensors.on(attributes, "graph")
+    return Index("graph", (~tensors.is_loop("graph")).to(torch.float32), without_loops=True), attributes
+
+
+def added(tensors: EdgeTensors, index: Index, attributes: Attributes, fill: Any) -> tuple[Index, Attributes]:
+    """Add a self-loop to each vertex, beside those that are there."""
+    if index.without_loops:
+        whole = Index("self_loops")
+        return whole, None if attributes is None else _joined(tensors, index, attributes, fill, all_loops=True)
+    if index.times is not None:
+        raise tensors.refuse(CHOSEN)
+    if attributes is not None:
+        raise tensors.refuse(TWICE)
+    return Index("self_loops", _one_more(tensors, index.edges)), None
+
+
+def added_where_missing(
+    tensors: EdgeTensors, index: Index, attributes: Attributes, fill: Any
+) -> tuple[Index, Attributes]:
+    """Add a self-loop to each vertex that has none, and keep one loop of each vertex that has some."""
+    if index.without_loops:
+        return added(tensors, index, attributes, fill)
+    if index.times is not None:
+        raise tensors.refuse(CHOSEN)
+    if attributes is None or index.edges == "self_loops":  # of which every vertex has a loop already
+        return Index("self_loops"), attributes
+    own = _own(tensors, attributes, fill)
+    return Index("self_loops"), _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
+
+
+def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
+    """Return how often each edge counts when every vertex gets one more self-loop, float32 [num_edges].
+
+    The self-loops of a vertex, which have no values that differ, are one edge that counts several times.
+    """
+    loop = tensors.is_loop("self_loops")
+    if edges == "self_loops":
+        return 1.0 + loop.to(torch.float32)
+    had = tensors.aggregate(tensors.is_loop("graph").to(torch.float32), End(Index("graph"), "destination"), "sum")
+    return torch.where(loop, 1.0 + tensors.scatter(had, End(Index("self_loops"), "destination")), 1.0)
+
+
+def _own(tensors: EdgeTensors, attributes: Tensor, fill: Any) -> Tensor | None:
+    """Return a column of the graph's edges with the self-loops that are missing, or None if `attributes` is no column."""
+    name, _ = tensors.columns.get(attributes) or ("", "")
+    number = isinstance(fill, int | float) and not isinstance(fill, bool)
+    if name == "edge_weight" and fill in (None, 1):
+        return tensors.weight("self_loops")
+    if name == "edge_attr" and (number or fill is None or fill in REDUCTIONS):
+        return tensors.column(name, "self_loops", 1.0 if fill is None else fill)
+    if name == "edge_type" and (number or fill is None):
+        return tensors.column(name, "self_loops", 1 if fill is None else int(fill))
+    return None
+
+
+def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, all_loops: bool) -> Tensor:
+    """Return values on the edges with self-loops, of which those that were added (or all) have a value of their own."""
+    values = tensors.on(attributes, "self_loops")
+    kind = tensors.column(LOOP, "self_loops", 2).squeeze(-1)  # 2 for a loop that was added, 1 for another loop
+    return torch.where(
+        beside(kind > (0 if all_loops else 1), values), _of_loops(tensors, index, attributes, fill), values
+    )
+
+
+def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Any:
+    """Return the values of self-loops: a number, a tensor [*shape], or values on edges [num_edges, *shape]."""
+    if fill is None or (isinstance(fill, int | float) and not isinstance(fill, bool)):
+        number = 1.0 if fill is None else float(fill)
+        return number if attributes.is_floating_point() else int(number)
+    if isinstance(fill, Tensor):
+        given = _constant(fill).to(attributes.dtype)
+        return given if given.dim() < attributes.dim() else given.squeeze(0)
+    if fill not in REDUCTIONS or not attributes.is_floating_point():
+        raise tensors.refuse(FILL.format(fill, ", ".join(REDUCTIONS)))
+    kind = "sum" if fill == "add" else fill
+    reduced = tensors.aggregate(attributes, End(index, "destination"), kind)
+    return tensors.scatter(reduced, End(Index("self_loops"), "destination"))
+
+
+def _constant(fill: Tensor) -> Tensor:
+    """Return a tensor of numbers as one that travels with the model. A tensor of the trace is returned as it is."""
+    if isinstance(fill, torch.nn.Parameter) or fill.dim() > 2 or type(fill) is not Tensor:
+        return fill
+    with _disable_current_modes():
+        numbers = fill.reshape(-1).tolist()
+    return torch.stack([torch.full((), float(number)) for number in numbers]).view(fill.shape)
