@@ -225,13 +225,57 @@ Task = Literal["classification", "multilabel", "regression"]
 
 
 @dataclass(frozen=True)
+class LossForm:
+    """A loss other than the task's own.
+
+    A loss of a name in `lotan.stages.losses` has arguments. A traced one has calls, which read the values "output" and
+    "label" and make its terms.
+    """
+
+    name: str = ""  # "" for a traced loss
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def traced(self) -> bool:
+        """True for a loss that is a user's function."""
+        return bool(self.calls)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
+        return f"{self.name or 'traced'}({given})" if given else self.name or "traced"
+
+
+@dataclass(frozen=True)
 class LossSpec:
-    """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean")."""
+    """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean").
+
+    Classification with one output is binary: the output is the logit of class 1.
+    """
 
     task: Task
     outputs: int  # width of the model's output: number of classes, labels or targets
-    normalizer: float  # number, or sum of class weights, of training vertices; times `outputs` if torch averages those
+    normalizer: float  # the number of terms of all training vertices, or the sum of their class weights
     class_weights: tuple[float, ...] | None = None
+    form: LossForm | None = None  # None: cross-entropy, binary cross-entropy or the squared error
+    metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
+
+    @property
+    def binary(self) -> bool:
+        """True for two classes with one output."""
+        return self.task == "classification" and self.outputs == 1
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, labels or targets."""
+        return 2 if self.binary else self.outputs
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of the loss that a vertex has."""
+        if self.form is not None and self.form.traced:
+            return self.form.calls[-1].type.width
+        return 1 if self.task == "classification" else self.outputs
 
 
 Targets = Literal["train", "split"]

@@ -11,6 +11,7 @@ import torch
 
 from lotan.errors import ConfigurationError
 from lotan.settings.optimizers import Adam, Optimizer
+from lotan.settings.schedulers import SchedulerSetting
 from lotan.training.learner import Learner
 
 MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
@@ -23,6 +24,9 @@ class Member:
     model: torch.nn.Module  # trained in place: at the end it holds its best weights
     # the optimizer and its arguments, see lotan.settings.optimizers
     optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
+    # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
+    lr_scheduler: SchedulerSetting | None = None
+    clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
     seed: int = 0  # seed of dropout; the model brings its own initial weights
     epochs: int = 200  # the largest number of epochs
     patience: int | None = None  # evaluations without improvement after which training stops; None: never

@@ -43,7 +43,7 @@ class GNNClassificationModel(_ClassifierParams, GNNModel):
         return {name: column for name, column in added.items() if name}
 
     def _check_labels(self, largest: int) -> None:
-        known = self.trained.loss.outputs
+        known = self.trained.loss.classes
         if largest > known:
             raise GraphError(
                 f"dataset.{self.value('labelCol')}: there is a label {largest - 1}, and the model knows {known} classes, from 0. "

@@ -15,7 +15,7 @@ Owner = TypeVar("Owner", bound=type)
 
 OF_ONE_MODEL = (
     *("modelType", "hiddenChannels", "numLayers", "dropout", "heads", "optimizer", "lr", "weightDecay"),
-    *("epochs", "patience", "seed"),
+    *("lrScheduler", "clipGradNorm", "epochs", "patience", "seed"),
 )
 """The Params that may differ between models of one batch. Maps that differ in other Params make several batches."""
 
@@ -87,9 +87,13 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     dropout = make_param("dropout", "probability with which a value is dropped in training", TypeConverters.toFloat)
     heads = make_param("heads", "number of attention heads, for gat or a factory of your own", TypeConverters.toInt)
 
-    optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
+    optimizer = make_param("optimizer", "an optimizer of torch's, such as adam or rmsprop", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)
     weightDecay = make_param("weightDecay", "weight decay of all parameters", TypeConverters.toFloat)
+    lrScheduler = make_param(
+        "lrScheduler", 'a scheduler of torch\'s, such as "StepLR(step_size=30)"; unset: none', TypeConverters.toString
+    )
+    clipGradNorm = make_param("clipGradNorm", "largest norm of all gradients; unset: any", TypeConverters.toFloat)
     epochs = make_param("epochs", "the most epochs", TypeConverters.toInt)
     patience = make_param(
         "patience", "evaluations without improvement on 'val' after which to stop", TypeConverters.toInt

@@ -95,7 +95,14 @@ MATRIX = _names("""
     layer_norm.default rms_norm.default group_norm.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default
 """)
 
-ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX
+# Losses, which must leave their terms as they are: reduction="none".
+LOSSES = _names("""
+    mse_loss.default l1_loss.default smooth_l1_loss.default huber_loss.default poisson_nll_loss.default
+    binary_cross_entropy.default binary_cross_entropy_with_logits.default soft_margin_loss.default kl_div.default
+    cross_entropy_loss.default nll_loss_nd.default
+""")
+
+ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX | LOSSES
 """All tensor operators that a Spec or a stage may contain."""
 
 DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
@@ -269,6 +276,17 @@ def _check_norm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     return None
 
 
+def _check_loss(op: str, arguments: dict[str, Any], types: Types) -> str | None:
+    output, label = list(arguments.values())[:2]
+    if arguments["reduction"] != 0:
+        return 'reduces over all rows; pass reduction="none", for the mean over rows is taken later'
+    if any(_is_rows(arguments.get(name), types) for name in ("weight", "pos_weight")):
+        return "takes parameters as its weights"
+    of_classes = op in ("aten.cross_entropy_loss.default", "aten.nll_loss_nd.default")
+    fits = _is_rows(output, types) and _is_rows(label, types) and not (of_classes and _rank(output, types) < 2)
+    return None if fits else "takes rows as its input and as its target"
+
+
 def _check_prelu(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     # A weight per channel belongs to dimension 1. If there is a single number per row, that would be the row.
     weight_is_rows = _is_rows(arguments["weight"], types)
@@ -303,6 +321,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Any], Types], str | None]] = {
     "aten.addmm.default": _check_addmm,
     "aten.einsum.default": _check_einsum,
     "aten.prelu.default": _check_prelu,
+    **dict.fromkeys(LOSSES, _check_loss),
     **dict.fromkeys(_names("layer_norm.default rms_norm.default group_norm.default"), _check_norm),
     **dict.fromkeys(
         _names("bilinear.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default"), _check_pair

@@ -42,6 +42,9 @@ _TO_THE_END = 2**63 - 1
 PARTS = ("unbind.int", "split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default")
 """Operators that take a value apart."""
 
+BROADCAST = "broadcast_tensors.default"
+"""The operator that gives several values one shape."""
+
 EXTREMES = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
 """Operators that return the greatest or least number along a dimension, and its position."""
 

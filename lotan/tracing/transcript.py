@@ -16,6 +16,7 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, DTYPES, POINTWISE, short_name, why_not_row_wise
 from lotan.tracing.forms import (
+    BROADCAST,
     EXTREMES,
     PARTS,
     Form,
@@ -140,7 +141,7 @@ class Transcript:
             self._tensor_operator(node, op.removeprefix("aten."))
 
     def _tensor_operator(self, node: Node, name: str) -> None:
-        if name in PARTS or name in EXTREMES:
+        if name in PARTS or name in EXTREMES or name == BROADCAST:
             self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
@@ -199,8 +200,18 @@ class Transcript:
         name = str(source.target).removeprefix("aten.")
         if name in EXTREMES:
             self._extreme(node, source, item, EXTREMES[name])
+        elif name == BROADCAST:
+            self._broadcast(node, source, item)
         else:
             self._write(node, part_form(node, source, item))
+
+    def _broadcast(self, node: Node, source: Node, item: int) -> None:
+        """Translate one of several tensors that torch gives one shape, as its losses do."""
+        tensors: Any = source.args[0]
+        if node.meta["val"].shape == tensors[item].meta["val"].shape:
+            self._values[node] = self._argument(node, tensors[item])
+        else:
+            self._write(node, Form(_EXPAND, (tensors[item], FullSize())))
 
     def _extreme(self, node: Node, source: Node, item: int, argmax: str) -> None:
         """Translate a greatest or least number into a position and the number there.
@@ -226,8 +237,8 @@ class Transcript:
             raise refusal(node, f"forward returns {STATISTIC_ALONE}")
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
-            raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
-        calls = _needed(self._calls, output.name)
+            raise refusal(node, f"forward returns {describe(kind)}; expected float32 of shape [num_vertices, outputs]")
+        calls = needed_calls(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
         tracked = tuple(layer for layer in self._tracked if layer.mean in read)
         buffers = {name for layer in tracked for name in (layer.mean, layer.variance)}
@@ -375,7 +386,7 @@ class Transcript:
         # Only float32 crosses edges. Other numbers would fail in the first epoch, and on some engines only.
         fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
         if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
-            raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
+            raise refusal(node, f"{text}, but got {describe(kind) if kind else ref}")
 
     # Calls
 
@@ -416,7 +427,7 @@ class Transcript:
             raise refusal(node, reason)
         kind = self._type(node, node.meta["val"]) if kind is None else kind
         if kind.rows != "none" and not kind.width:
-            raise refusal(node, f"{short_name(op)} makes {_describe(kind)}; {AT_LEAST_ONE}")
+            raise refusal(node, f"{short_name(op)} makes {describe(kind)}; {AT_LEAST_ONE}")
         self._types[name] = kind
         self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
         return Ref(name)
@@ -433,7 +444,8 @@ class Transcript:
         return ValueType(kind, (first, *others) if kind == "none" else tuple(others), dtype, edges)
 
 
-def _describe(kind: ValueType) -> str:
+def describe(kind: ValueType) -> str:
+    """Return a type in words, such as "float32 of shape [num_vertices, 3]"."""
     rows = {"vertex": ["num_vertices"], "edge": ["num_edges"], "none": []}[kind.rows]
     return f"{kind.dtype} of shape [{', '.join([*rows, *map(str, kind.shape)])}]"
 
@@ -455,7 +467,7 @@ def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
     return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
 
 
-def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
+def needed_calls(calls: list[Call], output: str) -> tuple[Call, ...]:
     """Return the calls on which `output` depends."""
     needed, kept = {output}, []
     for call in reversed(calls):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lotan.results.report import graph_figures
+from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer
 from lotan.tracking.tracker import Start
 
@@ -66,6 +67,8 @@ def _plain(value: Any) -> Any:
             return value
         case Path():
             return str(value)
+        case _ if callable(value):
+            return words_of(value)
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item.item() if hasattr(item, "item") else item) for item in value]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import fields
+from typing import Any
 
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("task", "class_weights", "chunk_rows")
+UNSAID = ("task", "chunk_rows")
 """Settings for which `lotan train` has no option."""
 
 
@@ -26,13 +28,17 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     ('--engine', 'local')
     >>> words_in_common(TrainerConfig(chunk_rows=512))
     """
-    if any(getattr(config, name) is not None for name in UNSAID):
+    if any(getattr(config, name) is not None for name in UNSAID) or callable(config.loss):
         return None
     defaults, found = TrainerConfig(), []
     idle = ("router", "keys") if engine == "local" else ()  # settings that "auto" may have and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
         value = (engine if name == "engine" else None) or getattr(config, name)
-        if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):
+        if name == "class_weights" and value is not None:
+            value = _weights_in_words(value)
+        if name == "metrics":
+            value = ",".join(value)
+        if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value in (getattr(defaults, name), ""):
             continue
         if name == "rgb":
             found.append("--no-rgb")
@@ -40,3 +46,12 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
             several = value if name == "disable" else [value]
             found += [word for one in several for word in (f"--{name.replace('_', '-')}", str(one))]
     return tuple(found)
+
+
+def _weights_in_words(given: Any) -> str:
+    """Return class weights as `lotan train --class-weights` takes them."""
+    if isinstance(given, str):
+        return given
+    if isinstance(given, Mapping):
+        return ",".join(f"{int(key)}={float(weight)!r}" for key, weight in given.items())
+    return ",".join(repr(float(weight)) for weight in given)
