@@ -24,13 +24,13 @@ class Member:
     model: torch.nn.Module  # trained in place: at the end it holds its best weights
     # the optimizer and its arguments, see lotan.settings.optimizers
     optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
-    # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
-    lr_scheduler: SchedulerSetting | None = None
-    clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
     seed: int = 0  # seed of dropout; the model brings its own initial weights
     epochs: int = 200  # the largest number of epochs
     patience: int | None = None  # evaluations without improvement after which training stops; None: never
     name: str = ""  # a name to show; empty: "model" and the member's number
+    # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
+    lr_scheduler: SchedulerSetting | None = None
+    clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
 
 
 def folder_of(directory: str | Path, number: int) -> Path:

@@ -185,34 +185,18 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument(
         "--class-weights",
-        type=class_weights,
         metavar="W,W,...",
         help="weights of the classes in the loss: one for each in order, CLASS=WEIGHT for some, or balanced (default: 1)",
     )
 
 
-def class_weights(text: str) -> list[float] | dict[int, float] | str:
-    """Return class weights that are written as "balanced", "0.5,2" or "1=10,3=2".
-
-    >>> class_weights("0.5,2"), class_weights("1=10")
-    ([0.5, 2.0], {1: 10.0})
-    """
-    if text == "balanced":
-        return text
-    parts = text.split(",")
-    if "=" in text:
-        pairs = [part.split("=") for part in parts]
-        return {int(number): float(weight) for number, weight in pairs}
-    return [float(part) for part in parts]
-
-
 def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
     """Return the options of the loss and the metrics as settings of a Trainer."""
-    weights = options.class_weights
-    by_class = isinstance(weights, dict)  # a run's folder keeps the keys as texts
+    from lotan.settings.class_weights import read_weights
+
     return {
         "loss": options.loss,
-        "class_weights": {int(key): value for key, value in weights.items()} if by_class else weights,
+        "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),
     }
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from lotan.errors import ConfigurationError
 from lotan.graph import Graph
 from lotan.settings.config import TrainerConfig
-from lotan.settings.losses import LossSetting, form_of_name, named_loss
+from lotan.settings.losses import LossSetting, form_of_name, loss_words, named_loss
 from lotan.settings.metric_names import further_metrics
 from lotan.tracing.loss import LossFunction, trace_loss
 from planner.spec import LossForm, LossSpec, Task
@@ -29,7 +30,13 @@ def loss_of(graph: Graph, task: Task, outputs: int, config: TrainerConfig) -> Lo
     form = None if config.loss is None else form_of(config.loss, task, outputs)
     classes = LossSpec(task, outputs, 1.0).classes
     metrics = further_metrics(config.metrics, config.monitor, task, classes)
-    return graph.loss_spec(task, outputs, config.class_weights, form, metrics)
+    loss = graph.loss_spec(task, outputs, config.class_weights, form, metrics)
+    if loss.class_weights is not None and task == "multilabel" and loss.terms != outputs:
+        raise ConfigurationError(
+            f"class_weights weigh labels, but the loss {loss_words(config.loss or '')} has one number for each vertex; "
+            "return one for each label, or leave class_weights out"
+        )
+    return loss
 
 
 def form_of(given: LossSetting, task: Task, outputs: int) -> LossForm | None:

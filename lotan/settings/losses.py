@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from lotan.arguments import LARGEST, described, require_flag, require_number
 from lotan.errors import ConfigurationError
-from lotan.settings.named_calls import NamedCall, read_call
+from lotan.settings.named_calls import NamedCall, read_call, words_of
 from planner.spec import LossForm, Task
 
 Kind = Literal["number", "share", "flag", "weights"]
@@ -88,7 +88,7 @@ def named_loss(given: LossSetting) -> NamedCall | None:
         call = read_call("loss", given, EXAMPLE)
     elif type(given) in _MODULES:
         call = _of_module(given)  # type: ignore[arg-type]  # its type is one of torch's modules
-    elif given in _FUNCTIONS:
+    elif isinstance(given, Hashable) and given in _FUNCTIONS:
         call = NamedCall(_FUNCTIONS[given])
     elif callable(given) and not isinstance(given, type):
         return None
@@ -183,6 +183,15 @@ def _misfit(name: str, task: Task, outputs: int) -> str:
         return f"loss {name} needs an output for each class, but the model has 1; take bce_with_logits, or 2 outputs"
     there = ", ".join(losses_of(task, outputs))
     return f"loss {name} is for {' or '.join(LOSSES[name].tasks)}, but the task is {task}, which has {there}"
+
+
+def loss_words(given: LossSetting) -> str:
+    """Return a loss in words that do not change between runs.
+
+    >>> loss_words(torch.nn.HuberLoss(delta=2.0)), loss_words(loss_words)
+    ('huber(delta=2.0)', 'lotan.settings.losses:loss_words')
+    """
+    return str(named_loss(given) or words_of(given))
 
 
 def one_output(loss: LossSetting | None, task: Task, classes: int) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lotan.results.report import graph_figures
+from lotan.settings.losses import loss_words
 from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer
 from lotan.tracking.tracker import Start
@@ -55,7 +56,8 @@ def start_of(learner: Learner, planned: bool = True) -> Start:
 
 def plain_settings(config: TrainerConfig) -> dict[str, Any]:
     """Return the settings of a run as plain data for JSON."""
-    return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+    settings = {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+    return settings | {"loss": None if config.loss is None else loss_words(config.loss)}
 
 
 def _plain(value: Any) -> Any:

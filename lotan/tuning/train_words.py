@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any
 
+from lotan.settings.class_weights import weights_in_words
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
@@ -35,7 +34,7 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     for name in (item.name for item in fields(TrainerConfig)):
         value = (engine if name == "engine" else None) or getattr(config, name)
         if name == "class_weights" and value is not None:
-            value = _weights_in_words(value)
+            value = weights_in_words(value)
         if name == "metrics":
             value = ",".join(value)
         if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value in (getattr(defaults, name), ""):
@@ -46,12 +45,3 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
             several = value if name == "disable" else [value]
             found += [word for one in several for word in (f"--{name.replace('_', '-')}", str(one))]
     return tuple(found)
-
-
-def _weights_in_words(given: Any) -> str:
-    """Return class weights as `lotan train --class-weights` takes them."""
-    if isinstance(given, str):
-        return given
-    if isinstance(given, Mapping):
-        return ",".join(f"{int(key)}={float(weight)!r}" for key, weight in given.items())
-    return ",".join(repr(float(weight)) for weight in given)

@@ -177,6 +177,14 @@ def test_other_class_weights_are_refused(given: Any, message: str) -> None:
         _fit(_pair()[0], Data(), epochs=1, class_weights=given)
 
 
+def test_label_weights_need_a_number_for_each_label() -> None:
+    def of_vertex(output: Tensor, label: Tensor) -> Tensor:
+        return functional.binary_cross_entropy_with_logits(output, label, reduction="none").sum(1)
+
+    with pytest.raises(ConfigurationError, match="one number for each vertex"):
+        _fit(_pair()[0], Data("labels"), epochs=1, loss=of_vertex, class_weights=[1.0, 2.0, 3.0])
+
+
 def test_balanced_is_for_classes() -> None:
     with pytest.raises(ConfigurationError, match="pos_weight"):
         _fit(_pair()[0], Data("labels"), epochs=1, class_weights="balanced")
