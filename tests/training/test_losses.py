@@ -240,6 +240,13 @@ def test_null_entries_in_tables_are_unknown() -> None:
     assert _losses(run) == _losses(_fit(_pair()[0], data, epochs=3))
 
 
+def test_unknown_entries_are_saved(tmp_path: Path) -> None:
+    data = _partly_known()
+    data.graph.save(tmp_path)
+    np.testing.assert_array_equal(lotan.Graph.read(tmp_path).arrays().label, data.label)
+    assert lotan.Graph.read(tmp_path).labels == data.graph.labels
+
+
 def test_partly_unknown_targets_are_refused() -> None:
     data = Data("targets")
     data.label[3, 1] = np.nan

@@ -80,6 +80,11 @@ def test_the_same_as_on_local(spark: SparkSession, engine: str, kind: str) -> No
         return _fit(graph, model, engine=engine, epochs=3, **settings)
 
     expected, found = fit(local, "local"), fit(on_spark, engine)
+    if kind == "labels":  # sent to Spark, unknown entries are unknown too
+        sent = fit(local, engine)
+        assert [entry["loss"] for entry in sent.history] == pytest.approx(
+            [entry["loss"] for entry in expected.history], rel=1e-5
+        )
     assert found.report["engine"] == engine
     assert found.model.loss == expected.model.loss
     assert [entry["loss"] for entry in found.history] == pytest.approx(
