@@ -17,6 +17,7 @@ Graph operators and their arguments:
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
+    lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
 A dtype among a call's arguments is a string: "torch.float32".
 """
@@ -108,6 +109,26 @@ class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares
 
 DROPOUT = "aten.dropout.default"
 """The name of torch's dropout, as a model calls it. In a stage it is "lotan.dropout"."""
+DRAWS = ("lotan.dropout", "lotan.random")
+"""The names of the operators of a stage that draw random numbers."""
+
+Distribution = Literal["uniform", "normal", "bernoulli", "chance"]
+"""The kinds of random numbers.
+
+- uniform: from 0 to 1, without 1.
+- normal: of mean 0 and variance 1.
+- bernoulli: 1 with the probability that the operator's input holds, else 0.
+- chance: 1 with a probability that is the same for all numbers, else 0.
+"""
+
+DISTRIBUTIONS: Mapping[str, Distribution] = {
+    "aten.rand_like.default": "uniform",
+    "aten.randn_like.default": "normal",
+    "aten.bernoulli.default": "bernoulli",
+    "aten.bernoulli.p": "chance",
+}
+"""The distributions that torch's operators draw from, as a model calls them."""
+
 TOTAL, TRACK = "lotan.total", "lotan.track"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import torch
 
-from planner.spec import DROPOUT, Argument, Ref, ValueType
+from planner.spec import DISTRIBUTIONS, DROPOUT, Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
 """The types of values, by name."""
@@ -102,7 +102,10 @@ LOSSES = _names("""
     cross_entropy_loss.default nll_loss_nd.default
 """)
 
-ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX | LOSSES
+# Operators that draw random numbers, which a stage draws by the keys of rows.
+RANDOM = frozenset(DISTRIBUTIONS) | {DROPOUT}
+
+ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX | LOSSES | RANDOM
 """All tensor operators that a Spec or a stage may contain."""
 
 DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
@@ -115,9 +118,9 @@ INSTEAD = {
     "index": "select columns with slices, and rows of a parameter by one integer for each edge, as weight[edge_type]; "
     "vertices meet only along edges, in a lotan.nn.MessagePassing layer",
     "embedding": "look up rows by one integer for each edge, as edge_type, without padding_idx; vertices are not looked up",
-    "rand": "dropout is the only source of random numbers",
-    "randn": "dropout is the only source of random numbers",
-    "bernoulli": "use torch.nn.functional.dropout: dropout is the only source of random numbers",
+    "rand": "draw random numbers with rand_like, randn_like or bernoulli, for rows of vertices or edges",
+    "normal": "draw random numbers with randn_like",
+    "uniform": "draw random numbers with rand_like",
     "lstm": "use a cell such as torch.nn.GRUCell, step by step",
 }
 """Advice for operators that are not in the table, by the beginning of their names."""
@@ -138,8 +141,8 @@ def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: T
     if any(_is_rows(value, types) for value in bound.values()):
         reason = _CHECKS.get(op, _no_objection)(op, bound, types)
         return None if reason is None else f"{short_name(op)} {reason}"
-    if op == DROPOUT:
-        return "dropout on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
+    if op in RANDOM:
+        return f"{short_name(op)} on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
     return None
 
 

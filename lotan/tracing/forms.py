@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from planner.spec import DISTRIBUTIONS
+
 _RESHAPES = (
     "view.default",
     "reshape.default",
@@ -82,10 +84,14 @@ def canonical_form(node: Node, name: str) -> Form:
     if _is_lookup(node, name):
         index = node.args[1][0] if name == "index.Tensor" else node.args[1]  # type: ignore[index]  # a list of nodes
         return Form("aten.index_select.default", (x, 0, index))
+    if name == "empty_like.default":
+        return Form("aten.zeros_like.default", (x,))  # to be filled
     arguments: list[Any] = list(node.args)
     if name in _SIZE_POSITION:
         arguments[_SIZE_POSITION[name]] = FullSize()
     keywords = [(key, value) for key, value in node.kwargs.items() if key not in _DROPPED_KEYWORDS]
+    if f"aten.{name}" in DISTRIBUTIONS:
+        keywords = [(key, value) for key, value in keywords if (key, value) != ("dtype", torch.float32)]
     return Form(f"aten.{name}", tuple(arguments), tuple((key, value) for key, value in keywords if value is not None))
 
 

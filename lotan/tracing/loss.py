@@ -12,13 +12,14 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.settings.named_calls import words_of
 from lotan.stages.losses import LABEL, OUTPUT, loss_terms
+from lotan.stages.row_wise import RANDOM
 from lotan.tracing import TRACING
 from lotan.tracing.forms import Form
 from lotan.tracing.recording import record_rows
 from lotan.tracing.reductions import Reduction
 from lotan.tracing.refusals import refusal
 from lotan.tracing.transcript import Transcript, describe, needed_calls
-from planner.spec import DROPOUT, LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
+from planner.spec import LossForm, LossSpec, ParameterSpec, Ref, Spec, Task, ValueType
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 
@@ -99,7 +100,7 @@ class _LossTranscript(Transcript):
         raise refusal(node, f"{reduction.kind} {REDUCED}")
 
     def _write(self, node: Node, form: Form) -> None:
-        if form.op == DROPOUT:
+        if form.op in RANDOM:
             raise refusal(node, "draws random numbers, which a loss cannot; use dropout in the model")
         super()._write(node, form)
 

@@ -48,7 +48,10 @@ _EXPAND = "aten.expand.default"
 _SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim")
 """Operators that give a statistic another shape, and nothing else."""
 
-_OTHERWISE = {"pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
+_OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
+"""Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
+
+_OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
@@ -145,6 +148,8 @@ class Transcript:
             self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
+        elif name in _OF_A_SIZE:
+            self._random(node, name)
         elif does_nothing(node, name):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
@@ -163,6 +168,11 @@ class Transcript:
         source = node.args[0] if node.args else None
         value = self._values.get(source) if isinstance(source, Node) else None
         return value if isinstance(value, _Unusable) else None
+
+    def _random(self, node: Node, name: str) -> None:
+        """Translate random numbers of a size, which counts rows, into random numbers in the shape of zeros."""
+        zeros = self._call(node, "aten.zeros.default", (self._argument(node, FullSize()),), name=f"{node.name}_rows")
+        self._values[node] = self._call(node, _OF_A_SIZE[name], (zeros,))
 
     def _graph_operator(self, node: Node, op: str) -> None:
         arguments = node.args
