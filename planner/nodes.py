@@ -230,7 +230,7 @@ class Draw(Node):
 
 @operator
 class Dropout(Draw):
-    """Dropout."""
+    """Dropout, which sets numbers to zero and scales the others."""
 
     x: Node
     p: float

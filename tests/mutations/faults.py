@@ -261,6 +261,9 @@ PYTHON = {
         "missing=np.isnan(label).any(axis=1)",
         ("training/test_losses.py",),
     ),
+    "chances are those of the other outcome": Fault(
+        LOTAN, "drawn >= threshold_of(1 - p)", "drawn >= threshold_of(p)", ("test_randomness.py",)
+    ),
     "ties count whole": Fault(LOTAN, "(below + others / 2)", "(below + others)", ("stages/test_metrics.py",)),
     "a traced loss forgets the class weights": Fault(
         LOTAN,

@@ -105,3 +105,23 @@ def test_members_of_a_batch_draw_their_own() -> None:
     alone = [_losses(_fit(_model(), data, epochs=3, seed=seed)) for seed in (0, 0, 1)]
     assert [_losses(runs[number]) for number in range(3)] == alone
     assert alone[0] != alone[2]
+
+
+def test_a_model_may_draw_in_evaluation_too() -> None:
+    class Always(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv = pyg.SAGEConv(WIDTH, CLASSES)
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.conv(x + torch.randn_like(x), edge_index)
+
+    def run(**own: Any) -> Any:
+        torch.manual_seed(0)
+        return _fit(Always(), Data(), epochs=3, **own)
+
+    usual = run()
+    for other in (run(), run(plan="general"), run(chunk_rows=7)):
+        assert _losses(other) == pytest.approx(_losses(usual), rel=1e-5)
+        assert other.metrics["val"] == pytest.approx(usual.metrics["val"], rel=1e-5)
+        assert other.predict()["prediction"].tolist() == usual.predict()["prediction"].tolist()
