@@ -574,7 +574,7 @@ class Graph:
         weights = counts = None
         if class_weights is not None:
             classes = LossSpec(task, outputs, 1.0).classes
-            weights = weights_of(class_weights, task, classes, lambda: self.class_counts)
+            weights = weights_of(class_weights, task, classes, lambda: self.class_counts, self.labels.classes)
         require_training_labels(self.labels)
         if weights and task == "classification":
             counts = self.class_counts

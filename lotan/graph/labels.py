@@ -12,7 +12,7 @@ from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.arrays import GraphArrays
 from planner.spec import SPLITS, LossForm, LossSpec, Task
 
-ClassWeights = Sequence[float] | Mapping[int, float] | Literal["balanced"]
+ClassWeights = Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"]
 """Class weights as users give them, see `weights_of`."""
 
 
@@ -72,7 +72,9 @@ def require_training_labels(labels: LabelStatistics) -> None:
         )
 
 
-def weights_of(given: ClassWeights, task: Task, classes: int, counts: Callable[[], Sequence[int]]) -> tuple[float, ...]:
+def weights_of(
+    given: ClassWeights, task: Task, classes: int, counts: Callable[[], Sequence[int]], texts: Sequence[str] = ()
+) -> tuple[float, ...]:
     """Return class weights as one number for each class or label.
 
     Args:
@@ -81,6 +83,7 @@ def weights_of(given: ClassWeights, task: Task, classes: int, counts: Callable[[
         task: the task.
         classes: the number of classes or labels.
         counts: gives the number of training vertices of each class. It is called for "balanced" only.
+        texts: the texts that stand for classes 0, 1, ..., which a mapping may have as keys (default: none).
 
     Raises:
         ConfigurationError: the weights do not fit the task or the number of classes.
@@ -90,12 +93,13 @@ def weights_of(given: ClassWeights, task: Task, classes: int, counts: Callable[[
     if isinstance(given, str):
         return _balanced(task, classes, counts)
     if isinstance(given, Mapping):
-        unknown = [key for key in given if not 0 <= int(key) < classes]
+        numbers: dict[int | str, int] = {number: number for number in range(classes)}
+        numbers.update(zip(texts, range(classes), strict=False))
+        unknown = [key for key in given if key not in numbers]
         if unknown:
-            raise ConfigurationError(
-                f"class_weights has a weight for {unknown[0]!r}, but there are {classes} classes, from 0."
-            )
-        by_class = {int(key): float(weight) for key, weight in given.items()}
+            there = f"the classes are {', '.join(texts)}" if texts else f"there are {classes} classes, from 0"
+            raise ConfigurationError(f"class_weights has a weight for {unknown[0]!r}, but {there}.")
+        by_class = {numbers[key]: float(weight) for key, weight in given.items()}
         return tuple(by_class.get(number, 1.0) for number in range(classes))
     weights = tuple(float(weight) for weight in given)
     if len(weights) != classes:

@@ -9,14 +9,14 @@ from lotan.arguments import described
 from lotan.errors import ConfigurationError
 
 
-def read_weights(text: str) -> list[float] | dict[int, float] | str:
+def read_weights(text: str) -> list[float] | dict[int | str, float] | str:
     """Return class weights that are written as a text.
 
     Raises:
         ConfigurationError: If the text is none of the three forms.
 
-    >>> read_weights("0.5,2"), read_weights("1=10"), read_weights("balanced")
-    ([0.5, 2.0], {1: 10.0}, 'balanced')
+    >>> read_weights("0.5,2"), read_weights("1=10,spam=3"), read_weights("balanced")
+    ([0.5, 2.0], {1: 10.0, 'spam': 3.0}, 'balanced')
     """
     if text == "balanced":
         return text
@@ -24,7 +24,7 @@ def read_weights(text: str) -> list[float] | dict[int, float] | str:
     try:
         if "=" in text:
             pairs = [part.split("=") for part in parts]
-            return {int(number): float(weight) for number, weight in pairs}
+            return {int(key) if key.strip().isdigit() else key: float(weight) for key, weight in pairs}
         return [float(part) for part in parts]
     except ValueError:
         raise ConfigurationError(
@@ -42,5 +42,5 @@ def weights_in_words(given: Any) -> str:
     if isinstance(given, str):
         return given
     if isinstance(given, Mapping):
-        return ",".join(f"{int(key)}={float(weight)!r}" for key, weight in given.items())
+        return ",".join(f"{key}={float(weight)!r}" for key, weight in given.items())
     return ",".join(repr(float(weight)) for weight in given)

@@ -53,7 +53,7 @@ class TrainerConfig:
     # that returns a loss for each vertex; None: the task's own
     loss: LossSetting | None = None
     # weights of classes or labels in the loss: one for each in order, a mapping from classes to weights, or "balanced"
-    class_weights: Sequence[float] | Mapping[int, float] | Literal["balanced"] | None = None
+    class_weights: Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"] | None = None
     metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
     eval_every: int = 1  # epochs between evaluations; 0: evaluate after the last epoch only
     monitor: str | None = None  # the validation metric that picks the best epoch; None: the task's main metric
@@ -250,11 +250,9 @@ def _check_weights(given: Any) -> None:
         why = ", a set, which has no order" if isinstance(given, Set) else ""
         raise ConfigurationError(f"class_weights is {described(given)}{why}; expected {expected}")
     if isinstance(given, Mapping):
-        strange = [key for key in given if isinstance(key, bool) or not isinstance(key, Integral)]
+        strange = [key for key in given if isinstance(key, bool) or not isinstance(key, Integral | str)]
         if strange:
-            raise ConfigurationError(
-                f"class_weights has the key {described(strange[0])}; expected the number of a class"
-            )
+            raise ConfigurationError(f"class_weights has the key {described(strange[0])}; expected a class")
     try:
         numbers = [float(weight) for weight in (given.values() if isinstance(given, Mapping) else given)]
     except (TypeError, ValueError):

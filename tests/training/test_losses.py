@@ -146,6 +146,20 @@ def test_class_weights_are_taken_by_key(given: Any, as_list: list[float]) -> Non
     assert _losses(_fit(_pair()[0], data, epochs=3, class_weights=given)) == _losses(expected)
 
 
+def test_class_weights_by_the_texts_of_classes() -> None:
+    data = Data()
+    texts = np.array(["ham", "eggs", "spam"])[data.label]  # in alphabetic order, they are classes 1, 0 and 2
+    graph = lotan.Graph.from_arrays(data.x, *data.edge_index, label=texts, split=data.split)
+    settings: dict[str, Any] = {"engine": "local", "progress": False, "epochs": 3, "optimizer": lotan.Adam(lr=0.01)}
+    by_text, in_order = (
+        lotan.Trainer(_pair()[0], graph, class_weights=given, **settings).fit()
+        for given in ({"eggs": 4.0, "spam": 0.5}, [4.0, 1.0, 0.5])
+    )
+    assert _losses(by_text) == _losses(in_order)
+    with pytest.raises(ConfigurationError, match="a weight for 'bacon', but the classes are eggs, ham, spam"):
+        lotan.Trainer(_pair()[0], graph, class_weights={"bacon": 1.0}, **settings).fit()
+
+
 def test_balanced_weights_are_those_of_scikit_learn() -> None:
     from sklearn.utils.class_weight import compute_class_weight
 
@@ -163,7 +177,8 @@ def test_balanced_weights_are_those_of_scikit_learn() -> None:
         ({0.5, 1.0, 2.0}, "a set, which has no order"),
         ({3: 1.0}, "a weight for 3, but there are 3 classes"),
         ({-1: 1.0}, "a weight for -1"),
-        ({"0": 1.0}, "the key '0'"),
+        ({"0": 1.0}, "a weight for '0', but there are 3 classes"),
+        ({0.5: 1.0}, "the key 0.5"),
         ({True: 1.0}, "the key True"),
         ({0: -1.0}, "finite numbers"),
         ({}, "finite numbers"),
