@@ -42,7 +42,9 @@ def _loss(form: LossForm | None, task: str, label: Tensor, outputs: int = OUTPUT
     train = label[TRAIN]
     counts = tuple(torch.bincount(train, minlength=outputs).tolist()) if weights and task == "classification" else None
     known = ~train.isnan() if train.dim() > 1 else torch.ones(len(train), 1, dtype=torch.bool)
-    labels = LabelStatistics(task, outputs, (len(train), 0, 0), int(known.sum()), int(known.all(1).sum()))  # type: ignore[arg-type]
+    labels = LabelStatistics(
+        task, outputs, (len(train), 0, 0), entries=int(known.sum()), complete=int(known.all(1).sum())
+    )  # type: ignore[arg-type]
     loss = loss_spec(labels, task, outputs, weights, counts, form)  # type: ignore[arg-type]
     sent = decode_loss(msgpack.unpackb(msgpack.packb(encode_loss(loss))))
     assert sent == loss

@@ -123,6 +123,19 @@ def test_one_output_is_for_two_classes(loss: Any) -> None:
     assert run.report["graph"]["classes"] == 2
 
 
+def test_one_output_predicts_the_texts_of_classes(tmp_path: Path) -> None:
+    data = _binary_data()
+    texts = np.array(["ham", "spam"])[data.label]
+    graph = lotan.Graph.from_arrays(data.x, *data.edge_index, label=texts, split=data.split)
+    settings: dict[str, Any] = {"engine": "local", "progress": False, "epochs": 3}
+    run = lotan.Trainer(_pair(out_channels=1)[0], graph, **settings).fit()
+    run.save(tmp_path)
+    found = lotan.load(tmp_path).predict(graph, engine="local")
+    assert found["prediction"].tolist() == run.predict()["prediction"].tolist()
+    assert set(found["prediction"]) <= {"ham", "spam"}
+    assert np.array_equal(found["prediction"] == "spam", np.stack(found["probability"])[:, 1] > 0.5)
+
+
 def test_one_output_for_three_classes_is_refused() -> None:
     with pytest.raises(GraphError, match="not among the model's 2 classes"):
         _fit(_pair(out_channels=1)[0], Data(), epochs=1)
