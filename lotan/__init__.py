@@ -28,17 +28,32 @@ if TYPE_CHECKING:
     from lotan.graph import Graph
     from lotan.results.trained_model import TrainedModel, load
     from lotan.settings.config import TrainerConfig
-    from lotan.settings.optimizers import SGD, Adagrad, Adam, AdamW
+    from lotan.settings.optimizers import (
+        ASGD,
+        SGD,
+        Adadelta,
+        Adagrad,
+        Adam,
+        Adamax,
+        AdamW,
+        NAdam,
+        RAdam,
+        RMSprop,
+        Rprop,
+    )
     from lotan.training.persisted_graph import persisted
     from lotan.training.trainer import Trainer
     from lotan.tuning.result import Tuned
     from lotan.tuning.tuner import tune
 
 __all__ = [
+    "ASGD",
     "SGD",
+    "Adadelta",
     "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "ConfigurationError",
     "EngineError",
     "Graph",
@@ -48,7 +63,11 @@ __all__ = [
     "MessengerError",
     "ModelBatch",
     "ModelError",
+    "NAdam",
     "PlanError",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
     "TrainedModel",
     "Trainer",
     "TrainerConfig",
@@ -63,6 +82,10 @@ __all__ = [
 ]
 
 _MODULES = {"datasets", "ml", "nn"}
+_OPTIMIZERS = (
+    *("Adam", "AdamW", "SGD", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam"),
+    *("RMSprop", "Rprop", "ASGD"),
+)
 _PLACES = {
     "Graph": "lotan.graph",
     "Trainer": "lotan.training.trainer",
@@ -74,7 +97,7 @@ _PLACES = {
     **dict.fromkeys(("TrainedModel", "load"), "lotan.results.trained_model"),
     "Tuned": "lotan.tuning.result",
     "tune": "lotan.tuning.tuner",
-    **dict.fromkeys(("Adam", "AdamW", "SGD", "Adagrad"), "lotan.settings.optimizers"),
+    **dict.fromkeys(_OPTIMIZERS, "lotan.settings.optimizers"),
 }
 
 

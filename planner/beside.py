@@ -15,7 +15,7 @@ from typing import Any
 from planner.kernels import ACTIVATIONS, VIEWS, is_product
 from planner.physical import Column, Plan, Stage, StageInput, StageOutput
 from planner.renaming import rename_stage
-from planner.spec import Ref, operator_name
+from planner.spec import DRAWS, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
@@ -143,7 +143,7 @@ class _Walk:
                 column = token("rows", column, level, i.sparse)
             values[i.value] = column
         for call in stage.calls:
-            has_none = call.op == "lotan.dropout" or any(values[name] is None for name in call.reads)
+            has_none = call.op in DRAWS or any(values[name] is None for name in call.reads)
             arguments = None if has_none else _by_token((call.arguments, call.keywords), values)
             values[call.output] = None if has_none else token(call.op, arguments, call.type, level)
         return values

@@ -19,12 +19,14 @@ from planner.nodes import (
     NodeArgument,
     OnParameters,
     Parameter,
+    Random,
     RowWise,
     Scatter,
     StaticColumn,
 )
 from planner.spec import (
     AGGREGATES,
+    DISTRIBUTIONS,
     DROPOUT,
     PRODUCTS,
     STATIC_COLUMNS,
@@ -113,6 +115,16 @@ def _dropout(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     return Dropout(x, float(probability), ordinal, call.layer)
 
 
+def _random(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    kind = DISTRIBUTIONS[call.op]
+    probability = call.arguments[1] if kind == "chance" else 0.0
+    if not isinstance(probability, (int, float)):
+        raise PlanError(
+            f"{call.op} ({call.where or call.layer}) has the probability {probability!r}; expected a number"
+        )
+    return Random(_node(call.arguments[0], values, call), kind, float(probability), ordinal, call.layer)
+
+
 def _edges(argument: Argument, call: Call) -> EdgeSet:
     if argument == "graph" or argument == "self_loops":
         return argument  # type: ignore[return-value]  # mypy does not narrow a union member by comparison
@@ -178,6 +190,7 @@ def _track(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     DROPOUT: _dropout,
+    **dict.fromkeys(DISTRIBUTIONS, _random),
     "lotan.scatter": _scatter,
     "lotan.aggregate": _aggregate,
     "lotan.edge_softmax": _edge_softmax,

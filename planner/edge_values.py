@@ -14,6 +14,7 @@ from planner.nodes import (
     Node,
     NodeArgument,
     Parameter,
+    Random,
     Scatter,
     tensor_arguments,
 )
@@ -97,6 +98,8 @@ class EdgeValues:
                 return ("edge", SegmentSoftmax(self.column(node.scores), node.layer))
             case Dropout():
                 return ("edge", EdgeDropout(self.column(node.x), node.p, node.key, node.layer))
+            case Random():
+                raise ObstacleError("draws random numbers for every edge")
             case Apply():
                 return self._operation(node)
             case Parameter():

@@ -25,6 +25,7 @@ from planner.nodes import (
     Node,
     NodeArgument,
     Parameter,
+    Random,
     Scatter,
     StaticColumn,
     topological,
@@ -292,6 +293,9 @@ def _call(node: Node, cut: Cut) -> Call:
             return Call(name, node.op, arguments, output, keywords, node.layer)
         case Dropout():
             return Call(name, "lotan.dropout", (cut.refs[node.x], node.p, node.key), output, layer=node.layer)
+        case Random():
+            arguments = (cut.refs[node.x], node.kind, node.p, node.key)
+            return Call(name, "lotan.random", arguments, output, layer=node.layer)
         case Scatter():
             return Call(name, "lotan.scatter", (cut.refs[node.x], node.end, node.edges), output, layer=node.layer)
         case Aggregate():

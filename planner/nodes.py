@@ -13,7 +13,7 @@ from operator import attrgetter, is_
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 from weakref import WeakValueDictionary
 
-from planner.spec import EdgeSet, ValueType
+from planner.spec import Distribution, EdgeSet, ValueType
 
 _pool: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 _is_trained = attrgetter("trained")
@@ -224,8 +224,13 @@ class OnParameters(Apply):
 
 
 @operator
-class Dropout(Node):
-    """Dropout whose random numbers depend on `key` and the row, so that no rule changes them."""
+class Draw(Node):
+    """An operator whose random numbers depend on its `key` and the row, so that no rule changes them."""
+
+
+@operator
+class Dropout(Draw):
+    """Dropout, which sets numbers to zero and scales the others."""
 
     x: Node
     p: float
@@ -234,6 +239,21 @@ class Dropout(Node):
 
     def _yields(self) -> ValueType:
         return self.x.output
+
+
+@operator
+class Random(Draw):
+    """Random numbers in the shape of a value with rows, see `planner.spec.DISTRIBUTIONS`. They have no gradient."""
+
+    x: Node
+    kind: Distribution
+    p: float  # the probability of "chance"; 0 for the other kinds
+    key: int
+    layer: str = ""
+
+    def _yields(self) -> ValueType:
+        of = self.x.output
+        return ValueType(of.rows, of.shape, "float32", of.edges)
 
 
 @operator

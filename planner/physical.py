@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.spec import DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module
@@ -175,9 +175,7 @@ class Stage:
 
     def draws_on(self, edges: EdgeSet) -> bool:
         """Return True if the stage draws random numbers on the edges of this set."""
-        return any(
-            call.op == "lotan.dropout" and call.type.edges == edges for stage in self.each for call in stage.calls
-        )
+        return any(call.op in DRAWS and call.type.edges == edges for stage in self.each for call in stage.calls)
 
 
 @dataclass(frozen=True)

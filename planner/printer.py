@@ -23,6 +23,7 @@ from planner.nodes import (
     OnParameters,
     Parameter,
     Propagate,
+    Random,
     Scatter,
     StaticColumn,
     consumers,
@@ -125,6 +126,8 @@ def _fields(node: Node) -> list[str]:
             return [operator_name(node.op), *_parameters(node), *constants(node.arguments, node.keywords)]
         case Dropout():
             return [f"p={node.p:g}", f"key={node.key}"]
+        case Random():
+            return [node.kind, *[f"p={node.p:g}"] * (node.kind == "chance"), f"key={node.key}"]
         case Scatter():
             return [f"end={node.end}", f"edges={node.edges}", *_layer(node.layer)]
         case Aggregate():

@@ -17,6 +17,7 @@ Graph operators and their arguments:
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
+    lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
 
 A dtype among a call's arguments is a string: "torch.float32".
 """
@@ -108,6 +109,26 @@ class ValueType(NamedTuple):  # planning a deep model makes, hashes and compares
 
 DROPOUT = "aten.dropout.default"
 """The name of torch's dropout, as a model calls it. In a stage it is "lotan.dropout"."""
+DRAWS = ("lotan.dropout", "lotan.random")
+"""The names of the operators of a stage that draw random numbers."""
+
+Distribution = Literal["uniform", "normal", "bernoulli", "chance"]
+"""The kinds of random numbers.
+
+- uniform: from 0 to 1, without 1.
+- normal: of mean 0 and variance 1.
+- bernoulli: 1 with the probability that the operator's input holds, else 0.
+- chance: 1 with a probability that is the same for all numbers, else 0.
+"""
+
+DISTRIBUTIONS: Mapping[str, Distribution] = {
+    "aten.rand_like.default": "uniform",
+    "aten.randn_like.default": "normal",
+    "aten.bernoulli.default": "bernoulli",
+    "aten.bernoulli.p": "chance",
+}
+"""The distributions that torch's operators draw from, as a model calls them."""
+
 TOTAL, TRACK = "lotan.total", "lotan.track"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
@@ -225,13 +246,57 @@ Task = Literal["classification", "multilabel", "regression"]
 
 
 @dataclass(frozen=True)
+class LossForm:
+    """A loss other than the task's own.
+
+    A loss of a name in `lotan.stages.losses` has arguments. A traced one has calls, which read the values "output" and
+    "label" and make its terms.
+    """
+
+    name: str = ""  # "" for a traced loss
+    arguments: tuple[tuple[str, Argument], ...] = ()
+    calls: tuple[Call, ...] = ()
+
+    @property
+    def traced(self) -> bool:
+        """True for a loss that is a user's function."""
+        return bool(self.calls)
+
+    def __str__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self.arguments)
+        return f"{self.name or 'traced'}({given})" if given else self.name or "traced"
+
+
+@dataclass(frozen=True)
 class LossSpec:
-    """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean")."""
+    """The loss over the training vertices: a sum of weighted terms divided by `normalizer` (torch's reduction="mean").
+
+    Classification with one output is binary: the output is the logit of class 1.
+    """
 
     task: Task
     outputs: int  # width of the model's output: number of classes, labels or targets
-    normalizer: float  # number, or sum of class weights, of training vertices; times `outputs` if torch averages those
+    normalizer: float  # the number of terms of all training vertices, or the sum of their class weights
     class_weights: tuple[float, ...] | None = None
+    form: LossForm | None = None  # None: cross-entropy, binary cross-entropy or the squared error
+    metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
+
+    @property
+    def binary(self) -> bool:
+        """True for two classes with one output."""
+        return self.task == "classification" and self.outputs == 1
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, labels or targets."""
+        return 2 if self.binary else self.outputs
+
+    @property
+    def terms(self) -> int:
+        """The number of terms of the loss that a vertex has."""
+        if self.form is not None and self.form.traced:
+            return self.form.calls[-1].type.width
+        return 1 if self.task == "classification" else self.outputs
 
 
 Targets = Literal["train", "split"]

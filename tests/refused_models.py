@@ -238,12 +238,12 @@ class Rolled(Model):
 
 class RandomNoise(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x + torch.randn_like(x))  # here: randn_like | dropout
+        return self.lin(x + torch.randint_like(x, 3))  # here: randint_like | rand_like
 
 
 class RandomMask(Model):
     def forward(self, x: Tensor, graph: EdgeIndex) -> Tensor:
-        return self.lin(x * torch.bernoulli(torch.sigmoid(x)))  # here: bernoulli | dropout
+        return self.lin(x) * torch.bernoulli(torch.sigmoid(self.lin.bias))  # here: bernoulli | belong to rows
 
 
 class AlphaDropout(Model):

@@ -11,6 +11,7 @@ import torch
 
 from lotan.errors import ConfigurationError
 from lotan.settings.optimizers import Adam, Optimizer
+from lotan.settings.schedulers import SchedulerSetting
 from lotan.training.learner import Learner
 
 MemberOutcome = Literal["waiting", "training", "done", "stopped early", "diverged", "stopped"]
@@ -27,6 +28,9 @@ class Member:
     epochs: int = 200  # the largest number of epochs
     patience: int | None = None  # evaluations without improvement after which training stops; None: never
     name: str = ""  # a name to show; empty: "model" and the member's number
+    # a scheduler of the learning rate, see lotan.settings.schedulers; each member has its own
+    lr_scheduler: SchedulerSetting | None = None
+    clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
 
 
 def folder_of(directory: str | Path, number: int) -> Path:

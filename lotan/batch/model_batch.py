@@ -29,9 +29,10 @@ from lotan.memory.watch import MemoryWatch
 from lotan.planning.job import Job, prepare
 from lotan.results.run import Run
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig, make_config
+from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.settings.named_calls import words_of
 from lotan.tracking import MemberTrackers
 from lotan.training.checkpoint import claimed
-from lotan.training.early_stopping import LOWER_IS_BETTER
 from lotan.training.epochs import evaluate, run_epoch
 from lotan.training.finish import finished
 from lotan.training.learner import Learner
@@ -365,6 +366,8 @@ class ModelBatch:
             "state": state.state,
             "reason": state.reason,
             "optimizer": repr(member.optimizer),
+            "lr_scheduler": None if member.lr_scheduler is None else words_of(member.lr_scheduler),
+            "clip_grad_norm": member.clip_grad_norm,
             "seed": member.seed,
             "best_epoch": state.best_epoch,
             "metrics": state.metrics,

@@ -12,6 +12,7 @@ from lotan.graph import Graph
 from lotan.nn.named_models import OWN, STOCK, factory_of, made
 from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.settings.config import TrainerConfig
+from lotan.settings.losses import one_output
 from planner.footprint import Footprint
 
 MOST_CLASSES = 10_000
@@ -52,7 +53,8 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
             f"classes are numbered up to {outputs - 1:,} on {vertices:,} vertices, and a model has an output for each"
         )
         raise GraphError(f"vertices.label: {problem}. Number them from 0 on, without gaps.")
-    return make_model(options, width, outputs)
+    loss = getattr(options, "loss", None)
+    return make_model(options, width, 1 if one_output(loss, graph.labels.task, outputs) else outputs)
 
 
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:

@@ -9,7 +9,10 @@ from typing import Any
 
 from planner.rules import RULE_NAMES
 
-OPTIMIZERS = ("adam", "adamw", "sgd", "adagrad")
+OPTIMIZERS = (
+    *("adam", "adamw", "sgd", "adagrad", "adadelta", "adamax", "nadam", "radam"),
+    *("rmsprop", "rprop", "asgd"),
+)
 AGGREGATES = ("mean", "max", "sum")
 
 
@@ -135,11 +138,33 @@ def add_training_options(parser: argparse.ArgumentParser) -> None:
     """Add the options for the optimizer, the epochs and evaluation."""
     group = parser.add_argument_group("training")
     add_epochs(group, 200)
-    group.add_argument("--optimizer", choices=OPTIMIZERS, default="adam", help="as in torch (default: adam)")
+    group.add_argument(
+        "--optimizer",
+        choices=OPTIMIZERS,
+        metavar="NAME",
+        default="adam",
+        help=f"optimizer, as in torch: {', '.join(OPTIMIZERS[:6])},\n{', '.join(OPTIMIZERS[6:])} (default: adam)",
+    )
     group.add_argument("--lr", type=number(float, 0), default=0.01, metavar="X", help="learning rate (default: 0.01)")
     group.add_argument(
-        "--weight-decay", type=number(float, 0), default=5e-4, metavar="X", help="weight decay (default: 5e-4)"
+        "--weight-decay",
+        type=number(float, 0),
+        metavar="X",
+        help="weight decay, for optimizers that have it (default: 5e-4)",
     )
+    group.add_argument(
+        "--lr-scheduler",
+        metavar="NAME(ARGUMENTS)",
+        help="scheduler of torch's that changes the learning rate after each epoch, such as 'StepLR(step_size=30)'\n"
+        "(default: none)",
+    )
+    group.add_argument(
+        "--clip-grad-norm",
+        type=number(float, 0),
+        metavar="X",
+        help="scale the gradients of all parameters down to this norm, if theirs is greater (default: do not)",
+    )
+    add_loss_options(group)
     add_evaluation_options(group)
 
 
@@ -150,8 +175,39 @@ def add_epochs(group: argparse._ArgumentGroup, default: int | None) -> None:
     )
 
 
+def add_loss_options(group: argparse._ArgumentGroup) -> None:
+    """Add the options for the loss and its class weights."""
+    group.add_argument(
+        "--loss",
+        metavar="NAME(ARGUMENTS)",
+        help="loss, such as 'cross_entropy(label_smoothing=0.1)', focal, huber or bce_with_logits, which for two classes\n"
+        "gives the model one output (default: cross_entropy, bce_with_logits or mse, by the labels)",
+    )
+    group.add_argument(
+        "--class-weights",
+        metavar="W,W,...",
+        help="weights of the classes in the loss: one for each in order, CLASS=WEIGHT for some, or balanced (default: 1)",
+    )
+
+
+def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of the loss and the metrics as settings of a Trainer."""
+    from lotan.settings.class_weights import read_weights
+
+    return {
+        "loss": options.loss,
+        "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
+        "metrics": tuple(options.metrics.split(",")) if options.metrics else (),
+    }
+
+
 def add_evaluation_options(group: argparse._ArgumentGroup) -> None:
     """Add the options for evaluation, and for early stopping by it."""
+    group.add_argument(
+        "--metrics",
+        metavar="NAME,NAME,...",
+        help="further metrics to report: roc_auc, average_precision, f1 (of each class) (default: none)",
+    )
     group.add_argument(
         "--patience",
         type=number(int, 1),

@@ -14,6 +14,7 @@ from lotan.cli.options import (
     add_model_options,
     add_plan_options,
     add_training_options,
+    loss_settings,
     plan_settings,
 )
 from lotan.cli.outputs import add_result_options, check_outputs
@@ -98,17 +99,20 @@ def _ready(options: argparse.Namespace, opened: ExitStack) -> Trainer:
 def make_trainer(options: argparse.Namespace, graph: Graph) -> Trainer:
     """Return the Trainer that the options describe."""
     from lotan.cli.models import model_for
-    from lotan.settings.optimizers import optimizer_by_name
+    from lotan.settings.optimizers import plain_optimizer
     from lotan.training.trainer import Trainer
 
     return Trainer(
         model_for(options, graph),
         graph,
-        optimizer=optimizer_by_name(options.optimizer, lr=options.lr, weight_decay=options.weight_decay),
+        optimizer=plain_optimizer(options.optimizer, options.lr, options.weight_decay),
+        lr_scheduler=options.lr_scheduler,
+        clip_grad_norm=options.clip_grad_norm,
         epochs=options.epochs,
         patience=options.patience,
         eval_every=options.eval_every,
         monitor=options.monitor,
+        **loss_settings(options),
         checkpoint_dir=options.checkpoint_dir,
         resume=options.resume,
         log_dir=options.log_dir,

@@ -11,7 +11,9 @@ from lotan.cli.graph_options import add_graph_options, graph_words, open_graph
 from lotan.cli.options import (
     add_epochs,
     add_evaluation_options,
+    add_loss_options,
     add_plan_options,
+    loss_settings,
     number,
     plan_settings,
 )
@@ -28,6 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add_search_options(parser)
     group = parser.add_argument_group("training")
     add_epochs(group, None)
+    add_loss_options(group)
     add_evaluation_options(group)
     add_plan_options(parser)
     add_result_options(
@@ -108,6 +111,7 @@ def run(options: argparse.Namespace) -> int:
             patience=options.patience,
             eval_every=options.eval_every,
             monitor=options.monitor,
+            **loss_settings(options),
             max_models=options.max_models_per_batch,
             checkpoint_dir=options.checkpoint_dir,
             resume=options.resume,

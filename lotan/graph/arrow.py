@@ -18,6 +18,8 @@ SPARSE_SHARE = 0.25  # features with a smaller share of nonzero numbers are sent
 def vertex_tables(graph: GraphArrays, split_names: bool = False) -> pa.Table:
     """Return the vertices as id, features, label (int32, or a list of float32 with null for none) and split.
 
+    Unknown entries of a label are NaN.
+
     Args:
         graph: the graph.
         split_names: if True, splits and missing labels are written as users write them, 'train' and null; if False,
@@ -108,7 +110,7 @@ def _ids(ids: npt.NDArray[np.generic], keep_type: bool) -> pa.Array:
 def _labels(label: npt.NDArray[np.generic]) -> pa.Array:
     if label.ndim == 1:
         return pa.array(label.astype(np.int32))
-    return _lists(label, missing=np.isnan(label).any(axis=1))
+    return _lists(label, missing=np.isnan(label).all(axis=1))
 
 
 def _lists(matrix: npt.NDArray[np.generic], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:

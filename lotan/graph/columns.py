@@ -195,7 +195,7 @@ def _features(table: pa.Table, ids: Ids, columns: tuple[str, ...], name: str = "
 
 
 def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool, name: str = "vertices") -> Floats:
-    """Return a list column as [rows, width]. If `nullable`, rows that are null become NaN."""
+    """Return a list column as [rows, width]. If `nullable`, rows and entries that are null become NaN."""
     known = ~_is_null(values)
     if not nullable and not known.all():
         raise null_rows(column, int((~known).sum()), _row(ids, ~known, None), name)
@@ -208,7 +208,9 @@ def _matrix(values: pa.Array, ids: Ids, column: str, nullable: bool, name: str =
     if width == 0:
         return np.zeros((len(values), 0), dtype=np.float32)
     flat = values.flatten()
-    if flat.null_count:
+    if nullable and flat.null_count:
+        flat = flat.cast(pa.float64(), safe=False)  # null becomes NaN
+    elif flat.null_count:
         holes = np.zeros(len(values), dtype=bool)
         holes[np.flatnonzero(known)] = _is_null(flat).reshape(-1, width).any(axis=1)
         raise nulls_inside(column, int(holes.sum()), _row(ids, holes, None), name)
@@ -254,6 +256,7 @@ def _label(table: pa.Table, ids: Ids, column: str | None) -> GivenLabels:
     if kind.depth:
         matrix = _matrix(list_column(values), ids, column, nullable=True)
         if kind.whole and matrix.shape[1] == 1:
+            missing = np.isnan(matrix[:, 0])
             return GivenLabels(np.where(missing, -1, matrix[:, 0]).astype(np.int64), missing)
         return GivenLabels(matrix, missing)
     if not kind.whole:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -195,25 +193,30 @@ def label_statistics(tables: Tables, names: ColumnNames) -> LabelStatistics:
     """Count labels with one job."""
     vertices = standard_vertices(tables[0], names)
     label = F.col("label")
+    counts = [F.col("split") == name for name in SPLITS]
     if is_class(vertices):
-        known, outputs, binary = label >= 0, F.max(label) + 1, F.lit(True)
-    else:
-        known = label.isNotNull() & ~F.exists(label, F.isnan)
-        outputs = F.max(F.size(label))
-        binary = F.bool_and(F.when(known, F.forall(label, lambda value: value.isin(0.0, 1.0))))
-    counts = [F.count_if(known & (F.col("split") == name)) for name in SPLITS]
-    row = vertices.agg(outputs, F.coalesce(binary, F.lit(True)) if not is_class(vertices) else F.max(binary), *counts)
-    width, is_binary, *labelled = row.collect()[0]
-    task: Task = "classification" if is_class(vertices) else "multilabel" if is_binary else "regression"
-    return LabelStatistics(task, max(width or 0, 0), tuple(labelled), names.classes)
+        row = vertices.agg(F.max(label) + 1, *(F.count_if((label >= 0) & count) for count in counts)).collect()[0]
+        return LabelStatistics("classification", max(row[0] or 0, 0), tuple(row[1:]), names.classes)
+    given = F.coalesce(F.filter(label, lambda value: ~F.isnan(value)), F.array().cast(_FEATURES))
+    found = F.size(given)
+    complete = (found > 0) & (found == F.size(label))
+    row = vertices.agg(
+        F.max(F.size(label)),
+        F.coalesce(F.bool_and(F.forall(given, lambda value: value.isin(0.0, 1.0))), F.lit(True)),
+        F.coalesce(F.sum(F.when(counts[0], found)), F.lit(0)),
+        F.count_if(counts[0] & complete),
+        *(F.count_if((found > 0) & count) for count in counts),
+    ).collect()[0]
+    task: Task = "multilabel" if row[1] else "regression"
+    return LabelStatistics(task, max(row[0] or 0, 0), tuple(row[4:]), entries=row[2], complete=row[3])
 
 
-def training_weight(tables: Tables, names: ColumnNames, weights: Sequence[float]) -> float:
-    """Return the sum of the class weights of the labelled training vertices, with one job."""
+def class_counts(tables: Tables, names: ColumnNames) -> tuple[int, ...]:
+    """Return the number of training vertices of each class, with one job that returns a row for each class."""
     vertices = standard_vertices(tables[0], names)
-    weight = F.get(F.array(*map(F.lit, weights)), F.col("label"))
-    row = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0)).agg(F.sum(weight)).collect()[0]
-    return float(row[0] or 0.0)
+    training = vertices.where((F.col("split") == SPLITS[0]) & (F.col("label") >= 0))
+    counts = {row[0]: row[1] for row in training.groupBy("label").count().collect()}
+    return tuple(counts.get(number, 0) for number in range(max(counts, default=-1) + 1))
 
 
 def _type(table: DataFrame, column: str) -> str:

@@ -24,16 +24,17 @@ from lotan.graph.given_arrays import columns_of
 from lotan.graph.given_labels import settle
 from lotan.graph.kept_columns import KeptColumns
 from lotan.graph.labels import (
+    ClassWeights,
     LabelStatistics,
-    check_class_weights,
+    class_counts,
     label_statistics,
     loss_spec,
     require_training_labels,
-    training_weight,
+    weights_of,
 )
 from lotan.graph.places import is_uri
 from lotan.graph.sources import Source
-from planner.spec import LossSpec, Task
+from planner.spec import LossForm, LossSpec, Task
 from planner.statistics import Profile, Statistics
 
 if TYPE_CHECKING:
@@ -547,28 +548,43 @@ class Graph:
 
         return frames.label_statistics(self._tables, self.names)
 
-    def loss_spec(self, task: Task | None, outputs: int, class_weights: Sequence[float] | None = None) -> LossSpec:
+    def loss_spec(
+        self,
+        task: Task | None,
+        outputs: int,
+        class_weights: ClassWeights | None = None,
+        form: LossForm | None = None,
+        metrics: tuple[str, ...] = (),
+    ) -> LossSpec:
         """Return the loss over the training vertices, with torch's reduction="mean".
 
         Args:
             task: the task, or None for the one that the labels suggest.
             outputs: width of the model's output.
             class_weights: the argument `weight` of torch's loss: one number for each class, or for each label of a
-                multi-label task (default: None, for equal weights).
+                multi-label task; a mapping from classes to weights; or "balanced" (default: None, for equal weights).
+            form: the loss, if it is not the task's own (default: None).
+            metrics: further metrics to count for, see `lotan.settings.metric_names` (default: none).
 
         Raises:
             GraphError: no training vertex has a label.
             ConfigurationError: the class weights do not fit.
         """
         task = task or self.labels.task
-        weights = None if class_weights is None else check_class_weights(task, outputs, class_weights)
+        weights = counts = None
+        if class_weights is not None:
+            classes = LossSpec(task, outputs, 1.0).classes
+            weights = weights_of(class_weights, task, classes, lambda: self.class_counts, self.labels.classes)
         require_training_labels(self.labels)
-        total = self._training_weight(weights) if weights and task == "classification" else None
-        return loss_spec(self.labels, task, outputs, weights, total)
+        if weights and task == "classification":
+            counts = self.class_counts
+        return loss_spec(self.labels, task, outputs, weights, counts, form, metrics)
 
-    def _training_weight(self, weights: Sequence[float]) -> float:
+    @cached_property
+    def class_counts(self) -> tuple[int, ...]:
+        """The number of training vertices of each class, for labels that are classes."""
         if self._source.tables is None:
-            return training_weight(self.arrays(), weights)
+            return class_counts(self.arrays())
         from lotan.graph import frames
 
-        return frames.training_weight(self._tables, self.names, weights)
+        return frames.class_counts(self._tables, self.names)

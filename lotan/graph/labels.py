@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
 from lotan.errors import ConfigurationError, GraphError
 from lotan.graph.arrays import GraphArrays
-from planner.spec import SPLITS, LossSpec, Task
+from planner.spec import SPLITS, LossForm, LossSpec, Task
+
+ClassWeights = Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"]
+"""Class weights as users give them, see `weights_of`."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,10 @@ class LabelStatistics:
     # The texts that stand for classes 0, 1, ...; empty if labels are numbers. They are left out of the printed form, by
     # which checkpoints compare graphs, since the graph's fingerprint has them.
     classes: tuple[str, ...] = field(default=(), repr=False)
+    # Of the training vertices: the known entries of their label arrays, and those of which all entries are known. They
+    # are left out of the printed form too.
+    entries: int = field(default=0, repr=False)
+    complete: int = field(default=0, repr=False)
 
 
 def label_statistics(graph: GraphArrays) -> LabelStatistics:
@@ -30,21 +38,29 @@ def label_statistics(graph: GraphArrays) -> LabelStatistics:
     labelled = tuple(int(np.count_nonzero(known & (graph.split == code))) for code in range(len(SPLITS)))
     if graph.label.ndim == 1:
         return LabelStatistics("classification", int(graph.label.max(initial=-1)) + 1, labelled, graph.classes)
-    binary = bool(np.isin(graph.label[known], (0, 1)).all())
-    return LabelStatistics("multilabel" if binary else "regression", graph.label.shape[1], labelled)
+    given = ~np.isnan(graph.label)
+    binary = bool(np.isin(graph.label[given], (0, 1)).all())
+    of_training = given[graph.split == SPLITS.index("train")]
+    return LabelStatistics(
+        "multilabel" if binary else "regression",
+        graph.label.shape[1],
+        labelled,
+        entries=int(np.count_nonzero(of_training)),
+        complete=int(np.count_nonzero(of_training.all(axis=1))),
+    )
 
 
 def has_label(graph: GraphArrays) -> np.ndarray:
-    """Return a mask of the vertices that have a label, bool [vertices]."""
+    """Return a mask of the vertices that have a label, bool [vertices]. Of a label array, some entry is known."""
     if graph.label.ndim == 1:
         return np.asarray(graph.label != -1)
-    return ~np.asarray(np.isnan(graph.label).any(axis=1))
+    return ~np.asarray(np.isnan(graph.label).all(axis=1))
 
 
-def training_weight(graph: GraphArrays, weights: Sequence[float]) -> float:
-    """Return the sum of the class weights of the labelled training vertices."""
+def class_counts(graph: GraphArrays) -> tuple[int, ...]:
+    """Return the number of training vertices of each class, from class 0 to the largest that occurs among them."""
     labels = graph.label[has_label(graph) & (graph.split == SPLITS.index("train"))]
-    return float(np.asarray(weights, dtype=np.float64)[labels].sum())
+    return tuple(np.bincount(labels).tolist())
 
 
 def require_training_labels(labels: LabelStatistics) -> None:
@@ -56,24 +72,62 @@ def require_training_labels(labels: LabelStatistics) -> None:
         )
 
 
-def check_class_weights(task: Task, outputs: int, class_weights: Sequence[float]) -> tuple[float, ...]:
-    """Return the class weights as floats.
+def weights_of(
+    given: ClassWeights, task: Task, classes: int, counts: Callable[[], Sequence[int]], texts: Sequence[str] = ()
+) -> tuple[float, ...]:
+    """Return class weights as one number for each class or label.
+
+    Args:
+        given: one weight for each class in order, or a mapping from classes to weights, in which missing classes weigh 1.
+            Or "balanced", for the inverse of a class's share of the training vertices, as in scikit-learn.
+        task: the task.
+        classes: the number of classes or labels.
+        counts: gives the number of training vertices of each class. It is called for "balanced" only.
+        texts: the texts that stand for classes 0, 1, ..., which a mapping may have as keys (default: none).
 
     Raises:
-        ConfigurationError: the weights do not fit the task or the number of outputs.
+        ConfigurationError: the weights do not fit the task or the number of classes.
     """
-    weights = tuple(float(weight) for weight in class_weights)
     if task == "regression":
         raise ConfigurationError("class_weights: regression has no classes. Leave class_weights out.")
-    if len(weights) != outputs or not all(0 <= weight < float("inf") for weight in weights):
+    if isinstance(given, str):
+        return _balanced(task, classes, counts)
+    if isinstance(given, Mapping):
+        numbers: dict[int | str, int] = {number: number for number in range(classes)}
+        numbers.update(zip(texts, range(classes), strict=False))
+        unknown = [key for key in given if key not in numbers]
+        if unknown:
+            there = f"the classes are {', '.join(texts)}" if texts else f"there are {classes} classes, from 0"
+            raise ConfigurationError(f"class_weights has a weight for {unknown[0]!r}, but {there}.")
+        by_class = {numbers[key]: float(weight) for key, weight in given.items()}
+        return tuple(by_class.get(number, 1.0) for number in range(classes))
+    weights = tuple(float(weight) for weight in given)
+    if len(weights) != classes:
         raise ConfigurationError(
-            f"class_weights: {list(weights)}, expected {outputs} finite numbers of at least 0, one per output."
+            f"class_weights: {list(weights)}, expected {classes} finite numbers of at least 0, one per output."
         )
     return weights
 
 
+def _balanced(task: Task, classes: int, counts: Callable[[], Sequence[int]]) -> tuple[float, ...]:
+    if task != "classification":
+        raise ConfigurationError(
+            "class_weights 'balanced' is for classes; for several labels, set pos_weight: "
+            "loss='bce_with_logits(pos_weight=[...])'"
+        )
+    held = [*counts(), *[0] * classes][:classes]
+    total, present = sum(held), sum(count > 0 for count in held)
+    return tuple(total / (present * count) if count else 1.0 for count in held)
+
+
 def loss_spec(
-    labels: LabelStatistics, task: Task, outputs: int, weights: tuple[float, ...] | None, weight_sum: float | None
+    labels: LabelStatistics,
+    task: Task,
+    outputs: int,
+    weights: tuple[float, ...] | None = None,
+    counts: Sequence[int] | None = None,
+    form: LossForm | None = None,
+    metrics: tuple[str, ...] = (),
 ) -> LossSpec:
     """Return the loss over the training vertices, with torch's reduction="mean".
 
@@ -82,9 +136,16 @@ def loss_spec(
         task: the task.
         outputs: width of the model's output.
         weights: class weights that were checked, or None.
-        weight_sum: for classification with class weights, their sum over the training vertices; else None.
+        counts: for classification with class weights, the number of training vertices of each class; else None.
+        form: the loss, if it is not the task's own.
+        metrics: further metrics to count for.
     """
     count = labels.labelled[SPLITS.index("train")]
+    loss = LossSpec(task, outputs, 1.0, weights, form, metrics)
     if task == "classification":
-        return LossSpec(task, outputs, float(count if weight_sum is None else weight_sum), weights)
-    return LossSpec(task, outputs, float(count * outputs), weights)
+        weighted = None if counts is None else sum(n * w for n, w in zip(counts, weights or (), strict=False))
+        return replace(loss, normalizer=float(count if weighted is None else weighted) * loss.terms)
+    if task == "multilabel":
+        entries = labels.entries if loss.terms == outputs else labels.complete * loss.terms
+        return replace(loss, normalizer=float(entries))
+    return replace(loss, normalizer=float(count * loss.terms))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
@@ -102,7 +103,8 @@ def standard(vertices: DataFrame, names: ColumnNames) -> Column:
     if classes:
         return _classes(F.get(column, F.lit(0)) if kind.depth else column, kind)
     if kind.depth:
-        return column.cast("array<float>")
+        nan = F.lit(math.nan).cast("float")  # an unknown entry
+        return F.transform(column.cast("array<float>"), lambda value: F.coalesce(value, nan))
     known = column.isNotNull()
     if names.as_missing is not None:
         known &= column != names.as_missing

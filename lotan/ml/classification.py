@@ -17,6 +17,7 @@ from lotan.ml.rows import named_classes
 from lotan.ml.summary import Summary
 from lotan.ml.tables import Given
 from lotan.results.trained_model import TrainedModel
+from lotan.settings.losses import one_output
 
 
 @accessors
@@ -25,6 +26,11 @@ class _ClassifierParams(GNNParams, HasProbabilityCol, HasRawPredictionCol):
         "numClasses",
         "number of classes; unset: the number in the label's metadata, or else the largest label + 1",
         TypeConverters.toInt,
+    )
+    classWeights = make_param(
+        "classWeights",
+        'weights of classes: "balanced", in order as "0.5,2", or by class as "1=10"; unset: 1',
+        TypeConverters.toString,
     )
 
 
@@ -43,7 +49,7 @@ class GNNClassificationModel(_ClassifierParams, GNNModel):
         return {name: column for name, column in added.items() if name}
 
     def _check_labels(self, largest: int) -> None:
-        known = self.trained.loss.outputs
+        known = self.trained.loss.classes
         if largest > known:
             raise GraphError(
                 f"dataset.{self.value('labelCol')}: there is a label {largest - 1}, and the model knows {known} classes, from 0. "
@@ -67,7 +73,8 @@ class GNNClassifier(_ClassifierParams, GNNEstimator[GNNClassificationModel]):
         super().__init__(**params)
 
     def _outputs(self, dataset: DataFrame, largest: int) -> int:
-        return self.value("numClasses") or named_classes(dataset, self.value("labelCol")) or max(largest, 2)
+        classes = self.value("numClasses") or named_classes(dataset, self.value("labelCol")) or max(largest, 2)
+        return 1 if one_output(self.value("loss"), "classification", classes) else classes
 
     def _new_model(self, trained: TrainedModel, given: Given, summary: Summary) -> GNNClassificationModel:
         return GNNClassificationModel(trained, given, summary)

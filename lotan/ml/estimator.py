@@ -129,6 +129,8 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
                 self._module(prepared),
                 prepared.graph,
                 optimizer=make_optimizer(self),
+                lr_scheduler=self.value("lrScheduler"),
+                clip_grad_norm=self.value("clipGradNorm"),
                 epochs=self.value("epochs"),
                 patience=self.value("patience"),
                 seed=self.value("seed"),
@@ -184,6 +186,8 @@ class GNNEstimator(Estimator[M], HasGraph, MLReadable[Any], MLWritable, Generic[
         return Member(
             self._module(prepared),
             optimizer=make_optimizer(self),
+            lr_scheduler=self.value("lrScheduler"),
+            clip_grad_norm=self.value("clipGradNorm"),
             seed=self.value("seed"),
             epochs=self.value("epochs"),
             patience=self.value("patience"),

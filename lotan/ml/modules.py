@@ -6,7 +6,7 @@ import torch
 
 from lotan.ml.params import GNNParams
 from lotan.nn.named_models import OWN, STOCK, Factory, factory_of, made
-from lotan.settings.optimizers import Optimizer, optimizer_by_name
+from lotan.settings.optimizers import Optimizer, plain_optimizer
 
 
 def make_module(params: GNNParams, factory: Factory | None, in_channels: int, out_channels: int) -> torch.nn.Module:
@@ -41,4 +41,5 @@ def make_optimizer(params: GNNParams) -> Optimizer:
     Raises:
         ConfigurationError: the optimizer is unknown, or refuses an argument.
     """
-    return optimizer_by_name(params.value("optimizer"), lr=params.value("lr"), weight_decay=params.value("weightDecay"))
+    decay = params.value("weightDecay") if params.isSet("weightDecay") else None
+    return plain_optimizer(params.value("optimizer"), params.value("lr"), decay)

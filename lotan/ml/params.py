@@ -9,13 +9,14 @@ from pyspark.ml.param import Param, Params, TypeConverters
 from pyspark.ml.param.shared import HasFeaturesCol, HasLabelCol, HasPredictionCol
 
 from lotan.errors import ConfigurationError
+from lotan.settings.class_weights import read_weights
 from lotan.settings.config import TrainerConfig, make_config
 
 Owner = TypeVar("Owner", bound=type)
 
 OF_ONE_MODEL = (
     *("modelType", "hiddenChannels", "numLayers", "dropout", "heads", "optimizer", "lr", "weightDecay"),
-    *("epochs", "patience", "seed"),
+    *("lrScheduler", "clipGradNorm", "epochs", "patience", "seed"),
 )
 """The Params that may differ between models of one batch. Maps that differ in other Params make several batches."""
 
@@ -87,9 +88,16 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
     dropout = make_param("dropout", "probability with which a value is dropped in training", TypeConverters.toFloat)
     heads = make_param("heads", "number of attention heads, for gat or a factory of your own", TypeConverters.toInt)
 
-    optimizer = make_param("optimizer", "adam, adamw, sgd or adagrad", TypeConverters.toString)
+    optimizer = make_param("optimizer", "an optimizer of torch's, such as adam or rmsprop", TypeConverters.toString)
     lr = make_param("lr", "learning rate", TypeConverters.toFloat)
     weightDecay = make_param("weightDecay", "weight decay of all parameters", TypeConverters.toFloat)
+    loss = make_param(
+        "loss", 'a loss such as "cross_entropy(label_smoothing=0.1)"; unset: the task\'s', TypeConverters.toString
+    )
+    lrScheduler = make_param(
+        "lrScheduler", 'a scheduler of torch\'s, such as "StepLR(step_size=30)"; unset: none', TypeConverters.toString
+    )
+    clipGradNorm = make_param("clipGradNorm", "largest norm of all gradients; unset: any", TypeConverters.toFloat)
     epochs = make_param("epochs", "the most epochs", TypeConverters.toInt)
     patience = make_param(
         "patience", "evaluations without improvement on 'val' after which to stop", TypeConverters.toInt
@@ -152,10 +160,14 @@ class GNNParams(HasFeaturesCol, HasLabelCol, HasPredictionCol):
         return tuple(repr(self.value(param.name)) for param in self.params if param.name not in without)
 
     def options(self) -> dict[str, Any]:
-        """Return the settings of the engine and of the evaluation, as the Trainer and a batch of models take them."""
+        """Return the settings of the loss, the engine and the evaluation, as the Trainer and a batch of models take them."""
         named = {"eval_every": "evalEvery", "memory_limit": "memoryLimit"}
         same = ("monitor", "engine", "plan", "partitions", "workers", "progress")
-        return {option: self.value(name) for option, name in {**named, **{name: name for name in same}}.items()}
+        weights = self.value("classWeights") if self.hasParam("classWeights") else None
+        of_loss = {"loss": self.value("loss"), "class_weights": None if weights is None else read_weights(weights)}
+        return of_loss | {
+            option: self.value(name) for option, name in {**named, **{name: name for name in same}}.items()
+        }
 
     def config(self) -> TrainerConfig:
         """Return the options as a TrainerConfig, which checks them.

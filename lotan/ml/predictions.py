@@ -40,6 +40,8 @@ def predicted(model: TrainedModel, graph: Graph, config: TrainerConfig, spark: S
 def _scored(frame: pd.DataFrame, task: Task) -> pd.DataFrame:
     raw = np.stack(frame["values"])
     rows = from_logits(frame["id"], raw, task)
+    if task == "classification" and raw.shape[1] == 1:
+        raw = np.concatenate([-raw, raw], axis=1)  # as Spark's classifiers have it for two classes
     one = raw[:, 0] if task == "regression" else rows["prediction"].to_numpy()
     probability = rows.get("probability", pd.Series([np.zeros(0)] * len(rows)))
     return pd.DataFrame(

@@ -26,8 +26,10 @@ from lotan.errors import GraphError, ModelError
 from lotan.graph import Graph, fingerprint
 from lotan.memory.limit import MemoryLimit, check_fits
 from lotan.planning import cost_cache
+from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
+from lotan.settings.named_calls import words_of
 from lotan.tracing import takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
@@ -35,7 +37,7 @@ from planner.cost import PassCost, Pricing
 from planner.edge_columns import EdgeData, data_read, number_of_types
 from planner.footprint import Footprint
 from planner.physical import Plan
-from planner.spec import LossSpec, Spec
+from planner.spec import LossForm, LossSpec, Spec
 from planner.statistics import Statistics
 from planner.traits import EngineTraits
 
@@ -103,9 +105,10 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     graph = graph.for_task(config.task)
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     reads, types = edge_demands(train)
-    report = check_graph(graph, task, outputs, width, takes_roots(train), reads, types)
+    classes = LossSpec(task, outputs, normalizer=1.0).classes
+    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types)
     check_statistics(train, report.vertices)
-    loss = graph.loss_spec(task, outputs, config.class_weights)
+    loss = loss_of(graph, task, outputs, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
     planned = planned.described(weights=graph.names.weight_words(graph.statistics.weighted))
     warnings = (
@@ -312,6 +315,13 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "propagate",
     )
     settings = {name: repr(getattr(config, name)) for name in same}
+    # Settings that an earlier version did not have are left out where they are not used.
+    if config.lr_scheduler is not None:
+        settings["lr_scheduler"] = words_of(config.lr_scheduler)
+    if config.clip_grad_norm is not None:
+        settings["clip_grad_norm"] = repr(config.clip_grad_norm)
+    if job.loss.form is not None:
+        settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:
         settings["partitions"] = f"at least {job.partitions}, for the memory limit"
     return {
@@ -328,6 +338,12 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         "graph": repr((job.statistics, job.graph.labels)),
         "contents of the graph": fingerprint(job.graph),
     }
+
+
+def _digest_of(form: LossForm) -> str:
+    """Return the words for a named loss, and a short digest of what a traced one computes."""
+    calls = tuple(replace(call, where="") for call in form.calls)
+    return f"traced {hashlib.sha256(repr(calls).encode()).hexdigest()[:16]}" if calls else str(form)
 
 
 def _digest(spec: Spec) -> str:

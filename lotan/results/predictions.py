@@ -83,10 +83,12 @@ def from_logits(ids: object, logits: Rows, task: Task, classes: tuple[str, ...] 
 
     Args:
         ids: The ids, `[rows]`, which are copied unchanged.
-        logits: The model's output, `[rows, outputs]`.
+        logits: The model's output, `[rows, outputs]`. One output of a classification is the logit of class 1.
         task: The task that the model was trained for.
         classes: The texts that stand for classes 0, 1, ...; empty if labels were numbers.
     """
+    if task == "classification" and logits.shape[1] == 1:
+        logits = np.concatenate([np.zeros_like(logits), logits], axis=1)  # the same model with two outputs
     match task:
         case "classification":
             found = logits.argmax(1)

@@ -88,6 +88,7 @@ def job_figures(job: Job) -> dict[str, Any]:
     return {
         "graph": graph_figures(job),
         "task": job.loss.task,
+        **({} if job.loss.form is None else {"loss": str(job.loss.form)}),
         "engine": job.engine.name,
         "engine_reason": job.engine.reason,
     }
@@ -120,7 +121,7 @@ def graph_figures(job: Job) -> dict[str, int]:
         "vertices": job.statistics.vertices,
         "edges": job.statistics.edges,
         "width": job.statistics.width,
-        "classes": job.loss.outputs,
+        "classes": job.loss.classes,
     }
 
 

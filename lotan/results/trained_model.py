@@ -203,7 +203,7 @@ def load(directory: str | Path) -> TrainedModel:
         _check_fit(spec, weights)
         loss = decode_loss(content["loss"])
         edges = {str(name): bool(value) for name, value in dict(content.get("edges", {})).items()}
-        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.outputs), edges)
+        return TrainedModel(spec, loss, weights, _classes(content.get("classes", ()), loss.classes), edges)
     except FileNotFoundError as error:
         raise ModelError(
             f"{directory} holds no model: {error.filename} is missing. Save one with Run.save, or --save"

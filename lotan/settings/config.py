@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lotan.arguments import described
+from lotan.arguments import described, require_number
 from lotan.errors import ConfigurationError
 from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
+from lotan.settings.losses import LossSetting, named_loss
+from lotan.settings.metric_names import check_metrics
 from lotan.settings.optimizers import Adam, Optimizer
 from lotan.settings.plan_names import named_plan
+from lotan.settings.schedulers import SchedulerSetting, check_scheduler, needs_metric
 from planner.spec import Task
 
 EngineName = Literal["auto", "blocks", "rows", "local"]
@@ -21,7 +25,7 @@ ENGINES: tuple[EngineName, ...] = get_args(EngineName)
 PLANS = ("auto", "general")
 PROPAGATES = ("join", "messages")
 TASKS: tuple[Task, ...] = get_args(Task)
-MEMBER_SETTINGS = ("optimizer", "seed", "epochs", "patience")
+MEMBER_SETTINGS = ("optimizer", "lr_scheduler", "clip_grad_norm", "seed", "epochs", "patience")
 """The settings that may differ between the members of a model batch."""
 _TEXTS: dict[str, tuple[type, ...]] = {
     "monitor": (str,),
@@ -40,9 +44,17 @@ class TrainerConfig:
 
     # the optimizer and its arguments, see lotan.settings.optimizers
     optimizer: Optimizer = field(default_factory=lambda: Adam(lr=0.01))
+    # a scheduler of torch's, such as "StepLR(step_size=30)", or a function that makes one of an optimizer; None: none
+    lr_scheduler: SchedulerSetting | None = None
+    clip_grad_norm: float | None = None  # the largest norm of the gradients of all parameters; None: any
     epochs: int = 200  # the largest number of epochs; training may stop earlier through patience
     task: Task | None = None  # None: the task that the labels suggest
-    class_weights: Sequence[float] | None = None  # one weight per class or label, for its vertices in the loss
+    # the loss: a name such as "cross_entropy(label_smoothing=0.1)", a loss of torch.nn, or a function of output and label
+    # that returns a loss for each vertex; None: the task's own
+    loss: LossSetting | None = None
+    # weights of classes or labels in the loss: one for each in order, a mapping from classes to weights, or "balanced"
+    class_weights: Sequence[float] | Mapping[int, float] | Mapping[str, float] | Literal["balanced"] | None = None
+    metrics: Sequence[str] = ()  # further metrics: "roc_auc", "average_precision", "f1" (of each class)
     eval_every: int = 1  # epochs between evaluations; 0: evaluate after the last epoch only
     monitor: str | None = None  # the validation metric that picks the best epoch; None: the task's main metric
     patience: int | None = None  # evaluations without improvement after which training stops; None: never
@@ -165,8 +177,13 @@ def _check_numbers(config: TrainerConfig) -> None:
             byte_count(name, getattr(config, name), least)
     if not isinstance(config.seed, int):
         raise ConfigurationError(f"seed is {config.seed!r}; expected an integer")
+    if config.clip_grad_norm is not None:
+        require_number("Trainer", "clip_grad_norm", config.clip_grad_norm, 0.0)
+    if config.loss is not None:
+        named_loss(config.loss)
     if config.class_weights is not None:
         _check_weights(config.class_weights)
+    check_metrics(config.metrics)
 
 
 def _check_kinds(config: TrainerConfig) -> None:
@@ -199,6 +216,12 @@ def _check_together(config: TrainerConfig) -> None:
         raise ConfigurationError(
             "rgb is False, but engine 'blocks' always sums gradients before they cross partitions: take engine 'rows'"
         )
+    if config.lr_scheduler is not None:
+        check_scheduler(config.lr_scheduler, config.optimizer)
+    if needs_metric(config.lr_scheduler) and config.eval_every == 0:
+        raise ConfigurationError(
+            "lr_scheduler ReduceLROnPlateau needs evaluations; set eval_every to 1 or more, or take another scheduler"
+        )
     if config.patience is not None and config.eval_every == 0:
         raise ConfigurationError("patience needs evaluations; set eval_every to 1 or more, or leave patience out")
     if config.resume and config.checkpoint_dir is None:
@@ -215,16 +238,24 @@ def _at_least(name: str, value: object, least: int) -> None:
         raise ConfigurationError(f"{name} is {value!r}; expected an integer of at least {least}")
 
 
-def _check_weights(weights: Any) -> None:
-    """Refuse class weights that are not numbers. A list, an array or a tensor may hold them.
+def _check_weights(given: Any) -> None:
+    """Refuse class weights that are not numbers. A list, an array, a tensor or a mapping by class may hold them.
 
     The number of weights is checked later, when the model is known.
     """
+    if isinstance(given, str) and given == "balanced":
+        return
+    expected = 'a list of finite numbers of at least 0, one per output; a mapping from classes to them; or "balanced"'
+    if isinstance(given, str | Set):
+        why = ", a set, which has no order" if isinstance(given, Set) else ""
+        raise ConfigurationError(f"class_weights is {described(given)}{why}; expected {expected}")
+    if isinstance(given, Mapping):
+        strange = [key for key in given if isinstance(key, bool) or not isinstance(key, Integral | str)]
+        if strange:
+            raise ConfigurationError(f"class_weights has the key {described(strange[0])}; expected a class")
     try:
-        numbers = [] if isinstance(weights, str) else [float(weight) for weight in weights]
+        numbers = [float(weight) for weight in (given.values() if isinstance(given, Mapping) else given)]
     except (TypeError, ValueError):
         numbers = []
     if not numbers or not all(0 <= number < float("inf") for number in numbers):
-        raise ConfigurationError(
-            f"class_weights is {described(weights)}; expected a list of finite numbers of at least 0, one per output"
-        )
+        raise ConfigurationError(f"class_weights is {described(given)}; expected {expected}")

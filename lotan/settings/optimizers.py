@@ -16,10 +16,14 @@ from typing import Any, ClassVar
 
 import torch
 
-from lotan.arguments import described, require_flag, require_number, wrong
+from lotan.arguments import LARGEST, described, require_flag, require_number, wrong
 from lotan.errors import ConfigurationError
 
 Overrides = Mapping[str, Mapping[str, Any]]
+
+WEIGHT_DECAY = 5e-4
+"""The weight decay of `lotan train`, of grids and of Spark ML, where none is given."""
+_PAIR = "tuple[float, float]"
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,12 @@ class Optimizer:
         param_groups = [{"params": list(named.items()), **groups.get(group, {})} for group, named in members.items()]
         return self.torch_class(param_groups, **arguments)
 
+    def trial(self) -> torch.optim.Optimizer:
+        """Return torch's optimizer over a parameter that no model has, to try things on."""
+        arguments = self._arguments()
+        del arguments["groups"]
+        return self.torch_class([torch.nn.Parameter(torch.zeros(1))], **arguments)
+
     def _arguments(self) -> dict[str, Any]:
         return {item.name: getattr(self, item.name) for item in dataclasses.fields(self)}
 
@@ -79,11 +89,12 @@ class Optimizer:
 
     def _check_values(self, arguments: Mapping[str, Any]) -> None:
         owner = type(self).__name__
+        types = {item.name: item.type for item in dataclasses.fields(self)}  # as text
         for name, value in arguments.items():
-            if name in ("amsgrad", "nesterov"):
+            if types[name] == "bool":
                 require_flag(owner, name, value)
-            elif name == "betas":
-                _check_betas(owner, value)
+            elif types[name] == _PAIR:
+                _check_pair(owner, name, value, most=1.0 if name == "betas" else LARGEST)
             else:
                 require_number(owner, name, value)
         try:  # torch checks its own limits
@@ -93,11 +104,13 @@ class Optimizer:
             raise ConfigurationError(f"{owner}({given}): {error}") from error
 
 
-def _check_betas(owner: str, betas: Any) -> None:
-    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
-        raise wrong(owner, "betas", betas, "two numbers from 0 to 1, such as (0.9, 0.999)")
-    for beta in betas:
-        require_number(owner, "betas", beta, 0.0, 1.0)
+def _check_pair(owner: str, name: str, pair: Any, most: float) -> None:
+    """Require two numbers of at least 0."""
+    if not isinstance(pair, Sequence) or isinstance(pair, str) or len(pair) != 2:
+        limits = " from 0 to 1" if most == 1.0 else ""
+        raise wrong(owner, name, pair, f"two numbers{limits}, such as (0.9, 0.999)")
+    for number in pair:
+        require_number(owner, name, number, 0.0, most)
 
 
 def _check_groups(groups: Overrides, parameters: Mapping[str, Any]) -> None:
@@ -173,7 +186,110 @@ class Adagrad(Optimizer):
     torch_class = torch.optim.Adagrad
 
 
-OPTIMIZERS: dict[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "adagrad": Adagrad}
+@dataclass(frozen=True)
+class Adadelta(Optimizer):
+    """The settings of `torch.optim.Adadelta`, with the same defaults."""
+
+    lr: float = 1.0
+    rho: float = 0.9
+    eps: float = 1e-6
+    weight_decay: float = 0.0
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adadelta
+
+
+@dataclass(frozen=True)
+class Adamax(Optimizer):
+    """The settings of `torch.optim.Adamax`, with the same defaults."""
+
+    lr: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Adamax
+
+
+@dataclass(frozen=True)
+class NAdam(Optimizer):
+    """The settings of `torch.optim.NAdam`, with the same defaults."""
+
+    lr: float = 2e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum_decay: float = 4e-3
+    decoupled_weight_decay: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.NAdam
+
+
+@dataclass(frozen=True)
+class RAdam(Optimizer):
+    """The settings of `torch.optim.RAdam`, with the same defaults."""
+
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decoupled_weight_decay: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.RAdam
+
+
+@dataclass(frozen=True)
+class RMSprop(Optimizer):
+    """The settings of `torch.optim.RMSprop`, with the same defaults."""
+
+    lr: float = 1e-2
+    alpha: float = 0.99
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    centered: bool = False
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.RMSprop
+
+
+@dataclass(frozen=True)
+class Rprop(Optimizer):
+    """The settings of `torch.optim.Rprop`, with the same defaults. It has no weight decay."""
+
+    lr: float = 1e-2
+    etas: tuple[float, float] = (0.5, 1.2)
+    step_sizes: tuple[float, float] = (1e-6, 50.0)
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.Rprop
+
+
+@dataclass(frozen=True)
+class ASGD(Optimizer):
+    """The settings of `torch.optim.ASGD`, with the same defaults. The averaged weights are not used."""
+
+    lr: float = 1e-2
+    lambd: float = 1e-4
+    alpha: float = 0.75
+    t0: float = 1e6
+    weight_decay: float = 0.0
+    groups: Overrides = field(default_factory=dict)
+
+    torch_class = torch.optim.ASGD
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {
+    kind.__name__.lower(): kind
+    for kind in (Adam, AdamW, SGD, Adagrad, Adadelta, Adamax, NAdam, RAdam, RMSprop, Rprop, ASGD)
+}
+_REFUSED = {
+    "lbfgs": "it computes several losses a step, and an epoch has one",
+    "sparseadam": "it needs sparse gradients, and those of a graph's model are dense",
+}
 
 
 def optimizer_by_name(name: str, **arguments: Any) -> Optimizer:
@@ -187,8 +303,31 @@ def optimizer_by_name(name: str, **arguments: Any) -> Optimizer:
         ConfigurationError: If the name or an argument is unknown.
     """
     if name.lower() not in OPTIMIZERS:
-        raise ConfigurationError(f"unknown optimizer {name!r}; there are {', '.join(OPTIMIZERS)}")
+        reason = _REFUSED.get(name.lower())
+        why = f"{name} is not supported: {reason}" if reason else f"unknown optimizer {name!r}"
+        raise ConfigurationError(f"{why}; there are {', '.join(OPTIMIZERS)}")
     try:
         return OPTIMIZERS[name.lower()](**arguments)
     except TypeError as error:
         raise ConfigurationError(f"optimizer {name!r}: {error}") from error
+
+
+def plain_optimizer(name: str, lr: float, weight_decay: float | None) -> Optimizer:
+    """Return an optimizer by the settings that a command line has.
+
+    Args:
+        name: One of the keys of `OPTIMIZERS`.
+        lr: The learning rate.
+        weight_decay: The weight decay; None: `WEIGHT_DECAY`, or none if the optimizer has no weight decay.
+
+    Raises:
+        ConfigurationError: If the name is unknown, or if an optimizer without weight decay is given one.
+
+    >>> plain_optimizer("sgd", 0.1, None).weight_decay
+    0.0005
+    """
+    decay = {} if weight_decay is None else {"weight_decay": weight_decay}
+    kind = OPTIMIZERS.get(name.lower())
+    if weight_decay is None and kind is not None and "weight_decay" in kind.__dataclass_fields__:
+        decay = {"weight_decay": WEIGHT_DECAY}
+    return optimizer_by_name(name, lr=lr, **decay)

@@ -10,17 +10,33 @@ from collections.abc import Callable
 from typing import Any, cast, get_args
 
 from lotan.errors import StageError
+from lotan.settings.metric_names import FURTHER
 from lotan.stages.fields import Reader, one_of, size_of
+from lotan.stages.losses import validate_loss
 from lotan.stages.row_wise import DTYPES
 from lotan.stages.validate import validate_stage
 from planner.physical import Counts, Overflow, Part, SourceGradients, Stage, StageInput, StageOutput
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, RowCount, Rows, Spec, Task, ValueType
+from planner.spec import (
+    Argument,
+    Call,
+    EdgeSet,
+    LossForm,
+    LossSpec,
+    ParameterSpec,
+    Ref,
+    RowCount,
+    Rows,
+    Spec,
+    Task,
+    ValueType,
+)
 
 Plain = dict[str, Any]
 
 _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
+_METRICS = tuple(sorted({name for names in FURTHER.values() for name in names}))
 _ROLES = ("vertex", "source")
 _DEPTH = 8  # largest nesting of an argument; a traced one has at most two levels
 
@@ -88,6 +104,16 @@ def encode_loss(loss: LossSpec) -> Plain:
         "outputs": loss.outputs,
         "normalizer": loss.normalizer,
         "class_weights": None if loss.class_weights is None else list(loss.class_weights),
+        "form": None if loss.form is None else _encode_form(loss.form),
+        "metrics": list(loss.metrics),
+    }
+
+
+def _encode_form(form: LossForm) -> Plain:
+    return {
+        "name": form.name,
+        "arguments": [[name, _encode_argument(value)] for name, value in form.arguments],
+        "calls": [_encode_call(call) for call in form.calls],
     }
 
 
@@ -214,12 +240,27 @@ def _decode_output(data: Any) -> StageOutput:
 def decode_loss(data: Any) -> LossSpec:
     """Return the loss that `encode_loss` wrote, and check it."""
     read = Reader(data, "loss")
-    return LossSpec(
+    loss = LossSpec(
         task=read.choice("task", _TASKS),
         outputs=size_of(read.field("outputs"), "loss"),
         normalizer=float(read.of("normalizer", float, int)),
         class_weights=read.optional("class_weights", _decode_weights),
+        # models that an earlier version has saved lack these two
+        form=read.optional("form", _decode_form) if read.has("form") else None,
+        metrics=read.items("metrics", _decode_metric) if read.has("metrics") else (),
     )
+    validate_loss(loss)
+    return loss
+
+
+def _decode_form(data: Any) -> LossForm:
+    read = Reader(data, "loss")
+    arguments = read.items("arguments", _decode_keyword)
+    return LossForm(read.text("name"), arguments, read.items("calls", _decode_call))
+
+
+def _decode_metric(data: Any) -> str:
+    return str(one_of(data, _METRICS, "metric"))
 
 
 def _decode_weights(data: Any) -> tuple[float, ...]:

@@ -24,6 +24,10 @@ class Reader:
             raise StageError(f"{self._what}: field {name!r} is missing")
         return self._data[name]
 
+    def has(self, name: str) -> bool:
+        """Return True if there is a field of that name."""
+        return name in self._data
+
     def of(self, name: str, *types: type) -> Any:
         """Return a field of exactly one of these types."""
         value = self.field(name)

@@ -3,10 +3,11 @@
 Statistics are a float64 array [splits, k], one row for each of planner.spec.SPLITS. Its columns are
 
     classification  loss, weight, vertices, correct, then for each class true positives, predicted, actual
-    multilabel      loss, weight, vertices, all labels right, true positives, predicted, actual
+    multilabel      loss, weight, vertices, all labels right, then for each label true positives, predicted, actual
     regression      loss, weight, vertices, absolute errors, then for each target squared errors, values, squared values
 
-The mean loss is loss / weight.
+and, if a metric needs the order of scores, the counts of `lotan.stages.ranking`. The mean loss is loss / weight. Entries
+of a multi-label target that are unknown (NaN) count in nothing.
 """
 
 from __future__ import annotations
@@ -19,41 +20,52 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from lotan.settings.metric_names import RANKED
+from lotan.stages import ranking
+from lotan.stages.losses import loss_terms, terms_gradient
 from planner.physical import Counts
-from planner.spec import SPLITS, LossSpec, Task
+from planner.spec import SPLITS, LossSpec
 
 Sums = NDArray[np.float64]
 
-METRICS: Mapping[Task, tuple[str, ...]] = {
-    "classification": ("accuracy", "macro_f1"),
-    "multilabel": ("micro_f1", "accuracy"),
-    "regression": ("mse", "mae", "r2"),
-}
-"""The metrics of each task beside "loss". Epochs are compared by the first one unless another is chosen."""
-
-_SHARED = 4  # columns before those of each class or target
+_SHARED = 4  # columns before those of each class, label or target
 
 
-def width(loss: LossSpec) -> int:
-    """Return the number of columns of the statistics."""
-    return _SHARED + (3 if loss.task == "multilabel" else 3 * loss.outputs)
+def width(loss: LossSpec, counts: Counts = "all") -> int:
+    """Return the number of columns of the statistics. Those of training alone have no counts of scores."""
+    ranked = ranking.width(loss) if counts == "all" and _ranks(loss) else 0
+    return _SHARED + 3 * loss.classes + ranked
+
+
+def _ranks(loss: LossSpec) -> bool:
+    return not RANKED.isdisjoint(loss.metrics)
 
 
 def loss_gradient(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor) -> Tensor:
     """Return the gradient of the training loss by the logits, float32 [rows, outputs]. It is zero outside the training rows."""
     rows = _rows_of(0, label, split)
     chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
+    return torch.zeros_like(logits).index_copy_(0, rows, _gradient(loss, chosen, target))
+
+
+def _gradient(loss: LossSpec, chosen: Tensor, target: Tensor) -> Tensor:
+    """Return the gradient by the outputs of labelled training rows."""
+    if loss.form is not None:
+        return terms_gradient(loss, chosen, target if loss.task == "classification" else target.view_as(chosen))
+    if loss.binary:
+        weight = _class_weight(loss, target).div_(loss.normalizer)
+        return torch.sigmoid(chosen).sub_(target[:, None]).mul_(weight[:, None])
     match loss.task:
         case "classification":
             weight = _class_weight(loss, target).div_(loss.normalizer)
             part = functional.softmax(chosen, 1)
-            part[torch.arange(rows.numel()), target] -= 1
-            part *= weight[:, None]
+            part[torch.arange(len(target)), target] -= 1
+            return part.mul_(weight[:, None])
         case "multilabel":
+            target = target.view_as(chosen)
             part = torch.sigmoid(chosen).sub_(target).mul_(_label_weight(loss) / loss.normalizer)
-        case "regression":
-            part = (chosen - target.view_as(chosen)).mul_(2 / loss.normalizer)
-    return torch.zeros_like(logits).index_copy_(0, rows, part)
+            return part.masked_fill_(target.isnan(), 0.0)
+    return (chosen - target.view_as(chosen)).mul_(2 / loss.normalizer)
 
 
 def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, counts: Counts = "all") -> Sums:
@@ -66,11 +78,15 @@ def statistics(loss: LossSpec, logits: Tensor, label: Tensor, split: Tensor, cou
         split: The split of each row, int8 [rows].
         counts: The splits that count; "train" leaves the other splits zero.
     """
-    sums = np.zeros((len(SPLITS), width(loss)))
+    sums = np.zeros((len(SPLITS), width(loss, counts)))
     for number in range(1 if counts == "train" else len(SPLITS)):
         rows = _rows_of(number, label, split)
         if rows.numel():
-            sums[number] = _sums(loss, logits.index_select(0, rows), label.index_select(0, rows))
+            chosen, target = logits.index_select(0, rows), label.index_select(0, rows)
+            found = _sums(loss, chosen, target)
+            sums[number, : len(found)] = found
+            if sums.shape[1] > len(found):
+                sums[number, len(found) :] = ranking.counts(loss, chosen, target)
     return sums
 
 
@@ -78,7 +94,7 @@ def _rows_of(split_number: int, label: Tensor, split: Tensor) -> Tensor:
     """Return the positions of the labelled rows of a split, int64 [chosen]."""
     labelled = label >= 0 if not label.is_floating_point() else ~label.isnan()
     if labelled.dim() > 1:
-        labelled = labelled.all(1)
+        labelled = labelled.any(1)
     return (labelled & (split == split_number)).nonzero().view(-1)
 
 
@@ -93,38 +109,54 @@ def _label_weight(loss: LossSpec) -> Tensor:
 
 
 def _sums(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
+    """Return the sums over labelled rows, without the counts of scores."""
     match loss.task:
         case "classification":
             return _classification(loss, logits, label)
         case "multilabel":
-            return _multilabel(loss, logits, label)
-    return _regression(logits, label.view_as(logits))
+            return _multilabel(loss, logits, label.view_as(logits))
+    return _regression(loss, logits, label.view_as(logits))
 
 
 def _classification(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
     weight = _class_weight(loss, label)
-    terms = functional.cross_entropy(logits, label, reduction="none") * weight
-    guess = logits.argmax(1)
+    if loss.form is not None:
+        terms = loss_terms(loss, logits, label)
+    elif loss.binary:
+        target = label.to(logits.dtype)
+        terms = functional.binary_cross_entropy_with_logits(logits[:, 0], target, weight, reduction="none")
+    else:
+        terms = functional.cross_entropy(logits, label, reduction="none") * weight
+    guess = (logits[:, 0] > 0).long() if loss.binary else logits.argmax(1)
     hits = guess[guess == label]
-    shared: list[Tensor | int] = [terms.double().sum(), weight.double().sum(), label.numel(), hits.numel()]
-    counts = [torch.bincount(classes, minlength=loss.outputs) for classes in (hits, guess, label)]
+    weights = weight.double().sum() * loss.terms
+    shared: list[Tensor | int] = [terms.double().sum(), weights, label.numel(), hits.numel()]
+    counts = [torch.bincount(classes, minlength=loss.classes) for classes in (hits, guess, label)]
     return np.concatenate([np.array([float(x) for x in shared]), *(c.numpy().astype(np.float64) for c in counts)])
 
 
 def _multilabel(loss: LossSpec, logits: Tensor, label: Tensor) -> Sums:
-    terms = functional.binary_cross_entropy_with_logits(logits, label, _label_weight(loss), reduction="none")
-    guess, actual = logits > 0, label > 0.5
+    known = ~label.isnan()
+    if loss.form is not None:
+        terms = loss_terms(loss, logits, label)
+    else:
+        weight = _label_weight(loss)
+        entries = functional.binary_cross_entropy_with_logits(logits, label.nan_to_num(), weight, reduction="none")
+        terms = torch.where(known, entries, 0.0)
+    count = known.sum() if loss.terms == loss.outputs else known.all(1).sum() * loss.terms
+    guess, actual = (logits > 0) & known, label > 0.5
     hits = guess & actual
     exact = (guess == actual).all(1)
-    counts: list[Tensor | int] = [label.numel(), label.shape[0], exact.sum(), hits.sum(), guess.sum(), actual.sum()]
-    return np.array([float(x) for x in (terms.double().sum(), *counts)])
+    shared = [float(x) for x in (terms.double().sum(), count, label.shape[0], exact.sum())]
+    return np.concatenate([np.array(shared), *(of_all.double().sum(0).numpy() for of_all in (hits, guess, actual))])
 
 
-def _regression(prediction: Tensor, label: Tensor) -> Sums:
+def _regression(loss: LossSpec, prediction: Tensor, label: Tensor) -> Sums:
     values = label.double()
     errors = prediction.double() - values
     squares = errors.square().sum(0)
-    shared = [float(squares.sum()), label.numel(), label.shape[0], float(errors.abs().sum())]
+    total = squares.sum() if loss.form is None else loss_terms(loss, prediction, label).double().sum()
+    shared = [float(total), label.shape[0] * loss.terms, label.shape[0], float(errors.abs().sum())]
     return np.concatenate([np.array(shared), squares.numpy(), values.sum(0).numpy(), values.square().sum(0).numpy()])
 
 
@@ -134,24 +166,39 @@ def metrics(loss: LossSpec, sums: Sums) -> dict[str, dict[str, float]]:
     Their names are "loss" and, for each task:
 
     - classification: "accuracy" and "macro_f1"
-    - multilabel: "accuracy" (the share of vertices with all labels right) and "micro_f1"
+    - multilabel: "accuracy" (the share of vertices with all known labels right), "micro_f1" and "macro_f1"
     - regression: "mse", "mae" and "r2"
+
+    and those of `loss.metrics`, if the sums have what they need: see `lotan.settings.metric_names`.
     """
     names = {name: row for name, row in zip(SPLITS, sums, strict=True) if row[2] > 0}
     return {name: {"loss": float(row[0] / row[1]), **_scores(loss, row)} for name, row in names.items()}
 
 
 def _scores(loss: LossSpec, row: Sums) -> Mapping[str, float]:
-    match loss.task:
-        case "classification":
-            hits, guesses, actual = row[_SHARED:].reshape(3, loss.outputs)
-            return {"accuracy": float(row[3] / row[2]), "macro_f1": _macro_f1(hits, guesses + actual)}
-        case "multilabel":
-            hits, guesses, actual = row[_SHARED:]
-            return {"accuracy": float(row[3] / row[2]), "micro_f1": float(2 * hits / max(guesses + actual, 1))}
-    squares, values, value_squares = row[_SHARED:].reshape(3, loss.outputs)
-    spread = value_squares - values**2 / row[2]
-    return {"mse": float(row[0] / row[1]), "mae": float(row[3] / row[1]), "r2": _r2(squares, spread)}
+    own, ranked = np.split(row, [width(loss, "train")])
+    parts = own[_SHARED:].reshape(3, loss.classes)
+    if loss.task == "regression":
+        return _regression_scores(own, *parts)
+    hits, guesses, actual = parts
+    shared = {"accuracy": float(own[3] / own[2]), "macro_f1": _macro_f1(hits, guesses + actual)}
+    if loss.task == "multilabel":
+        micro = float(2 * hits.sum() / max(guesses.sum() + actual.sum(), 1))
+        shared = {"accuracy": shared["accuracy"], "micro_f1": micro, "macro_f1": shared["macro_f1"]}
+    of_class = _f1(hits, guesses + actual) if "f1" in loss.metrics else ()
+    of_classes = {f"f1_{number}": float(score) for number, score in enumerate(of_class)}
+    return {**shared, **(ranking.scores(loss, ranked) if len(ranked) else {}), **of_classes}
+
+
+def _regression_scores(own: Sums, squares: Sums, values: Sums, value_squares: Sums) -> Mapping[str, float]:
+    spread = value_squares - values**2 / own[2]
+    count = own[2] * len(squares)
+    return {"mse": float(squares.sum() / count), "mae": float(own[3] / count), "r2": _r2(squares, spread)}
+
+
+def _f1(hits: Sums, total: Sums) -> Sums:
+    """Return the F1 of each class, 0 for one that is neither label nor prediction."""
+    return np.asarray(2 * hits / np.maximum(total, 1))
 
 
 def _macro_f1(hits: Sums, total: Sums) -> float:

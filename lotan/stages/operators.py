@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import torch
 from torch import Tensor
@@ -15,10 +15,10 @@ from torch import Tensor
 from lotan.errors import StageError
 from lotan.stages import edges as edge_rows
 from lotan.stages.chunk import Chunk, EdgeBlock
-from lotan.stages.randomness import Randomness, dropout
+from lotan.stages.randomness import Randomness, dropout, random_rows
 from lotan.stages.row_wise import ALLOWED, DTYPES, overload
 from lotan.stages.running import Track
-from planner.spec import AGGREGATES, DROPOUT, Argument, Call, EdgeSet, Ref, RowCount
+from planner.spec import AGGREGATES, DISTRIBUTIONS, DROPOUT, Argument, Call, Distribution, EdgeSet, Ref, RowCount
 
 LOTAN = (
     "lotan.scatter",
@@ -27,11 +27,12 @@ LOTAN = (
     "lotan.edge_weight",
     "lotan.edge_column",
     "lotan.dropout",
+    "lotan.random",
     "lotan.track",
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
-TENSOR_OPERATORS = ALLOWED - {DROPOUT}
+TENSOR_OPERATORS = ALLOWED - {DROPOUT, *DISTRIBUTIONS}
 """The tensor operators that a stage may call. Random ones are excluded: they depend on earlier draws."""
 
 
@@ -90,6 +91,8 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
             return _dropout(name, float(p), key, call)
+        case "lotan.random", (Ref(name), str(kind), int() | float() as p, int() | str() as key):
+            return _random(name, kind, float(p), key, call)
     if call.op.startswith("lotan."):
         raise StageError(f"{call.output} = {call.op}{call.arguments}: no such graph operator, or not these arguments")
     return _aten(call)
@@ -150,6 +153,20 @@ def _dropout(name: str, p: float, key: int | str, call: Call) -> Evaluate:
     if edges is None:
         return lambda frame: dropout(frame.values[name], p, frame.randomness, key, frame.chunk.keys)
     return lambda frame: dropout(frame.values[name], p, frame.randomness, key, _edge_keys(frame, edges))
+
+
+def _random(name: str, kind: str, p: float, key: int | str, call: Call) -> Evaluate:
+    edges = call.type.edges
+    known = [one for one in get_args(Distribution) if one == kind]
+    if not known or call.type.rows == "none" or (call.type.rows == "edge" and edges is None):
+        raise StageError(
+            f"{call.output} = lotan.random: draws {kind!r}, and needs rows of vertices or edges to draw for"
+        )
+    if not 0 <= p <= 1:
+        raise StageError(f"{call.output} = lotan.random: probability {p} is not between 0 and 1")
+    if edges is None:
+        return lambda frame: random_rows(frame.values[name], known[0], p, frame.randomness, key, frame.chunk.keys)
+    return lambda frame: random_rows(frame.values[name], known[0], p, frame.randomness, key, _edge_keys(frame, edges))
 
 
 def block(frame: Frame, edges: str) -> EdgeBlock:

@@ -7,6 +7,7 @@ partition, chunk, worker or attempt draws it, and a rerun draws it again. One 64
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
+
+from planner.spec import Distribution
 
 Hashes = NDArray[np.uint64]
 Draws = NDArray[np.uint16]
@@ -105,6 +108,44 @@ def draws(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int
     for rows, drawn in _blocks(randomness.operator(key), row_keys, columns):
         found[rows] = drawn
     return found
+
+
+def random_rows(
+    x: Tensor, kind: Distribution, p: float, randomness: Randomness, key: int | str, row_keys: Tensor
+) -> Tensor:
+    """Return random numbers in the shape of `x`, float32 [rows, *shape]. They have no gradient.
+
+    Args:
+        x: Rows, [rows, *shape]. For "bernoulli" they hold the probabilities of 1.
+        kind: The distribution, see `planner.spec.DISTRIBUTIONS`.
+        p: The probability of 1 for "chance", rounded to a multiple of 2^-16.
+        randomness: The seed and the epoch.
+        key: The name of the operator.
+        row_keys: The keys of the rows, int64 [rows].
+
+    Raises:
+        ValueError: If the numbers of row keys and rows differ.
+    """
+    if row_keys.numel() != x.shape[0]:
+        raise ValueError(f"random numbers for {x.shape[0]} rows were given {row_keys.numel()} row keys")
+    width = math.prod(x.shape[1:])
+    if kind == "chance":
+        drawn = draws(randomness, key, row_keys, width).astype(np.int32)
+        return torch.from_numpy((drawn >= threshold_of(1 - p)).astype(np.float32)).view(x.shape)
+    if kind == "normal":  # by Box and Muller (1958)
+        words = _words(randomness, key, row_keys, 2 * width).astype(np.float64)
+        radius = np.sqrt(-2 * np.log((words[:, 0::2] + 0.5) / 2**32))
+        normal = radius * np.cos(2 * np.pi / 2**32 * words[:, 1::2])
+        return torch.from_numpy(normal.astype(np.float32)).view(x.shape)
+    uniform = (_words(randomness, key, row_keys, width) >> np.uint32(8)).astype(np.float32) * np.float32(2**-24)
+    found = torch.from_numpy(uniform).view(x.shape)
+    return (found < x.detach()).float() if kind == "bernoulli" else found
+
+
+def _words(randomness: Randomness, key: int | str, row_keys: Tensor, columns: int) -> NDArray[np.uint32]:
+    """Return uniform 32-bit numbers, uint32 [rows, columns]."""
+    halves = draws(randomness, key, row_keys, 2 * columns).astype(np.uint32)
+    return (halves[:, 0::2] << np.uint32(16)) | halves[:, 1::2]
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import torch
 
-from planner.spec import DROPOUT, Argument, Ref, ValueType
+from planner.spec import DISTRIBUTIONS, DROPOUT, Argument, Ref, ValueType
 
 Types = Mapping[str, ValueType]
 """The types of values, by name."""
@@ -95,7 +95,17 @@ MATRIX = _names("""
     layer_norm.default rms_norm.default group_norm.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default
 """)
 
-ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX
+# Losses, which must leave their terms as they are: reduction="none".
+LOSSES = _names("""
+    mse_loss.default l1_loss.default smooth_l1_loss.default huber_loss.default poisson_nll_loss.default
+    binary_cross_entropy.default binary_cross_entropy_with_logits.default soft_margin_loss.default kl_div.default
+    cross_entropy_loss.default nll_loss_nd.default
+""")
+
+# Operators that draw random numbers, which a stage draws by the keys of rows.
+RANDOM = frozenset(DISTRIBUTIONS) | {DROPOUT}
+
+ALLOWED: frozenset[str] = POINTWISE | FACTORIES | VIEWS | frozenset(ALONG) | TRANSPOSES | MATRIX | LOSSES | RANDOM
 """All tensor operators that a Spec or a stage may contain."""
 
 DTYPES = {f"torch.{name}": getattr(torch, name) for name in ("float32", "float64", "int64", "int32", "int8", "bool")}
@@ -108,9 +118,9 @@ INSTEAD = {
     "index": "select columns with slices, and rows of a parameter by one integer for each edge, as weight[edge_type]; "
     "vertices meet only along edges, in a lotan.nn.MessagePassing layer",
     "embedding": "look up rows by one integer for each edge, as edge_type, without padding_idx; vertices are not looked up",
-    "rand": "dropout is the only source of random numbers",
-    "randn": "dropout is the only source of random numbers",
-    "bernoulli": "use torch.nn.functional.dropout: dropout is the only source of random numbers",
+    "rand": "draw random numbers with rand_like, randn_like or bernoulli, for rows of vertices or edges",
+    "normal": "draw random numbers with randn_like",
+    "uniform": "draw random numbers with rand_like",
     "lstm": "use a cell such as torch.nn.GRUCell, step by step",
 }
 """Advice for operators that are not in the table, by the beginning of their names."""
@@ -131,8 +141,8 @@ def why_not_row_wise(op: str, arguments: Arguments, keywords: Keywords, types: T
     if any(_is_rows(value, types) for value in bound.values()):
         reason = _CHECKS.get(op, _no_objection)(op, bound, types)
         return None if reason is None else f"{short_name(op)} {reason}"
-    if op == DROPOUT:
-        return "dropout on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
+    if op in RANDOM:
+        return f"{short_name(op)} on a parameter is not supported: random numbers belong to rows; apply it to vertex or edge rows"
     return None
 
 
@@ -269,6 +279,17 @@ def _check_norm(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     return None
 
 
+def _check_loss(op: str, arguments: dict[str, Any], types: Types) -> str | None:
+    output, label = list(arguments.values())[:2]
+    if arguments["reduction"] != 0:
+        return 'reduces over all rows; pass reduction="none", for the mean over rows is taken later'
+    if any(_is_rows(arguments.get(name), types) for name in ("weight", "pos_weight")):
+        return "takes parameters as its weights"
+    of_classes = op in ("aten.cross_entropy_loss.default", "aten.nll_loss_nd.default")
+    fits = _is_rows(output, types) and _is_rows(label, types) and not (of_classes and _rank(output, types) < 2)
+    return None if fits else "takes rows as its input and as its target"
+
+
 def _check_prelu(op: str, arguments: dict[str, Any], types: Types) -> str | None:
     # A weight per channel belongs to dimension 1. If there is a single number per row, that would be the row.
     weight_is_rows = _is_rows(arguments["weight"], types)
@@ -303,6 +324,7 @@ _CHECKS: dict[str, Callable[[str, dict[str, Any], Types], str | None]] = {
     "aten.addmm.default": _check_addmm,
     "aten.einsum.default": _check_einsum,
     "aten.prelu.default": _check_prelu,
+    **dict.fromkeys(LOSSES, _check_loss),
     **dict.fromkeys(_names("layer_norm.default rms_norm.default group_norm.default"), _check_norm),
     **dict.fromkeys(
         _names("bilinear.default gru_cell.default rnn_tanh_cell.default rnn_relu_cell.default"), _check_pair

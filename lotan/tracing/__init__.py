@@ -32,7 +32,7 @@ __all__ = ["forget_traces", "takes_tensors", "trace"]
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
 
-_TRACING = threading.RLock()
+TRACING = threading.RLock()
 """Only one model is traced at a time, because torch.fx records one at a time."""
 
 _TRACED: dict[Hashable, Spec] = {}
@@ -87,7 +87,7 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool) -> Spe
         **dict(model.named_buffers()),
     }  # a parameter that is shared appears once
     specs = tuple(_parameter_spec(name, value) for name, value in parameters.items())
-    with _TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
+    with TRACING, _mode(model, training), nullcontext() if importer is None else without_caches(model):
         recording = record(model, parameters, columns, importer)
         spec = Transcript(columns.width, specs, recording).spec()
         check_trace(model, parameters, spec, columns.data, importer)

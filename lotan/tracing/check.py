@@ -18,7 +18,7 @@ from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.spec import Argument, Call, Ref, RowCount, Spec
+from planner.spec import DISTRIBUTIONS, DROPOUT, Argument, Call, Ref, RowCount, Spec
 
 _TOLERANCE = {
     "rtol": 1e-3,
@@ -191,7 +191,7 @@ def run_calls(
         parameters: parameters and buffers by name.
         features: vertex rows [num_vertices, width].
         graph: the graph.
-        drop: if False, dropout does nothing (default: True).
+        drop: if False, dropout does nothing, and other random numbers are all the same (default: True).
         totals: the reductions over all vertices that are known, by the name of their call, one row each. The others are
             added to it.
         mask: a number for each edge of the graph, by which its messages are multiplied; None for 1 (default: None).
@@ -206,8 +206,10 @@ def run_calls(
         keywords = {name: _value(argument, values, rows) for name, argument in call.keywords}
         if call.op.startswith("lotan."):
             values[call.output] = _graph_operator(call, arguments, graph, features, totals, mask)
-        elif call.op == "aten.dropout.default" and not drop:
+        elif call.op == DROPOUT and not drop:
             values[call.output] = arguments[0]
+        elif call.op in DISTRIBUTIONS and not drop:
+            values[call.output] = torch.full_like(arguments[0], 0.5)
         else:
             values[call.output] = overload(call.op)(*arguments, **keywords)
     return cast(Tensor, values[spec.output])

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch.fx import Node
 
+from planner.spec import DISTRIBUTIONS
+
 _RESHAPES = (
     "view.default",
     "reshape.default",
@@ -41,6 +43,9 @@ _TO_THE_END = 2**63 - 1
 
 PARTS = ("unbind.int", "split.Tensor", "split.sizes", "split_with_sizes.default", "chunk.default")
 """Operators that take a value apart."""
+
+BROADCAST = "broadcast_tensors.default"
+"""The operator that gives several values one shape."""
 
 EXTREMES = {"max.dim": "aten.argmax.default", "min.dim": "aten.argmin.default"}
 """Operators that return the greatest or least number along a dimension, and its position."""
@@ -79,10 +84,14 @@ def canonical_form(node: Node, name: str) -> Form:
     if _is_lookup(node, name):
         index = node.args[1][0] if name == "index.Tensor" else node.args[1]  # type: ignore[index]  # a list of nodes
         return Form("aten.index_select.default", (x, 0, index))
+    if name == "empty_like.default":
+        return Form("aten.zeros_like.default", (x,))  # to be filled
     arguments: list[Any] = list(node.args)
     if name in _SIZE_POSITION:
         arguments[_SIZE_POSITION[name]] = FullSize()
     keywords = [(key, value) for key, value in node.kwargs.items() if key not in _DROPPED_KEYWORDS]
+    if f"aten.{name}" in DISTRIBUTIONS:
+        keywords = [(key, value) for key, value in keywords if (key, value) != ("dtype", torch.float32)]
     return Form(f"aten.{name}", tuple(arguments), tuple((key, value) for key, value in keywords if value is not None))
 
 

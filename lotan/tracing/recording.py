@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -104,21 +104,60 @@ def record(
             raise scope.error(f"forward returns {type(result).__name__}; expected one tensor [num_vertices, outputs]")
         return result
 
-    try:
-        with scope.watched(), torch.enable_grad(), _without_logging():
-            module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*fakes.inputs)
-    except ModelError:
-        raise
-    except Exception as error:  # a user's forward may raise any error
-        raise environment.objection or scope.explain(error) from error
-    if environment.objection is not None:
-        raise environment.objection
+    module = _made(run, fakes.inputs, scope, environment)
     if importer is not None:
         _erase_unread(module)  # such as a row of edge_index whose reader became a graph operator
     others = len(fakes.inputs) - len(parameters) - 1
     tracked = tuple(scope.norms.tracked.values())
     types = None if importer is None else importer.types
     return Recording(module, (*parameters, "features", *[None] * others), fakes.symbols, tracked, types)
+
+
+def record_rows(module: torch.nn.Module, inputs: Mapping[str, Tensor]) -> Recording:
+    """Run a module whose forward takes rows of vertices alone, by position, and return the recording.
+
+    Args:
+        module: the module, which has neither parameters nor buffers.
+        inputs: for each argument of forward, its name and a tensor that has its dtype and the shape of its rows. The number
+            of rows does not matter.
+
+    Raises:
+        ModelError: its forward fails, branches on values, or depends on the number of rows.
+    """
+    scope = Scope(module)
+    environment = _Environment(scope)
+    mode = FakeTensorMode(shape_env=environment)
+    empty = [torch.empty(_VERTICES, *value.shape[1:], dtype=value.dtype) for value in inputs.values()]
+    fakes = [_fake(mode, value, 0) for value in empty]
+
+    def run(*values: Tensor) -> Tensor:
+        result = scope.run({}, values, {})
+        if not isinstance(result, Tensor):
+            raise scope.error(f"returns {type(result).__name__}; expected one tensor with a row for each vertex")
+        return result
+
+    recorded = _made(run, fakes, scope, environment)
+    return Recording(recorded, tuple(inputs), Symbols(fakes[0].shape[0], {}))
+
+
+def _made(run: Callable[..., Tensor], inputs: list[Tensor], scope: Scope, environment: _Environment) -> Any:
+    """Return torch.fx's module of the operators that `run` calls on fake inputs."""
+    try:
+        with scope.watched(), torch.enable_grad(), _without_logging():
+            module = make_fx(run, tracing_mode="symbolic", pre_dispatch=True)(*inputs)
+    except ModelError:
+        raise
+    except Exception as error:  # a user's forward may raise any error
+        raise environment.objection or scope.explain(error) from error
+    if environment.objection is not None:
+        raise environment.objection
+    return module
+
+
+def _fake(mode: FakeTensorMode, value: Tensor, rows: int) -> Tensor:
+    """Return a fake of `value` whose dimension `rows` is a symbol. Equal sizes have the same symbol."""
+    sizes = [DimDynamic.DUCK if dim == rows else DimDynamic.STATIC for dim in range(value.dim())]
+    return mode.from_tensor(value, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
 
 
 def _erase_unread(module: torch.fx.GraphModule) -> None:
@@ -176,9 +215,7 @@ class _Fakes:
         return [*found, self._fake(torch.empty(count, 1), 0)]
 
     def _fake(self, value: Tensor, rows: int) -> Tensor:
-        """Return a fake of `value` whose dimension `rows` is a symbol. Equal sizes have the same symbol."""
-        sizes = [DimDynamic.DUCK if dim == rows else DimDynamic.STATIC for dim in range(value.dim())]
-        return self._mode.from_tensor(value, symbolic_context=StatelessSymbolicContext(dynamic_sizes=sizes))
+        return _fake(self._mode, value, rows)
 
 
 class _Environment(ShapeEnv):

@@ -16,6 +16,7 @@ from torch.fx import Node
 from lotan.errors import ModelError
 from lotan.stages.row_wise import ALLOWED, DTYPES, POINTWISE, short_name, why_not_row_wise
 from lotan.tracing.forms import (
+    BROADCAST,
     EXTREMES,
     PARTS,
     Form,
@@ -47,7 +48,10 @@ _EXPAND = "aten.expand.default"
 _SAME_NUMBERS = ("aten.reshape.default", "aten.unsqueeze.default", "aten.squeeze.dims", "aten.squeeze.dim")
 """Operators that give a statistic another shape, and nothing else."""
 
-_OTHERWISE = {"pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
+_OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.randn_like.default"}
+"""Operators that draw random numbers of a size, and those that draw them in the shape of another value."""
+
+_OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
@@ -140,10 +144,12 @@ class Transcript:
             self._tensor_operator(node, op.removeprefix("aten."))
 
     def _tensor_operator(self, node: Node, name: str) -> None:
-        if name in PARTS or name in EXTREMES:
+        if name in PARTS or name in EXTREMES or name == BROADCAST:
             self._values[node] = _Unusable(f"{name.split('.')[0]} {SEVERAL_RESULTS}")  # unless one of them is selected
         elif not isinstance(node.meta.get("val"), torch.Tensor):
             raise refusal(node, f"{short_name(str(node.target))} {SEVERAL_RESULTS}")
+        elif name in _OF_A_SIZE:
+            self._random(node, name)
         elif does_nothing(node, name):
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
@@ -162,6 +168,11 @@ class Transcript:
         source = node.args[0] if node.args else None
         value = self._values.get(source) if isinstance(source, Node) else None
         return value if isinstance(value, _Unusable) else None
+
+    def _random(self, node: Node, name: str) -> None:
+        """Translate random numbers of a size, which counts rows, into random numbers in the shape of zeros."""
+        zeros = self._call(node, "aten.zeros.default", (self._argument(node, FullSize()),), name=f"{node.name}_rows")
+        self._values[node] = self._call(node, _OF_A_SIZE[name], (zeros,))
 
     def _graph_operator(self, node: Node, op: str) -> None:
         arguments = node.args
@@ -199,8 +210,18 @@ class Transcript:
         name = str(source.target).removeprefix("aten.")
         if name in EXTREMES:
             self._extreme(node, source, item, EXTREMES[name])
+        elif name == BROADCAST:
+            self._broadcast(node, source, item)
         else:
             self._write(node, part_form(node, source, item))
+
+    def _broadcast(self, node: Node, source: Node, item: int) -> None:
+        """Translate one of several tensors that torch gives one shape, as its losses do."""
+        tensors: Any = source.args[0]
+        if node.meta["val"].shape == tensors[item].meta["val"].shape:
+            self._values[node] = self._argument(node, tensors[item])
+        else:
+            self._write(node, Form(_EXPAND, (tensors[item], FullSize())))
 
     def _extreme(self, node: Node, source: Node, item: int, argmax: str) -> None:
         """Translate a greatest or least number into a position and the number there.
@@ -226,8 +247,8 @@ class Transcript:
             raise refusal(node, f"forward returns {STATISTIC_ALONE}")
         kind = self._types[output.name]
         if kind.rows != "vertex" or len(kind.shape) != 1 or kind.dtype != "float32":
-            raise refusal(node, f"forward returns {_describe(kind)}; expected float32 of shape [num_vertices, outputs]")
-        calls = _needed(self._calls, output.name)
+            raise refusal(node, f"forward returns {describe(kind)}; expected float32 of shape [num_vertices, outputs]")
+        calls = needed_calls(self._calls, output.name)
         read = {name for call in calls for name in call.reads}
         tracked = tuple(layer for layer in self._tracked if layer.mean in read)
         buffers = {name for layer in tracked for name in (layer.mean, layer.variance)}
@@ -375,7 +396,7 @@ class Transcript:
         # Only float32 crosses edges. Other numbers would fail in the first epoch, and on some engines only.
         fits = kind is not None and (kind.rows, kind.edges) == (rows, edges)
         if kind is None or not fits or (rows == "edge" and kind.dtype != "float32"):
-            raise refusal(node, f"{text}, but got {_describe(kind) if kind else ref}")
+            raise refusal(node, f"{text}, but got {describe(kind) if kind else ref}")
 
     # Calls
 
@@ -416,7 +437,7 @@ class Transcript:
             raise refusal(node, reason)
         kind = self._type(node, node.meta["val"]) if kind is None else kind
         if kind.rows != "none" and not kind.width:
-            raise refusal(node, f"{short_name(op)} makes {_describe(kind)}; {AT_LEAST_ONE}")
+            raise refusal(node, f"{short_name(op)} makes {describe(kind)}; {AT_LEAST_ONE}")
         self._types[name] = kind
         self._calls.append(Call(name, op, arguments, kind, keywords, layer_of(node), line_of(node)))
         return Ref(name)
@@ -433,7 +454,8 @@ class Transcript:
         return ValueType(kind, (first, *others) if kind == "none" else tuple(others), dtype, edges)
 
 
-def _describe(kind: ValueType) -> str:
+def describe(kind: ValueType) -> str:
+    """Return a type in words, such as "float32 of shape [num_vertices, 3]"."""
     rows = {"vertex": ["num_vertices"], "edge": ["num_edges"], "none": []}[kind.rows]
     return f"{kind.dtype} of shape [{', '.join([*rows, *map(str, kind.shape)])}]"
 
@@ -455,7 +477,7 @@ def _row_counts(form: Form, values: dict[Node, Any]) -> bool:
     return any(isinstance(values.get(leaf), RowCount) for leaf in leaves if isinstance(leaf, Node))
 
 
-def _needed(calls: list[Call], output: str) -> tuple[Call, ...]:
+def needed_calls(calls: list[Call], output: str) -> tuple[Call, ...]:
     """Return the calls on which `output` depends."""
     needed, kept = {output}, []
     for call in reversed(calls):

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from lotan.results.report import graph_figures
+from lotan.settings.losses import loss_words
+from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer
 from lotan.tracking.tracker import Start
 
@@ -54,7 +56,8 @@ def start_of(learner: Learner, planned: bool = True) -> Start:
 
 def plain_settings(config: TrainerConfig) -> dict[str, Any]:
     """Return the settings of a run as plain data for JSON."""
-    return {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+    settings = {item.name: _plain(getattr(config, item.name)) for item in dataclasses.fields(config)}
+    return settings | {"loss": None if config.loss is None else loss_words(config.loss)}
 
 
 def _plain(value: Any) -> Any:
@@ -66,6 +69,8 @@ def _plain(value: Any) -> Any:
             return value
         case Path():
             return str(value)
+        case _ if callable(value):
+            return words_of(value)
         case Mapping():
             return {str(key): _plain(item) for key, item in value.items()}
     return [_plain(item.item() if hasattr(item, "item") else item) for item in value]

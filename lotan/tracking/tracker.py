@@ -88,6 +88,8 @@ def scalars(entry: Entry) -> dict[str, float]:
     {'loss/step': 0.5, 'seconds/train': 2.0, 'accuracy/val': 0.75}
     """
     found = {"loss/step": entry["loss"], "seconds/train": entry["train_seconds"]}
+    if "lr" in entry:
+        found["lr"] = entry["lr"]
     if entry.get("eval_seconds"):
         found["seconds/evaluation"] = entry["eval_seconds"]
     for split, figures in entry.get("metrics", {}).items():

@@ -14,7 +14,7 @@ import shutil
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,7 @@ class Checkpoint:
     best_weights: dict[str, torch.Tensor]  # parameters and buffers at the best epoch
     history: list[dict[str, Any]]  # one entry per epoch, as in the report
     identity: dict[str, str]  # what identifies the run: seed, model, graph, optimizer, plan
+    schedule: dict[str, Any] = field(default_factory=dict)  # the state_dict of the learning rate's scheduler
 
 
 def save_checkpoint(directory: Path, checkpoint: Checkpoint, *, best: bool) -> None:

@@ -8,10 +8,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lotan.errors import ConfigurationError
-from lotan.stages.metrics import METRICS
+from lotan.settings.metric_names import LOWER_IS_BETTER, main_metric
 from planner.spec import Task
-
-LOWER_IS_BETTER = frozenset({"loss", "mse", "mae"})
 
 
 @dataclass
@@ -73,9 +71,7 @@ def make_stopping(monitor: str | None, patience: int | None, task: Task, validat
     Raises:
         ConfigurationError: If the task has no such metric, or if patience is set without validation vertices.
     """
-    monitor = monitor or METRICS[task][0]
-    if monitor not in (*METRICS[task], "loss"):
-        raise ConfigurationError(f"unknown metric {monitor!r} to monitor; {task} has {', '.join(METRICS[task])}, loss")
+    monitor = main_metric(monitor, task)
     if patience is not None and validation_vertices == 0:
         raise ConfigurationError(
             "patience needs validation vertices, and no labelled vertex is in split 'val'; put some there, or leave "

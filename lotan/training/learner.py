@@ -13,9 +13,11 @@ import numpy as np
 import torch
 
 from lotan.engines.base import Outcome
-from lotan.errors import DivergedError
+from lotan.errors import ConfigurationError, DivergedError
 from lotan.planning.job import Job, identity
 from lotan.settings.config import TrainerConfig
+from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.settings.schedulers import Schedule
 from lotan.stages.metrics import metrics
 from lotan.training.checkpoint import Checkpoint, keep_as_best, load_checkpoint, put_aside, save_checkpoint
 from lotan.training.early_stopping import EarlyStopping, make_stopping
@@ -30,6 +32,7 @@ class State:
     """The state of training so far. A checkpoint is a copy of it."""
 
     optimizer: torch.optim.Optimizer
+    schedule: Schedule  # the learning rates
     stopping: EarlyStopping
     epoch: int  # number of finished epochs
     best_weights: Weights
@@ -50,7 +53,7 @@ class Learner:
 
     Raises:
         CheckpointError: If the checkpoint to resume from belongs to a different run, or cannot be read.
-        ConfigurationError: If the optimizer or early stopping does not fit the model and the graph.
+        ConfigurationError: If the optimizer, its scheduler or early stopping does not fit the model and the graph.
     """
 
     def __init__(self, model: torch.nn.Module, job: Job, config: TrainerConfig) -> None:
@@ -110,6 +113,7 @@ class Learner:
 
         Raises:
             DivergedError: If the loss or a number of the step is not finite.
+            ConfigurationError: If the scheduler of the learning rate has no further steps.
         """
         epoch, started = self.state.epoch + 1, time.perf_counter()
         # the loss before the step and with dropout, as autograd would report it
@@ -119,6 +123,9 @@ class Learner:
         for name, parameter in self.model.named_parameters():
             gradient = outcome.gradients.get(name)
             parameter.grad = None if gradient is None else gradient.to(parameter).view_as(parameter)
+        if self.config.clip_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip_grad_norm)
+        rate = self.state.schedule.figures
         try:
             self.state.optimizer.step()
         except RuntimeError as error:  # torch's scalars overflow if the learning rate is near float32's limit
@@ -126,9 +133,10 @@ class Learner:
                 f"epoch {epoch}: the optimizer's step failed: {error}. Lower the learning rate"
             ) from error
         self.state.optimizer.zero_grad(set_to_none=True)
+        self.state.schedule.after_step()
         update_running(self.weights, self.job.train.tracked, outcome.gradients, self.job.statistics.vertices)
         taken = seconds + time.perf_counter() - started
-        self.state.history.append({"epoch": epoch, "loss": loss, "train_seconds": taken, "eval_seconds": 0.0})
+        self.state.history.append({"epoch": epoch, "loss": loss, **rate, "train_seconds": taken, "eval_seconds": 0.0})
         self.state.epoch = epoch
 
     def remember(self, evaluation: np.ndarray | None, seconds: float = 0.0) -> bool:
@@ -150,6 +158,7 @@ class Learner:
         for split, figures in found.items():
             _check_finite(state.epoch, figures["loss"], f" over {split!r} after the step")
         entry["metrics"], entry["eval_seconds"] = found, entry["eval_seconds"] + seconds
+        state.schedule.after_evaluation(found)
         improved = state.stopping.update(state.epoch, found)
         if improved:
             state.best_weights = {name: tensor.clone() for name, tensor in self.weights.items()}
@@ -168,6 +177,7 @@ class Learner:
             epoch=state.epoch,
             weights=self.weights,
             optimizer=state.optimizer.state_dict(),
+            schedule=state.schedule.state(),
             stopping=state.stopping.state(),
             best_weights=state.best_weights,
             history=state.history,
@@ -187,7 +197,14 @@ class Learner:
         trainable = {name: tensor for name, tensor in self.model.named_parameters() if tensor.requires_grad}
         validation = job.graph.labels.labelled[SPLITS.index("val")]
         stopping = make_stopping(config.monitor, config.patience, job.loss.task, validation)
-        state = State(config.optimizer.build(trainable), stopping, 0, {}, [])
+        optimizer = config.optimizer.build(trainable)
+        schedule = Schedule(config.lr_scheduler, optimizer, stopping.monitor, stopping.monitor in LOWER_IS_BETTER)
+        if schedule.follows_metric and not (validation and config.eval_every):
+            raise ConfigurationError(
+                "lr_scheduler ReduceLROnPlateau follows a metric of the split 'val': put labelled vertices there, and "
+                "leave eval_every at 1 or more"
+            )
+        state = State(optimizer, schedule, stopping, 0, {}, [])
         if config.checkpoint_dir is None:
             return state
         directory = Path(config.checkpoint_dir)
@@ -200,8 +217,10 @@ class Learner:
             keep_as_best(directory)  # the earlier run was killed between its two renames
         self._restore(checkpoint.weights)
         state.optimizer.load_state_dict(checkpoint.optimizer)
+        schedule.load(checkpoint.schedule)
         return State(
             optimizer=state.optimizer,
+            schedule=schedule,
             stopping=EarlyStopping(**checkpoint.stopping),
             epoch=checkpoint.epoch,
             best_weights=checkpoint.best_weights,

@@ -12,7 +12,8 @@ from numbers import Integral, Real
 from typing import Any
 
 from lotan.nn.named_models import OWN
-from lotan.settings.optimizers import OPTIMIZERS
+from lotan.settings.optimizers import OPTIMIZERS, WEIGHT_DECAY
+from lotan.settings.schedulers import EXAMPLE
 
 NONE = "none"  # TOML has no null: `norm = ["none", "layer_norm"]`
 
@@ -115,6 +116,14 @@ TOP = (
     _count("seed", least=0, default=0),
     _count("epochs", default=200),
     _count("patience"),
+    Key(
+        "",
+        "lr_scheduler",
+        f"{NONE!r}, or a scheduler such as {EXAMPLE!r}",
+        lambda value: value if callable(value) else text(value),
+        knows_none=True,
+    ),
+    Key("", "clip_grad_norm", "a number of at least 0", partial(real, least=0), spans=float),
 )
 MODEL = (
     Key("model", "kind", "gcn, sage, gin, gat, mlp or MODULE:FACTORY", kind_of_model, default="gcn"),
@@ -129,7 +138,7 @@ MODEL = (
     _choice("norm", (NONE, "layer_norm"), owners=(*_LAYERED, "mlp")),
     _choice("jk", (NONE, "last", "cat", "max"), owners=_LAYERED),
 )
-_DEFAULTS: Mapping[str, Any] = {"lr": 0.01, "weight_decay": 5e-4}
+_DEFAULTS: Mapping[str, Any] = {"lr": 0.01, "weight_decay": WEIGHT_DECAY}
 
 
 def _of_optimizers() -> tuple[Key, ...]:
@@ -170,6 +179,8 @@ MEANT: Mapping[str, str] = {
     "optimizer": "name",
     "aggregation": "aggr",
     "seeds": "seed",
+    "scheduler": "lr_scheduler",
+    "clip": "clip_grad_norm",
     "random_seed": "seed",
     "normalization": "norm",
     "activation": "act",

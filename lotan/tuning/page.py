@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from lotan.training.early_stopping import LOWER_IS_BETTER
+from lotan.settings.metric_names import LOWER_IS_BETTER
 from lotan.tuning.coordinates import coordinates
 from lotan.tuning.curves import curves
 from lotan.tuning.table import cells, heads

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import fields
 
+from lotan.settings.class_weights import weights_in_words
 from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("task", "class_weights", "chunk_rows")
+UNSAID = ("task", "chunk_rows")
 """Settings for which `lotan train` has no option."""
 
 
@@ -26,13 +27,17 @@ def words_in_common(config: TrainerConfig, engine: str | None = None) -> tuple[s
     ('--engine', 'local')
     >>> words_in_common(TrainerConfig(chunk_rows=512))
     """
-    if any(getattr(config, name) is not None for name in UNSAID):
+    if any(getattr(config, name) is not None for name in UNSAID) or callable(config.loss):
         return None
     defaults, found = TrainerConfig(), []
     idle = ("router", "keys") if engine == "local" else ()  # settings that "auto" may have and "local" refuses
     for name in (item.name for item in fields(TrainerConfig)):
         value = (engine if name == "engine" else None) or getattr(config, name)
-        if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value == getattr(defaults, name):
+        if name == "class_weights" and value is not None:
+            value = weights_in_words(value)
+        if name == "metrics":
+            value = ",".join(value)
+        if name in (*MEMBER_SETTINGS, *RESULTS, *UNSAID, *idle) or value in (getattr(defaults, name), ""):
             continue
         if name == "rgb":
             found.append("--no-rgb")

@@ -12,7 +12,9 @@ import torch
 from lotan.batch.members import Member
 from lotan.errors import ConfigurationError, LotanError, ModelError
 from lotan.nn.named_models import STOCK, Factory, accepted, factory_of, made
+from lotan.settings.named_calls import words_of
 from lotan.settings.optimizers import Optimizer, optimizer_by_name
+from lotan.settings.schedulers import SchedulerSetting, check_scheduler
 from lotan.tuning.keys import ABSENT, KEYS, KIND, NONE, OPTIMIZER_NAME, Key, exact
 
 _OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has options
@@ -28,6 +30,8 @@ _OPTIONS: Mapping[str, str] = {  # the settings for which `lotan train` has opti
     "seed": "--seed",
     "epochs": "--epochs",
     "patience": "--patience",
+    "lr_scheduler": "--lr-scheduler",
+    "clip_grad_norm": "--clip-grad-norm",
 }
 
 
@@ -66,6 +70,12 @@ class Settings:
         arguments = {path.partition(".")[2]: value for path, value in self.items if path.startswith("optimizer.")}
         return optimizer_by_name(arguments.pop("name"), **arguments)
 
+    @property
+    def lr_scheduler(self) -> SchedulerSetting | None:
+        """The scheduler of the learning rate, or None."""
+        given: SchedulerSetting = self.values.get("lr_scheduler", NONE)
+        return None if given == NONE else given
+
     def model(self, in_channels: int, out_channels: int) -> torch.nn.Module:
         """Return the model, with its weights drawn as `lotan train` draws them.
 
@@ -84,6 +94,8 @@ class Settings:
         return Member(
             self.model(in_channels, out_channels),
             self.optimizer,
+            lr_scheduler=self.lr_scheduler,
+            clip_grad_norm=self.values.get("clip_grad_norm"),
             seed=self.values["seed"],
             epochs=self.values["epochs"],
             patience=self.values.get("patience"),
@@ -125,7 +137,8 @@ def settled(values: Mapping[str, Any], further: Mapping[str, Key]) -> Settings:
     found = []
     for path, key in {**KEYS, **further}.items():
         value = values.get(path, key.default)
-        as_by_default = key.knows_none and value == NONE and kind in STOCK  # None is a stock model's own default
+        # None is a stock model's own default, and there is no scheduler by default
+        as_by_default = key.knows_none and value == NONE and (kind in STOCK or not key.table)
         if value is not ABSENT and not as_by_default and plays_a_part(key, kind, optimizer):
             found.append((path, value))
     return Settings(tuple(found))
@@ -176,17 +189,19 @@ def varied(trials: Iterable[Settings]) -> list[str]:
 
 
 def check_optimizer(settings: Settings) -> None:
-    """Make a trial's optimizer, so that torch refuses wrong numbers.
+    """Make a trial's optimizer and scheduler, so that torch refuses wrong numbers.
 
     Raises:
         ConfigurationError: torch refuses a number. The error names the trial's settings.
     """
     try:
-        settings.optimizer  # noqa: B018
+        optimizer = settings.optimizer
+        if settings.lr_scheduler is not None:
+            check_scheduler(settings.lr_scheduler, optimizer)
     except LotanError as error:
         raise ConfigurationError(f"{error} (in the model with {settings.words()})") from error
 
 
 def _named(value: Any) -> Any:
-    """Return a value, or the name of a factory."""
-    return f"{value.__module__}:{getattr(value, '__qualname__', value)}" if callable(value) else value
+    """Return a value, or the name of a function."""
+    return words_of(value) if callable(value) else value

@@ -19,7 +19,9 @@ from lotan.graph import Graph
 from lotan.graph.labels import require_training_labels
 from lotan.planning.job import GUESSED_OUTPUTS, foreseen_of
 from lotan.settings.config import TrainerConfig
-from lotan.training.early_stopping import LOWER_IS_BETTER, make_stopping
+from lotan.settings.losses import one_output
+from lotan.settings.metric_names import LOWER_IS_BETTER
+from lotan.training.early_stopping import make_stopping
 from lotan.tuning.config import TuneConfig, make_configs
 from lotan.tuning.grid_file import read_grid
 from lotan.tuning.live_table import LiveTable
@@ -68,7 +70,9 @@ def tune(graph: Graph, grid: str | Path | Mapping[str, Any], **options: Any) -> 
     with placed(graph, common, _needs(space, trials, graph, common)) as found:
         found = found.for_task(common.task)
         monitor = _monitor(found, common)
-        widths = found.statistics.width, found.labels.outputs
+        labels = found.labels
+        outputs = 1 if one_output(common.loss, common.task or labels.task, labels.outputs) else labels.outputs
+        widths = found.statistics.width, outputs
         for settings in dict.fromkeys([*trials, *space.samples()]):
             settings.model(*widths)  # a setting that a model refuses raises an error before any model is trained
         tuning = _Tuning(found, widths, config, shared, common, monitor, _paths(space, trials))

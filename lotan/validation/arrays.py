@@ -53,12 +53,13 @@ def _check_targets(graph: GraphArrays, demands: Demands) -> None:
     complaints.check_label_width(graph.label.shape[1], demands)
     absent = np.isnan(graph.label)
     missing = np.asarray(absent.all(axis=1))
-    known = graph.label[~missing]
-    if not np.isfinite(known).all():
-        bad = ~missing & ~np.asarray(np.isfinite(graph.label).all(axis=1))
+    several = demands.task == "multilabel"
+    finite = np.isfinite(graph.label) | (absent if several else missing[:, np.newaxis])
+    if not finite.all():
+        bad = ~np.asarray(finite.all(axis=1))
         raise complaints.labels_not_finite(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
-    if demands.task == "multilabel" and not np.isin(known, (0, 1)).all():
-        bad = ~missing & ~np.asarray(np.isin(graph.label, (0, 1)).all(axis=1))
+    if several and not (known := np.isin(graph.label, (0, 1)) | absent).all():
+        bad = ~np.asarray(known.all(axis=1))
         raise complaints.labels_not_binary(_count(bad), graph.ids[_first(bad)], graph.label[_first(bad)].tolist())
     _check_missing(graph, missing)
 

@@ -131,18 +131,16 @@ def _label_faults(vertices: DataFrame, demands: Demands) -> list[Fault]:
     if is_class(vertices):
         return [*_class_range(label, demands.outputs), _missing(F.coalesce(label < 0, F.lit(True)), vertices)]
     missing = F.coalesce(F.forall(label, F.isnan), F.lit(True))
+    several = demands.task == "multilabel"
+    bad = (lambda value: F.abs(value) == float("inf")) if several else _infinite  # an unknown entry of several is NaN
     kinds = [
         Fault(
-            _any(label, F.isnull),
-            lambda count, row, *_: faults.nulls_inside("label", count, faults.example_row(row.id, "null")),
-        ),
-        Fault(
-            ~missing & _any(label, _infinite),
+            ~missing & _any(label, bad),
             lambda count, row, *_: complaints.labels_not_finite(count, row.id, row.label),
         ),
     ]
-    if demands.task == "multilabel":
-        other = ~missing & _any(label, lambda value: ~value.isin(0.0, 1.0))
+    if several:
+        other = ~missing & _any(label, lambda value: ~(value.isin(0.0, 1.0) | F.isnan(value)))
         kinds.append(Fault(other, lambda count, row, *_: complaints.labels_not_binary(count, row.id, row.label)))
     return [*kinds, _missing(missing, vertices)]
 

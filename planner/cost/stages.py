@@ -14,7 +14,7 @@ from planner.keeping import saved_row_bytes
 from planner.kernels import VIEWS, computing, contracted, is_product, numbers_taken
 from planner.layout import Layout
 from planner.physical import Plan, Stage
-from planner.spec import Call, operator_name
+from planner.spec import DRAWS, Call, operator_name
 from planner.statistics import Statistics
 from planner.steps.pipe import PipeStep
 from planner.traits import EngineTraits
@@ -87,7 +87,7 @@ def _forward(stage: Stage, density: float) -> Work:
             found += _product(stage, call, density)
         else:
             found.numbers += numbers_taken(stage, call)
-            found.draws += call.type.width if operator_name(call.op) == "dropout" else 0
+            found.draws += call.type.width if call.op in DRAWS else 0
     return _by_who_runs(stage, found)
 
 
@@ -146,7 +146,7 @@ def _on_edges(stage: Stage, within: int | None, statistics: Statistics) -> Work:
         factors = contracted(stage, call) if is_product(call) else 0
         made = rows * call.type.width
         total += Work(calls=1, autograd_numbers=made * _operations(stage, call), multiply_adds=made * factors)
-        total += Work(draws=made) if operator_name(call.op) == "dropout" else Work()
+        total += Work(draws=made) if call.op in DRAWS else Work()
     return total
 
 

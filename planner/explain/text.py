@@ -214,6 +214,9 @@ def call_label(call: Call) -> str:
     numbers = constants(call.arguments, call.keywords)
     if call.op == "lotan.dropout":
         numbers = [f"p={call.arguments[1]:g}", f"key={call.arguments[2]}"]
+    if call.op == "lotan.random":
+        _, kind, p, key = call.arguments
+        numbers = [str(kind), *[f"p={p:g}"] * (kind == "chance"), f"key={key}"]
     given = [*call.reads, *numbers]
     return f"{call.output} = {operator}({', '.join(given)})"
 

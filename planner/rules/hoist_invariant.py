@@ -10,7 +10,7 @@ from planner.draft import Draft
 from planner.history import Firing
 from planner.labels import ITSELF, Alike, layer_of, place
 from planner.linear_maps import aggregates, mapped, pulled
-from planner.nodes import Aggregate, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
+from planner.nodes import Aggregate, Draw, Dropout, GraphOperator, MatMul, Node, Parameter, StaticColumn, topological
 from planner.rule import DraftRule
 from planner.rules.hold_sparse import pays_sparse
 from planner.steps.edge_dropout import EdgeDropout
@@ -130,6 +130,8 @@ def _depends_on(node: Node) -> str:
     below = topological(node)
     if any(isinstance(one, (Dropout, EdgeDropout)) for one in below):
         return "comes after a dropout, which draws anew in every epoch"
+    if any(isinstance(one, Draw) for one in below):
+        return "depends on random numbers, which are drawn anew in every epoch"
     names = (one.name for one in below if isinstance(one, Parameter) and one.trainable)
     return f"depends on {next(names, 'parameters')}, which every epoch changes"
 
@@ -231,7 +233,7 @@ class _Facts:
             return
         for child in node.children:
             self.learn(child)
-        varies = isinstance(node, (Parameter, Dropout, EdgeDropout))
+        varies = isinstance(node, (Parameter, Draw, EdgeDropout))
         self._invariant[node] = not varies and all(self._invariant[child] for child in node.children)
         is_sum = isinstance(node, (GraphOperator, Aggregate))
         self._sums[node] = is_sum or any(self._sums[child] for child in node.children)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.labels import place
-from planner.nodes import Apply, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
+from planner.nodes import Apply, Draw, Dropout, Node, Parameter, Scatter, altered, tensor_arguments
 from planner.rule import NodeRule
 from planner.spec import ValueType, operator_name
 
@@ -40,8 +40,10 @@ def lift_message(node: Node) -> Node | None:
 def declined(node: Node) -> str | None:
     """Return the reason why a costly operator stayed on edges, and what to write instead, or None.
 
-    Only dropout and operators with a parameter are named.
+    Only random numbers and operators with a parameter are named.
     """
+    if isinstance(node, Draw) and not isinstance(node, Dropout) and node.output.rows == "edge":
+        return f"the message of {place(node)} draws its own numbers for every edge; draw them for x before the layer"
     if isinstance(node, Dropout) and node.output.rows == "edge":
         return f"dropout in the message of {place(node)} draws its own numbers for every edge; apply it to x before the layer"
     if not isinstance(node, Apply) or node.type.rows != "edge":
@@ -59,7 +61,7 @@ RULE = NodeRule(
     name="lift_message",
     apply=lift_message,
     declined=declined,
-    on=(Apply, Dropout),
+    on=(Apply, Draw),
     idle="no message computes anything from one end of an edge alone",
     in_general_plan=False,
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from planner.labels import place
-from planner.nodes import Aggregate, Dropout, EdgeSoftmax, Node, Parameter, Propagate, Scatter
+from planner.nodes import Aggregate, Draw, EdgeSoftmax, Node, Parameter, Propagate, Scatter
 from planner.patterns import copied_source, divided_by_degree
 from planner.rule import NodeRule
 
@@ -51,7 +51,7 @@ def _reason(message: Node) -> str:
     parameters = [child.name for node in on_edges for child in node.children if isinstance(child, Parameter)]
     if parameters:
         return f"uses parameter {parameters[0]} on edges; write what it is for as functions of x_j and x_i apart"
-    if any(isinstance(node, Dropout) for node in on_edges):
+    if any(isinstance(node, Draw) for node in on_edges):
         return "draws random numbers for every edge; drop numbers of x instead"
     if any(isinstance(node, EdgeSoftmax) for node in on_edges):
         return "is a softmax over the in-edges"

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from planner.choices.evaluation import evaluate_beside
 from planner.draft import TRAIN, Draft
-from planner.nodes import Node
+from planner.nodes import Draw, Node, topological
 from planner.physical import Plan
 from planner.places import forward_half, names
 from planner.rule import DraftRule
+from planner.steps.edge_dropout import EdgeDropout
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
 
@@ -20,22 +21,28 @@ def reuse_evaluation(train: Node, evaluate: Node) -> bool:
 
     The last stage of training then counts the metrics of all splits, and not of the training vertices alone. Only the
     last epoch needs an evaluation of its own. Random numbers in training make the two graphs differ. For such models
-    see `planner.choices.evaluation`.
+    see `planner.choices.evaluation`. An evaluation that draws itself has a pass of its own, because its numbers belong to
+    its epoch.
 
     Args:
         train: The graph of training as it will run.
         evaluate: The graph of evaluation as it will run.
 
     Returns:
-        True if both are the same graph.
+        True if both are the same graph, without random numbers.
 
     >>> from planner.nodes import Dropout, StaticColumn
     >>> from planner.spec import ValueType
     >>> x = StaticColumn("features", ValueType("vertex", (3,)))
-    >>> reuse_evaluation(x, x), reuse_evaluation(Dropout(x, 0.5, key=0), x)
-    (True, False)
+    >>> dropped = Dropout(x, 0.5, key=0)
+    >>> reuse_evaluation(x, x), reuse_evaluation(dropped, x), reuse_evaluation(dropped, dropped)
+    (True, False, False)
     """
-    return train is evaluate  # equal graphs are one object
+    return train is evaluate and not _draws(evaluate)  # equal graphs are one object
+
+
+def _draws(root: Node) -> bool:
+    return any(isinstance(node, (Draw, EdgeDropout)) for node in topological(root))
 
 
 # --- the rule --------------------------------------------------------------------------------------------------------
@@ -49,7 +56,7 @@ def _apply(draft: Draft) -> Draft:
 
 def _beside(draft: Draft) -> Draft:
     """Add a pass that evaluates beside training, if the graphs differ and the pass is estimated to save time."""
-    if draft.evaluates_as_well:
+    if draft.evaluates_as_well or _draws(draft.evaluate):
         return draft
     found = evaluate_beside(draft)
     return replace(draft, plan=found) if isinstance(found, Plan) else draft.stopped(RULE.name, found)

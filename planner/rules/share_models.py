@@ -12,6 +12,7 @@ from planner.errors import PlanError
 from planner.physical import Column, Part, Plan, Stage, StageInput, StageOutput, of_model
 from planner.renaming import rename_plan
 from planner.rule import BatchRule
+from planner.spec import DRAWS
 from planner.steps.collect import CollectStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import Gradients, PipeStep
@@ -191,7 +192,7 @@ def _output(outputs: Sequence[StageOutput]) -> StageOutput:
 def _are_one(stages: Sequence[Stage]) -> bool:
     """Return True if stages of several models compute the same from the same inputs."""
     first, *others = map(_inside, stages)
-    draws = any(call.op == "lotan.dropout" for call in first.calls)
+    draws = any(call.op in DRAWS for call in first.calls)
     return not (first.parameters or first.loss or draws) and all(other == first for other in others)
 
 

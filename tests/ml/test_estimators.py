@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import lotan
+from lotan.errors import ConfigurationError
 from lotan.ml import GNNClassifier, GNNRegressor
 from lotan.ml.rows import training_rows
 from lotan.ml.tables import training_graph, whole_graph
@@ -213,3 +214,33 @@ def test_masks_are_the_same_in_spark_as_collected(graph: Frames) -> None:
     for name in ("ids", "features", "label", "split", "src", "dst"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), name)
     assert set(one.split) == {-1, 0, 1}
+
+
+def test_loss_weights_and_schedule_are_those_of_the_trainer(graph: Frames) -> None:
+    vertices, edges = graph
+    texts = {"loss": "focal(gamma=1.5)", "classWeights": "1=3,0=0.5", "lrScheduler": "StepLR(step_size=2)"}
+    classifier = GNNClassifier(**QUICK, **texts, clipGradNorm=0.1).setEdges(edges)
+    classifier = classifier.setVertices(vertices.select("id", "features"))
+    model = classifier.fit(vertices.where("fold = 0"))
+    run = by_trainer(
+        tables()[0]["fold"] == 0,
+        loss="focal(gamma=1.5)",
+        class_weights={1: 3.0, 0: 0.5},
+        lr_scheduler="StepLR(step_size=2)",
+        clip_grad_norm=0.1,
+    )
+    assert same_weights(model.trained, run.model)
+    with pytest.raises(ConfigurationError, match="class weights are 'x'"):
+        classifier.setClassWeights("x").fit(vertices.where("fold = 0"))
+
+
+def test_two_classes_with_one_output(graph: Frames) -> None:
+    vertices, edges = graph
+    two = vertices.withColumn("label", F.least("label", F.lit(1)))
+    classifier = GNNClassifier(**QUICK, loss="bce_with_logits").setEdges(edges)
+    rows = classifier.setVertices(vertices.select("id", "features")).fit(two).transform(two).toPandas()
+    raw, shares = (np.stack([row.toArray() for row in rows[name]]) for name in ("rawPrediction", "probability"))
+    assert raw.shape == shares.shape == (len(rows), 2)
+    np.testing.assert_allclose(raw[:, 0], -raw[:, 1])
+    np.testing.assert_allclose(shares[:, 1], 1 / (1 + np.exp(-raw[:, 1])), rtol=1e-5)
+    assert np.array_equal(rows["prediction"], (raw[:, 1] > 0).astype(float))

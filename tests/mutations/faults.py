@@ -234,6 +234,43 @@ PYTHON = {
     "the shortest name of a group holds": Fault(
         LOTAN, 'key=len, default="")', 'key=lambda name: -len(name), default="")', ("test_optimizers.py",)
     ),
+    "a schedule begins anew where a run is resumed": Fault(
+        LOTAN, "schedule.load(checkpoint.schedule)", "pass", ("training/test_schedules.py",)
+    ),
+    "a schedule takes its step before the optimizer's": Fault(
+        LOTAN,
+        "rate = self.state.schedule.figures",
+        "self.state.schedule.after_step(); rate = {}",
+        ("training/test_schedules.py",),
+    ),
+    "class weights by class are taken in order": Fault(
+        LOTAN,
+        "by_class.get(number, 1.0) for number",
+        "[*by_class.values(), 1, 1][number] for number",
+        ("training/test_losses.py",),
+    ),
+    "unknown entries count in the mean": Fault(
+        LOTAN, "count = known.sum() if", "count = known.numel() if", ("stages/test_metrics.py",)
+    ),
+    "unknown entries are wrong predictions": Fault(
+        LOTAN, "(logits > 0) & known", "logits > 0", ("stages/test_metrics.py",)
+    ),
+    "partly unknown labels are sent as none": Fault(
+        LOTAN,
+        "missing=np.isnan(label).all(axis=1)",
+        "missing=np.isnan(label).any(axis=1)",
+        ("training/test_losses.py",),
+    ),
+    "chances are those of the other outcome": Fault(
+        LOTAN, "drawn >= threshold_of(1 - p)", "drawn >= threshold_of(p)", ("test_randomness.py",)
+    ),
+    "ties count whole": Fault(LOTAN, "(below + others / 2)", "(below + others)", ("stages/test_metrics.py",)),
+    "a traced loss forgets the class weights": Fault(
+        LOTAN,
+        "terms if of_row is None else terms * of_row",
+        "terms if of_row is None else terms + 0 * of_row",
+        ("stages/test_losses.py",),
+    ),
     # messenger
     "the last commit wins": Fault(
         MESSENGER,

@@ -5,8 +5,21 @@ import inspect
 import pytest
 import torch
 
+from lotan.cli.options import OPTIMIZERS as NAMES
 from lotan.errors import ConfigurationError
-from lotan.settings.optimizers import OPTIMIZERS, SGD, Adagrad, Adam, AdamW, Optimizer, optimizer_by_name
+from lotan.settings.optimizers import (
+    OPTIMIZERS,
+    SGD,
+    Adagrad,
+    Adam,
+    AdamW,
+    NAdam,
+    Optimizer,
+    RMSprop,
+    Rprop,
+    optimizer_by_name,
+    plain_optimizer,
+)
 
 
 def _model() -> torch.nn.Module:
@@ -30,6 +43,9 @@ def _steps(model: torch.nn.Module, optimizer: torch.optim.Optimizer, count: int 
         (AdamW(lr=0.01), (torch.optim.AdamW, {})),
         (SGD(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.01), (torch.optim.SGD, {})),
         (Adagrad(lr=0.1, lr_decay=0.1), (torch.optim.Adagrad, {})),
+        (NAdam(lr=0.01, decoupled_weight_decay=True, weight_decay=0.1), (torch.optim.NAdam, {})),
+        (RMSprop(lr=0.01, momentum=0.9, centered=True), (torch.optim.RMSprop, {})),
+        (Rprop(lr=0.01, etas=(0.4, 1.3)), (torch.optim.Rprop, {})),
     ],
 )
 def test_ten_steps_equal_torch(ours: Optimizer, theirs: tuple[type[torch.optim.Optimizer], dict[str, object]]) -> None:
@@ -94,3 +110,25 @@ def test_by_name() -> None:
         optimizer_by_name("lion")
     with pytest.raises(ConfigurationError, match="momentum"):
         optimizer_by_name("adam", momentum=0.9)
+    with pytest.raises(ConfigurationError, match="LBFGS is not supported: it computes several losses"):
+        optimizer_by_name("LBFGS")
+
+
+def test_weight_decay_is_for_those_that_have_it() -> None:
+    assert plain_optimizer("rmsprop", 0.1, None) == RMSprop(lr=0.1, weight_decay=5e-4)
+    assert plain_optimizer("rmsprop", 0.1, 0.0) == RMSprop(lr=0.1)
+    assert plain_optimizer("rprop", 0.1, None) == Rprop(lr=0.1)
+    with pytest.raises(ConfigurationError, match="weight_decay"):
+        plain_optimizer("rprop", 0.1, 0.0)
+
+
+def test_the_command_line_names_all() -> None:
+    assert tuple(OPTIMIZERS) == NAMES
+
+
+def test_pairs_and_flags_are_checked() -> None:
+    for wrong in ({"etas": 0.5}, {"etas": (0.5, "x")}, {"step_sizes": (1.0,)}):
+        with pytest.raises(ConfigurationError, match=next(iter(wrong))):
+            Rprop(**wrong)
+    with pytest.raises(ConfigurationError, match="centered"):
+        RMSprop(centered="no")

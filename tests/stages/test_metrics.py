@@ -5,10 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, mean_squared_error, r2_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
 from torch import Tensor
 from torch.nn import functional
 
+from lotan.stages import ranking
 from lotan.stages.metrics import loss_gradient, metrics, statistics, width
 from planner.spec import SPLITS, LossSpec
 
@@ -58,7 +67,11 @@ def expected(loss: LossSpec, logits: np.ndarray, label: np.ndarray) -> dict[str,
             return {"accuracy": accuracy_score(label, guess), "macro_f1": f1_score(label, guess, average="macro")}
         case "multilabel":
             guess = logits > 0
-            return {"accuracy": accuracy_score(label, guess), "micro_f1": f1_score(label, guess, average="micro")}
+            return {
+                "accuracy": accuracy_score(label, guess),
+                "micro_f1": f1_score(label, guess, average="micro"),
+                "macro_f1": f1_score(label, guess, average="macro"),
+            }
     return {
         "mse": mean_squared_error(label, logits),
         "mae": mean_absolute_error(label, logits),
@@ -128,3 +141,129 @@ def test_targets_in_one_column() -> None:
     )
     assert metrics(loss, statistics(loss, prediction, label, split))["train"]["mse"] == pytest.approx(2 / 3)
     assert loss_gradient(loss, prediction, label, split).view(-1).tolist() == pytest.approx([0, -2 / 3, -2 / 3])
+
+
+FURTHER = ("roc_auc", "average_precision", "f1")
+
+
+def ranked_case(kind: str, rows: int = 400) -> tuple[LossSpec, Tensor, Tensor]:
+    """Outputs with ties and scores far out, and labels that follow them roughly."""
+    torch.manual_seed(3)
+    outputs = {"one output": 1, "two classes": 2, "classes": 5, "labels": 4}[kind]
+    logits = torch.randn(rows, outputs) * torch.tensor([0.01, 1.0, 30.0])[torch.randint(0, 3, (rows, 1))]
+    logits[::7] = 0.25
+    if kind == "labels":
+        label = (logits + torch.randn(rows, outputs) > 0.5).float()
+        label[torch.rand(rows, outputs) < 0.3] = float("nan")
+        return LossSpec("multilabel", outputs, 1.0, metrics=FURTHER), logits, label
+    noisy = logits + torch.randn(rows, outputs)
+    label = (noisy[:, 0] > 0).long() if outputs == 1 else noisy.argmax(1)
+    return LossSpec("classification", outputs, 1.0, metrics=FURTHER), logits, label
+
+
+def one_against_all(loss: LossSpec, logits: Tensor, label: Tensor) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each ranked class, whether a row is of it, and its score; by brute force."""
+    if loss.task == "multilabel":
+        pairs = [(label[:, one], logits[:, one]) for one in range(loss.outputs)]
+        return [(own[~own.isnan()].numpy(), score[~own.isnan()].double().numpy()) for own, score in pairs]
+    if loss.binary:
+        return [((label == 1).numpy(), logits[:, 0].double().numpy())]
+    chance = logits.double().softmax(1)
+    classes = [1] if loss.outputs == 2 else range(loss.outputs)
+    odds = [
+        torch.stack([torch.logsumexp(logits.double()[:, [o for o in range(loss.outputs) if o != one]], 1)], 1)[:, 0]
+        for one in classes
+    ]
+    assert chance.isfinite().all()
+    return [
+        ((label == one).numpy(), (logits.double()[:, one] - other).numpy())
+        for one, other in zip(classes, odds, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["one output", "two classes", "classes", "labels"])
+def test_ranks_are_exact_for_binned_scores_and_close_for_scores(kind: str) -> None:
+    loss, logits, label = ranked_case(kind)
+    split = torch.zeros(len(logits), dtype=torch.int8)
+    chunks = [
+        statistics(loss, *rows) for rows in zip(*(x.split((30, 170, 200)) for x in (logits, label, split)), strict=True)
+    ]
+    assert np.array_equal(sum(chunks)[:, 2:], statistics(loss, logits, label, split)[:, 2:])  # counts are exact
+    found = metrics(loss, sum(chunks))["train"]
+    truth = one_against_all(loss, logits, label)
+    binned = [(own, ranking.bins_of(torch.from_numpy(score)).numpy()) for own, score in truth]
+    assert found["roc_auc"] == pytest.approx(np.mean([roc_auc_score(*pair) for pair in binned]), rel=1e-12)
+    assert found["average_precision"] == pytest.approx(
+        np.mean([average_precision_score(*pair) for pair in binned]), rel=1e-12
+    )
+    exact = np.mean([roc_auc_score(*pair) for pair in truth])
+    assert abs(found["roc_auc"] - exact) <= found["roc_auc_error"] + 1e-12
+    assert found["roc_auc_error"] < 0.05
+    guess = (logits[:, 0] > 0).long() if loss.binary else logits.argmax(1)
+    for number in range(loss.classes):
+        own = label == number if loss.task == "classification" else label[:, number] > 0.5
+        hit = guess == number if loss.task == "classification" else (logits[:, number] > 0) & ~label[:, number].isnan()
+        assert found[f"f1_{number}"] == pytest.approx(f1_score(own, hit, zero_division=0.0))
+
+
+def test_bins_are_in_the_order_of_scores_and_symmetric() -> None:
+    scores = torch.cat([torch.logspace(-6, 3, 5000, dtype=torch.float64), torch.zeros(1)]).sort().values
+    scores = torch.cat([-scores.flip(0), scores])
+    bins = ranking.bins_of(scores)
+    assert (bins.diff() >= 0).all()
+    assert bins.min() == 0
+    assert bins.max() == ranking.BINS - 1
+    assert torch.equal(bins.flip(0), ranking.BINS - 1 - bins)
+
+
+def test_training_alone_counts_no_scores() -> None:
+    loss, logits, label = ranked_case("classes")
+    sums = statistics(loss, logits, label, torch.zeros(len(logits), dtype=torch.int8), counts="train")
+    assert sums.shape == (len(SPLITS), width(loss, "train"))
+    assert "roc_auc" not in metrics(loss, sums)["train"]
+
+
+def test_a_class_alone_has_no_area() -> None:
+    loss = LossSpec("classification", 2, 1.0, metrics=("roc_auc",))
+    sums = statistics(loss, torch.randn(5, 2), torch.ones(5, dtype=torch.int64), torch.zeros(5, dtype=torch.int8))
+    assert np.isnan(metrics(loss, sums)["train"]["roc_auc"])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_one_output_is_the_binary_loss(weighted: bool) -> None:
+    torch.manual_seed(2)
+    logits, label = torch.randn(ROWS, 1), torch.randint(0, 2, (ROWS,))
+    weights = torch.tensor([0.5, 3.0]) if weighted else torch.ones(2)
+    train = SPLIT == 0
+    normalizer = weights[label[train]].sum().item()
+    loss = LossSpec("classification", 1, normalizer, tuple(weights.tolist()) if weighted else None)
+    leaf = logits.clone().requires_grad_()
+    both = torch.cat([torch.zeros_like(leaf), leaf], 1)  # the same model with two outputs
+    expected = functional.cross_entropy(both[train], label[train], weights)
+    expected.backward()
+    found = metrics(loss, statistics(loss, logits, label, SPLIT))["train"]
+    assert found["loss"] == pytest.approx(expected.item(), rel=1e-6)
+    assert found["accuracy"] == pytest.approx(accuracy_score(label[train], logits[train, 0] > 0))
+    assert found["macro_f1"] == pytest.approx(f1_score(label[train], logits[train, 0] > 0, average="macro"))
+    torch.testing.assert_close(loss_gradient(loss, logits, label, SPLIT), leaf.grad)
+
+
+def test_unknown_entries_of_several_labels_count_nowhere() -> None:
+    loss, logits, label = case("multilabel", weighted=True)
+    label[torch.rand(ROWS, OUTPUTS) < 0.4] = float("nan")
+    train = (SPLIT == 0) & ~label.isnan().all(1)
+    known = ~label[train].isnan()
+    loss = LossSpec("multilabel", OUTPUTS, float(known.sum()), WEIGHTS)
+    leaf = logits.clone().requires_grad_()
+    terms = functional.binary_cross_entropy_with_logits(
+        leaf[train], label[train].nan_to_num(), torch.tensor(WEIGHTS), reduction="none"
+    )
+    expected = terms[known].sum() / known.sum()
+    expected.backward()
+    found = metrics(loss, statistics(loss, logits, label, SPLIT))["train"]
+    assert found["loss"] == pytest.approx(expected.item(), rel=1e-6)
+    torch.testing.assert_close(loss_gradient(loss, logits, label, SPLIT), leaf.grad)
+    hits, truth = (logits[train] > 0)[known], label[train][known]
+    assert found["micro_f1"] == pytest.approx(f1_score(truth, hits))
+    right = ((logits[train] > 0).float() == label[train]) | ~known
+    assert found["accuracy"] == pytest.approx(right.all(1).double().mean().item())

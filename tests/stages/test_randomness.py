@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from lotan.graph.row_keys import vertex_keys
-from lotan.stages.randomness import Mask, Randomness, draws, dropout, threshold_of
+from lotan.stages.randomness import Mask, Randomness, draws, dropout, random_rows, threshold_of
 
 ROWS, COLUMNS = 4000, 50
 KEYS = torch.from_numpy(vertex_keys(np.arange(ROWS)))
@@ -150,3 +150,41 @@ def test_known_numbers() -> None:
 def test_as_many_keys_as_rows() -> None:
     with pytest.raises(ValueError, match="10 rows was given 9 row keys"):
         dropout(torch.ones(10, 2), 0.5, BASE, 1, KEYS[:9])
+
+
+KINDS = {"uniform": (0.5, 1 / 12), "normal": (0.0, 1.0), "bernoulli": (0.3, 0.21), "chance": (0.25, 0.1875)}
+
+
+def drawn(kind: str, randomness: Randomness = BASE, key: int | str = 1, keys: torch.Tensor = KEYS) -> torch.Tensor:
+    return random_rows(torch.full((len(keys), 5, COLUMNS // 5), 0.3), kind, 0.25, randomness, key, keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_rows_have_the_moments_of_their_distribution(kind: str) -> None:
+    sample = drawn(kind).double()
+    mean, variance = KINDS[kind]
+    assert sample.mean().item() == pytest.approx(mean, abs=5 * np.sqrt(variance / sample.numel()))
+    assert sample.var().item() == pytest.approx(variance, rel=0.02)
+    if kind == "normal":
+        assert (sample**4).mean().item() == pytest.approx(3, rel=0.05)
+        assert sample.abs().max() < 7
+    if kind == "uniform":
+        assert 0 <= sample.min() < 1e-3
+        assert 1 - 1e-3 < sample.max() < 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_random_rows_belong_to_seed_epoch_operator_and_row(kind: str) -> None:
+    whole = drawn(kind)
+    assert torch.equal(torch.cat([drawn(kind, keys=part) for part in KEYS.split(777)]), whole)
+    assert torch.equal(drawn(kind, keys=KEYS.flip(0)).flip(0), whole)
+    others = [drawn(kind, key=2), drawn(kind, Randomness(4, 5)), drawn(kind, Randomness(3, 6)), whole.roll(1, 0)]
+    for other in [*others, whole.roll(1, 2)]:
+        assert abs(correlation(whole.numpy(), other.numpy())) < LIMIT
+    assert drawn(kind, keys=KEYS[:0]).shape == (0, 5, COLUMNS // 5)
+
+
+def test_chances_at_the_ends() -> None:
+    x = torch.zeros(len(KEYS), 3)
+    assert not random_rows(x, "chance", 0.0, BASE, 1, KEYS).any()
+    assert random_rows(x, "chance", 1.0, BASE, 1, KEYS).all()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lotan.stages.row_wise import ALLOWED, ALONG, FACTORIES, POINTWISE, overload, why_not_row_wise
+from lotan.stages.row_wise import ALLOWED, ALONG, FACTORIES, POINTWISE, RANDOM, overload, why_not_row_wise
 from planner.spec import Ref, ValueType
 
 ROWS, WIDTH = 6, 6  # equal, so that nothing is refused for its shape alone
@@ -184,9 +184,9 @@ def test_operators_along_a_dimension_name_their_argument() -> None:
         assert argument in names or (op.split(".")[1] in whole and op.endswith(".default")), op
 
 
-def test_no_operator_but_dropout_draws_random_numbers() -> None:
+def test_operators_that_draw_random_numbers_are_known() -> None:
     random = {op for op in ALLOWED if torch.Tag.nondeterministic_seeded in overload(op).tags}
-    assert random <= {"aten.dropout.default"}
+    assert random <= RANDOM
 
 
 def test_pointwise_operators_are_tagged_so_by_torch_or_known() -> None:

@@ -8,7 +8,7 @@ from dataclasses import fields
 import pytest
 
 from lotan.cli import train
-from lotan.cli.options import plan_settings
+from lotan.cli.options import loss_settings, plan_settings
 from lotan.settings.config import TrainerConfig, make_config
 from lotan.tuning.train_words import UNSAID, words_in_common
 
@@ -18,7 +18,14 @@ def read(words: list[str]) -> TrainerConfig:
     parser = argparse.ArgumentParser()
     train.add_options(parser)
     options = parser.parse_args(["--graph", "digits", *words])
-    return make_config({**plan_settings(options), "eval_every": options.eval_every, "monitor": options.monitor})
+    return make_config(
+        {
+            **plan_settings(options),
+            **loss_settings(options),
+            "eval_every": options.eval_every,
+            "monitor": options.monitor,
+        }
+    )
 
 
 GIVEN = {
@@ -36,10 +43,15 @@ GIVEN = {
     "worker_memory": "512m",
     "eval_every": 2,
     "monitor": "loss",
+    "loss": "cross_entropy(label_smoothing=0.1)",
+    "class_weights": {1: 0.1, 3: 2.0},
+    "metrics": ("roc_auc", "f1"),
 }
 
 
-@pytest.mark.parametrize("settings", [{}, GIVEN, {"plan": "blocks-hoist_invariant"}, {"disable": []}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, GIVEN, {"plan": "blocks-hoist_invariant"}, {"disable": []}, {"class_weights": [1.0, 0.3]}], ids=str
+)
 def test_they_are_read_as_they_were_given(settings):
     config = make_config(settings)
     found = read(words_in_common(config))
@@ -48,10 +60,10 @@ def test_they_are_read_as_they_were_given(settings):
 
 def test_every_setting_is_said_or_known_not_to_be():
     results = {"checkpoint_dir", "resume", "log_dir", "mlflow", "progress"}
-    own = {"optimizer", "seed", "epochs", "patience"}
+    own = {"optimizer", "lr_scheduler", "clip_grad_norm", "seed", "epochs", "patience"}
     assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *UNSAID, *results, *own}
 
 
-@pytest.mark.parametrize("settings", [{"task": "classification"}, {"class_weights": [1.0, 2.0]}, {"chunk_rows": 8}])
+@pytest.mark.parametrize("settings", [{"task": "classification"}, {"loss": abs}, {"chunk_rows": 8}])
 def test_where_there_is_no_option_there_are_no_words(settings):
     assert words_in_common(make_config(settings)) is None

@@ -79,6 +79,8 @@ def test_what_all_have_in_common_is_in_the_options_of_each():
     (trial,) = tune(grid, engine="auto").report()["trials"]
     assert trial["train_options"][:2] == ["--engine", "local"]
     (trial,) = tune(grid, class_weights=[1.0, 2.0, 1.0]).report()["trials"]
+    assert trial["train_options"][:2] == ["--class-weights", "1.0,2.0,1.0"]
+    (trial,) = tune(grid, chunk_rows=16).report()["trials"]
     assert trial["train_options"] is None
 
 

@@ -131,9 +131,9 @@ CASES = [
     ),
     bad(
         "null in a label",
-        MULTILABEL.vertex("label", 1, [0.0, None]),
-        "vertices.label: 1 arrays that hold a null",
-        task="multilabel",
+        MULTILABEL.vertex("label", 1, [0.5, None]),
+        "vertices.label: 1 rows that hold NaN or an infinite number",
+        task="regression",
         outputs=2,
     ),
     bad(
