@@ -43,18 +43,20 @@ def model_for(options: argparse.Namespace, graph: Graph) -> torch.nn.Module:
         GraphError: If the graph has no features or labels, or if class numbers go far beyond the number of vertices.
         ConfigurationError, ModelError: If `make_model` raises it.
     """
+    task = getattr(options, "task", None)
+    graph = graph.for_task(task)
     width, outputs, vertices = graph.statistics.width, graph.labels.outputs, graph.statistics.vertices
     if not width:
         raise GraphError("vertices.features: they have no numbers. Give each vertex at least one.")
     if not outputs:
-        raise GraphError("vertices.label: no vertex has one. Name the column of labels where the graph is made.")
+        raise GraphError("vertices.label: no vertex has one. Name the column of labels (--label).")
     if outputs > max(MOST_CLASSES, vertices):
         problem = (
             f"classes are numbered up to {outputs - 1:,} on {vertices:,} vertices, and a model has an output for each"
         )
         raise GraphError(f"vertices.label: {problem}. Number them from 0 on, without gaps.")
     loss = getattr(options, "loss", None)
-    return make_model(options, width, 1 if one_output(loss, graph.labels.task, outputs) else outputs)
+    return make_model(options, width, 1 if one_output(loss, task or graph.labels.task, outputs) else outputs)
 
 
 def needs_of(options: argparse.Namespace, graph: Graph, config: TrainerConfig) -> Footprint | None:

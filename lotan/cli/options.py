@@ -13,6 +13,7 @@ OPTIMIZERS = (
     *("adam", "adamw", "sgd", "adagrad", "adadelta", "adamax", "nadam", "radam"),
     *("rmsprop", "rprop", "asgd"),
 )
+TASKS = ("classification", "multilabel", "regression")
 AGGREGATES = ("mean", "max", "sum")
 
 
@@ -176,7 +177,12 @@ def add_epochs(group: argparse._ArgumentGroup, default: int | None) -> None:
 
 
 def add_loss_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options for the loss and its class weights."""
+    """Add the options for the task, the loss and its class weights."""
+    group.add_argument(
+        "--task",
+        choices=TASKS,
+        help="what the labels are: classes, several of them at once, or numbers (default: as the labels suggest)",
+    )
     group.add_argument(
         "--loss",
         metavar="NAME(ARGUMENTS)",
@@ -191,10 +197,11 @@ def add_loss_options(group: argparse._ArgumentGroup) -> None:
 
 
 def loss_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the options of the loss and the metrics as settings of a Trainer."""
+    """Return the options of the task, the loss and the metrics as settings of a Trainer."""
     from lotan.settings.class_weights import read_weights
 
     return {
+        "task": options.task,
         "loss": options.loss,
         "class_weights": None if options.class_weights is None else read_weights(options.class_weights),
         "metrics": tuple(options.metrics.split(",")) if options.metrics else (),

@@ -9,7 +9,7 @@ from lotan.settings.config import MEMBER_SETTINGS, TrainerConfig
 
 RESULTS = ("checkpoint_dir", "resume", "log_dir", "mlflow", "progress")
 """Settings that determine where results are written. A trained model does not depend on them."""
-UNSAID = ("task", "chunk_rows")
+UNSAID = ("chunk_rows",)
 """Settings for which `lotan train` has no option."""
 
 

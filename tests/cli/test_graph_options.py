@@ -132,3 +132,18 @@ def test_a_table_of_the_catalog_is_read_by_the_session(spark, tables, capsys):
     finally:
         for name in ("users", "links"):
             spark.catalog.dropTempView(f"options_{name}")
+
+
+def test_classes_that_are_stored_as_floats_are_classes_if_the_task_says_so(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    vertices = pd.DataFrame({"id": np.arange(30), "features": list(random.normal(size=(30, 3))), "split": "train"})
+    vertices["label"] = random.integers(0, 3, 30).astype(float)
+    vertices.to_parquet(tmp_path / "vertices.parquet")
+    pd.DataFrame({"src": random.integers(0, 30, 60), "dst": random.integers(0, 30, 60)}).to_parquet(
+        tmp_path / "edges.parquet"
+    )
+    common = ["train", "--graph", str(tmp_path), "--engine", "local", "--epochs", "1"]
+    assert main(common) == 0
+    assert "mse" in capsys.readouterr().out
+    assert main([*common, "--task", "classification"]) == 0
+    assert "accuracy" in capsys.readouterr().out

@@ -43,6 +43,7 @@ GIVEN = {
     "worker_memory": "512m",
     "eval_every": 2,
     "monitor": "loss",
+    "task": "classification",
     "loss": "cross_entropy(label_smoothing=0.1)",
     "class_weights": {1: 0.1, 3: 2.0},
     "metrics": ("roc_auc", "f1"),
@@ -64,6 +65,6 @@ def test_every_setting_is_said_or_known_not_to_be():
     assert {item.name for item in fields(TrainerConfig)} == {*GIVEN, *UNSAID, *results, *own}
 
 
-@pytest.mark.parametrize("settings", [{"task": "classification"}, {"loss": abs}, {"chunk_rows": 8}])
+@pytest.mark.parametrize("settings", [{"loss": abs}, {"chunk_rows": 8}])
 def test_where_there_is_no_option_there_are_no_words(settings):
     assert words_in_common(make_config(settings)) is None
