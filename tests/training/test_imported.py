@@ -165,9 +165,8 @@ def test_a_model_that_asks_for_weights_is_refused_where_there_are_none() -> None
 
     arrays = messy_graph().arrays()
     graph = lotan.Graph.from_arrays(arrays.features, arrays.src, arrays.dst, arrays.label, arrays.split)
-    with pytest.raises(
-        lotan.ModelError, match=r"asks for 'edge_weight', but the graph has no weights; .*Graph\(weight="
-    ):
+    said = r"asks for 'edge_weight' \(weights of edges\), but the graph has only .*Graph\(..., weight="
+    with pytest.raises(lotan.ModelError, match=said):
         trained(Asks(), graph).fit()
 
 
