@@ -15,15 +15,18 @@ from planner.spec import Call, EdgeSet, Ref, Spec
 
 EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
 EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")
-"""float32 [edges, width], int64 [edges], and float32 [edges, 1]."""
+"""The columns, whose values are float32 [edges, width], int64 [edges], and float32 [edges, 1]."""
 
-LOOP = "edge_loop"
+LOOP: EdgeColumnName = "edge_loop"
+"""The column that tells self-loops from other edges."""
 
 REDUCTIONS = ("mean", "add", "max", "min")
 """The ways in which an added loop gets its attributes from those of the vertex's in-edges, as in PyG's `fill_value`."""
 
 EDGE_COLUMN = "lotan.edge_column"
+"""The operator that reads a column of edges."""
 LOOKUP = "aten.index_select.default"
+"""The operator that reads rows of a tensor by their numbers."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +38,12 @@ class EdgeData:
 
     @property
     def numbers(self) -> int:
-        """The numbers of an edge: its attributes and its type."""
+        """How many numbers an edge has: its attributes, and 1 for its type."""
         return (self.width or 0) + self.typed
 
 
 NO_EDGE_DATA = EdgeData()
+"""The edges of a graph have no columns besides the weight."""
 
 
 def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
@@ -94,7 +98,7 @@ def reads_edge_columns(spec: Spec) -> bool:
 
 
 def number_of_types(spec: Spec) -> tuple[int, str] | None:
-    """Return how many types a model distinguishes, and the layer that does. None: it takes any type.
+    """Return how many types a model distinguishes, and the layer that does. None means that it takes any type.
 
     A layer that looks up a row of a parameter by the type distinguishes as many types as the parameter has rows. Other
     layers say so themselves: `spec.types`.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from inspect import signature
 from typing import Any
 
 from lotan.errors import GraphError
@@ -15,6 +16,7 @@ OPTIONAL_EDGES = {"weight": "weight", "edge_features": "edge_attr", "edge_type":
 MASKS = tuple(f"{name}_mask" for name in SPLITS)
 """The columns of masks, as PyG calls them, that are read if there is no column `split`. The first must be there."""
 ENDS = ("src", "dst")
+"""The default names of the ends of edges."""
 OTHER_ENDS = ("source", "target")
 """The names that networkx gives the ends of edges. They are read if the columns `src` and `dst` are absent."""
 
@@ -25,11 +27,9 @@ class ColumnNames:
 
     features: str | tuple[str, ...] = "features"  # one array column, several columns of numbers, or a pattern of names
     label: str | None = "label"  # a column of this default name may be absent
-    split: str | tuple[str, ...] | None = (
-        "split"  # a column of this default name may be absent; or three masks, "" for none
-    )
+    split: str | tuple[str, ...] | None = "split"  # as label; or the names of three masks, "" for one that is absent
     weight: str | None = None
-    edge_features: str | tuple[str, ...] | None = None  # as features
+    edge_features: str | tuple[str, ...] | None = None  # as features; None for no attributes
     edge_type: str | None = None
     id: str = "id"
     src: str = "src"
@@ -56,7 +56,7 @@ class ColumnNames:
 
     @property
     def task(self) -> Task:
-        """The task that leaves the labels of standard tables as they are."""
+        """A task under which labels are read again as they were read before: as classes, or as numbers."""
         return "classification" if self.as_classes else "regression"
 
     def weight_words(self, weighted: bool) -> str:
@@ -144,7 +144,7 @@ def column_names(
     src: Any = "src",
     dst: Any = "dst",
 ) -> ColumnNames:
-    """Return the names that a user gives.
+    """Return the names that a user gives, see `lotan.Graph` for the arguments.
 
     Raises:
         GraphError: a name is no string.
@@ -162,7 +162,7 @@ def column_names(
     )
 
 
-NAME_ARGUMENTS = tuple(item.name for item in fields(ColumnNames) if not item.name.startswith(("as_", "classes")))
+NAME_ARGUMENTS = tuple(signature(column_names).parameters)
 """The arguments that name a graph's columns."""
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def description(graph: Graph) -> str:
-    """Return what a graph is in a few lines. Nothing is read for it from Spark, and only footers from files."""
+    """Return the description of a graph. No job of Spark runs for it, and of files only the footers are read."""
     lines = [f"Graph in {'this process' if graph.origin == 'memory' else graph.origin.capitalize()}"]
     try:
         lines += _in_memory(graph) if graph.origin == "memory" else _elsewhere(graph)
@@ -23,7 +23,7 @@ def description(graph: Graph) -> str:
 
 def _in_memory(graph: Graph) -> list[str]:
     sizes, labels = graph.statistics, graph.labels
-    weights = "array" if sizes.weighted and graph.names.weight is None else graph.names.weight_words(sizes.weighted)
+    weights = graph.names.weight_words(sizes.weighted)
     splits = ", ".join(f"{name} {len(graph.arrays().rows_of(name)):,}" for name in SPLITS)
     what = {"classification": "classes", "multilabel": "labels of 0 and 1", "regression": "targets"}[labels.task]
     said = f"{labels.outputs:,} {what}" if labels.outputs else "none"

@@ -77,6 +77,7 @@ def require_plain(place: Place, files: FileSystem, path: str) -> None:
 
 
 def _managed_format(files: FileSystem, path: str) -> str | None:
+    """Return the name of the format whose log a folder has, or None if it has no log."""
     from pyarrow import fs
 
     held = files.get_file_info([f"{path}/{log}" for log in (*LOGS, "metadata")])
@@ -124,6 +125,10 @@ def _format(place: Place) -> Any:
 
 
 def _whole_schema(place: Place, found: Dataset) -> pa.Schema:
+    """Return the schema of all files and of the partitions of a table.
+
+    Arrow reads the values of a partition as integers, or else as texts. Texts that are all numbers become floats, as in Spark.
+    """
     from pyarrow import dataset
 
     fragments = list(found.get_fragments())
@@ -136,7 +141,7 @@ def _whole_schema(place: Place, found: Dataset) -> pa.Schema:
     keys = [dataset.get_partition_keys(fragment.partition_expression) for fragment in fragments]
     for name in keys[0] if keys else ():
         texts = [key[name] for key in keys if isinstance(key.get(name), str)]
-        if texts and all(map(_is_number, texts)):  # Arrow finds integers in the folders' names, and Spark numbers
+        if texts and all(map(_is_number, texts)):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.float64()))
     return schema
 
@@ -205,27 +210,32 @@ def estimate(vertices: Dataset, edges: Dataset, names: ColumnNames, undirected: 
     of different lengths is an average.
     """
     attributes, features = names.edge_feature_columns, names.feature_columns
-    width = _width(edges, attributes[0]) if len(attributes) == 1 else len(attributes)
+    width = _width_of(edges, attributes)
     return Statistics(
         vertices=vertices.count_rows(),
         edges=edges.count_rows() * (2 if undirected else 1),
-        width=_width(vertices, features[0]) if len(features) == 1 else len(features),
+        width=_width_of(vertices, features),
         weighted=names.weight is not None,
         edge_data=EdgeData(width if attributes else None, names.edge_type is not None),
     )
 
 
-def _width(vertices: Dataset, features: str) -> int:
-    """Return the number of features in the first row group, or 0 without rows.
+def _width_of(table: Dataset, columns: tuple[str, ...]) -> int:
+    """Return the width of features: of one column of arrays, or of several columns of numbers."""
+    return _numbers_in_a_row(table, columns[0]) if len(columns) == 1 else len(columns)
+
+
+def _numbers_in_a_row(table: Dataset, column: str) -> int:
+    """Return how many numbers a row of a column has in the first row group, or 0 without rows.
 
     It is read from the footer, because reading a single row takes the memory of thousands of rows.
     """
-    for fragment in vertices.get_fragments():
+    for fragment in table.get_fragments():
         metadata: Any = getattr(fragment, "metadata", None)
         for number in range(metadata.num_row_groups if metadata is not None else 0):
             group = metadata.row_group(number)
-            columns = (group.column(i) for i in range(group.num_columns))
-            counts = [column.num_values for column in columns if column.path_in_schema.split(".")[0] == features]
+            chunks = (group.column(i) for i in range(group.num_columns))
+            counts = [chunk.num_values for chunk in chunks if chunk.path_in_schema.split(".")[0] == column]
             if group.num_rows and counts:
                 return int(counts[-1]) // int(group.num_rows)  # a Spark ML vector's values come last
     return 0

@@ -45,7 +45,7 @@ class Archive(NamedTuple):
     unread: tuple[str, ...]  # the names of arrays that mean nothing to a graph
 
 
-class Tables(NamedTuple):
+class TablePlaces(NamedTuple):
     """The places of a graph's two tables."""
 
     vertices: Place
@@ -84,7 +84,7 @@ def data_directories() -> tuple[Path, ...]:
     return (Path(named), SHARED_DATA) if named else (SHARED_DATA,)
 
 
-def find(path_or_name: str | Path, format: str | None = None) -> Path | Tables:
+def find(path_or_name: str | Path, format: str | None = None) -> Path | TablePlaces:
     """Return the `.npz` file of a path or of a name such as `cora`, or the places of the tables in a folder.
 
     Args:
@@ -124,7 +124,7 @@ def find(path_or_name: str | Path, format: str | None = None) -> Path | Tables:
     )
 
 
-def tables_in(folder: Path, format: str | None = None) -> Tables | None:
+def tables_in(folder: Path, format: str | None = None) -> TablePlaces | None:
     """Return the places of the two tables in a folder, or None if it has no vertices.
 
     They are called `vertices` and `edges`, with the format as their ending or, for folders, without one.
@@ -133,15 +133,17 @@ def tables_in(folder: Path, format: str | None = None) -> Tables | None:
     for name, ending in [*((f"vertices.{one}", f".{one}") for one in formats), ("vertices", "")]:
         if (folder / name).exists():
             form = format or ending[1:] or "parquet"
-            return Tables(*(Place("path", str(folder / f"{table}{ending}"), form) for table in ("vertices", "edges")))
+            return TablePlaces(
+                *(Place("path", str(folder / f"{table}{ending}"), form) for table in ("vertices", "edges"))
+            )
     return None
 
 
-def _tables_at(uri: str, format: str | None) -> Tables:
+def _tables_at(uri: str, format: str | None) -> TablePlaces:
     """Return the places of the tables below a URI. Arrow's formats have endings, and folders of other formats have none."""
     form = format or "parquet"
     ending = f".{form}" if form in ARROW_FORMATS else ""
-    return Tables(*(Place("uri", f"{uri}/{table}{ending}", form) for table in ("vertices", "edges")))
+    return TablePlaces(*(Place("uri", f"{uri}/{table}{ending}", form) for table in ("vertices", "edges")))
 
 
 def read_npz(path: Path) -> Archive:

@@ -1,6 +1,7 @@
-"""The conversion of a user's tables to Arrow: of pandas, polars, dictionaries of arrays, and all that speak Arrow.
+"""The conversion of a user's tables to Arrow.
 
-A table that is in no such form raises an error with the line that converts it.
+A table is a DataFrame of pandas or polars, a dictionary of arrays, or an object with Arrow's stream interface. Any other
+object raises an error with the line that converts it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LINES = {  # the packages of other containers, and the line that makes tables o
 
 
 def is_pandas(table: object) -> TypeGuard[pd.DataFrame]:
-    """True for a pandas DataFrame; asked without importing pandas, which whoever has one has done."""
+    """Return True for a pandas DataFrame. Pandas is not imported: without it, there is no such DataFrame."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(table, pandas.DataFrame)
 
@@ -46,7 +47,7 @@ def is_spark(table: object) -> TypeGuard[DataFrame]:
     )
 
 
-def of_spark(table: Any) -> Any:
+def from_pandas_on_spark(table: Any) -> Any:
     """Return a pandas-on-Spark DataFrame as a Spark DataFrame, and other tables as they are."""
     on_spark = any(kind.__module__.startswith("pyspark.pandas") for kind in type(table).__mro__)
     if not (on_spark and hasattr(table, "to_spark")):
@@ -80,8 +81,8 @@ def form_of(table: Any, name: str) -> Form:
     raise GraphError(f"{name.capitalize()} are a {type(table).__name__}, which is no table. {advice}")
 
 
-def columns_of(table: Any) -> list[str]:
-    """Return the names of a table's columns, in memory or in Spark. An index of pandas counts if it is called `id`."""
+def names_of_columns(table: Any) -> list[str]:
+    """Return the names of the columns of a table in memory or in Spark. An index of pandas called `id` is a column."""
     if isinstance(table, Mapping):
         return list(table)
     if is_pandas(table):
@@ -116,16 +117,20 @@ def arrow_table(table: Any, name: str, wanted: list[str]) -> pa.Table:
             columns[column] = _arrow_array(table[column])
         # the last three are raised for numbers of more than 64 bits, for odd shapes and for text that is no Unicode
         except (pa.ArrowException, TypeError, OverflowError, ValueError) as error:
-            one_type = str(getattr(getattr(table[column], "dtype", "object"), "name", "object")) != "object"
-            mend = (
-                "Cast the column to numbers or strings." if one_type else "Give every row of the column the same type."
-            )
+            same_type = "Give every row of the column the same type."
+            mend = "Cast the column to numbers or strings." if _has_one_type(table[column]) else same_type
             raise fault(name, column, f"cannot be read: {error}", mend) from error
     lengths = {column: len(cells) for column, cells in columns.items()}
     if len(set(lengths.values())) > 1:
         said = ", ".join(f"{column} has {length:,}" for column, length in lengths.items())
         raise GraphError(f"{name}: the columns have different lengths: {said}. Give each one entry for a row.")
     return pa.table(columns)
+
+
+def _has_one_type(column: Any) -> bool:
+    """Return True if a column's container says that all its cells have one type."""
+    dtype = getattr(column, "dtype", None)
+    return dtype is not None and str(getattr(dtype, "name", "object")) != "object"
 
 
 def _has_ids_in_index(frame: pd.DataFrame) -> bool:

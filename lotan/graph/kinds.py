@@ -1,6 +1,6 @@
-"""The kinds of values that a column may have: one table for all readers.
+"""The kinds of values that a column may have, in one table for all readers.
 
-Each reader says which kind its own types are. `ACCEPTED` says which kinds a column may have, whoever reads it.
+Each reader translates its own types to kinds. `ACCEPTED` says which kinds a column may have, whoever reads it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,7 @@ _NUMBERS: tuple[Base, ...] = ("integer", "real", "decimal", "boolean")
 ACCEPTED: Mapping[Role, Mapping[int, tuple[Base, ...]]] = {
     "id": {0: ("integer", "text", "decimal", "real")},  # decimals and reals must be whole numbers
     "number": {0: _NUMBERS},
-    "features": {
-        0: (*_NUMBERS, "vector"),
-        1: (*_NUMBERS, "nothing"),
-        2: _NUMBERS,
-        3: _NUMBERS,
-    },  # "nothing": empty arrays
+    "features": {0: (*_NUMBERS, "vector"), 1: (*_NUMBERS, "nothing"), 2: _NUMBERS, 3: _NUMBERS},  # [] has nothing
     "label": {0: (*_NUMBERS, "text", "nothing"), 1: (*_NUMBERS, "nothing")},
     "split": {0: ("text", "integer", "real", "nothing")},  # reals are integers of which some are missing
     "mask": {0: ("boolean", "integer")},

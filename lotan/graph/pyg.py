@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from lotan.errors import GraphError
 from lotan.graph.arrays import GraphArrays
+from lotan.graph.given_tables import as_numpy
 from planner.spec import SPLITS
 
 Array = npt.NDArray[np.generic]
 
 IDS = "n_id"
-"""The attribute for the vertices' ids, as PyG's loaders name it."""
+"""The attribute for the ids of vertices, as PyG's loaders name it."""
 
 
 def arrays_of(data: Any) -> dict[str, Any]:
@@ -102,10 +103,9 @@ def _required(data: Any, name: str) -> Array:
 
 def _array(name: str, value: Any) -> Array:
     """Return a tensor, on any device, as an array."""
-    if getattr(value, "is_sparse", False) or not hasattr(value, "detach"):
+    if str(getattr(value, "layout", None)) != "torch.strided":  # a sparse tensor, or no tensor
         raise GraphError(f"data.{name}: is a {type(value).__name__}; expected a dense tensor.")
-    tensor = value.detach().cpu()
-    return np.asarray(tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor)
+    return as_numpy(value)
 
 
 def _weight(data: Any, edges: int) -> Array | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from lotan.errors import GraphError
 from lotan.graph import files
@@ -15,8 +17,8 @@ from lotan.graph.built_in import BUILT_IN
 from lotan.graph.column_names import NAME_ARGUMENTS, ColumnNames, column_names
 from lotan.graph.columns import edge_columns, vertex_columns
 from lotan.graph.file_tables import is_there, open_table
-from lotan.graph.files import Tables
-from lotan.graph.given_tables import arrow_table, columns_of, form_of, is_spark, of_spark
+from lotan.graph.files import TablePlaces
+from lotan.graph.given_tables import arrow_table, form_of, from_pandas_on_spark, is_spark, names_of_columns
 from lotan.graph.places import place_of
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Source:
 
     names: ColumnNames
     load: Callable[[], tuple[VertexColumns, EdgeColumns]] | None = None  # reads what is in this process
-    files: Tables | None = None
+    files: TablePlaces | None = None
     tables: tuple[DataFrame, DataFrame] | None = None
     notes: tuple[str, ...] = ()  # remarks on what was given and is not read
 
@@ -69,7 +71,10 @@ def of_columns(vertices: VertexColumns, edges: EdgeColumns, notes: tuple[str, ..
 
 
 def _restored(
-    names: ColumnNames, columns: tuple[VertexColumns, EdgeColumns] | None, tables: Tables | None, notes: tuple[str, ...]
+    names: ColumnNames,
+    columns: tuple[VertexColumns, EdgeColumns] | None,
+    tables: TablePlaces | None,
+    notes: tuple[str, ...],
 ) -> Source:
     """Return a source that was pickled."""
     if columns is None:
@@ -83,33 +88,38 @@ def of_tables(vertices: Any, edges: Any, names: ColumnNames) -> Source:
     Raises:
         GraphError: a table is in no form that can be read.
     """
-    vertices, edges = of_spark(vertices), of_spark(edges)
+    vertices, edges = from_pandas_on_spark(vertices), from_pandas_on_spark(edges)
     forms = form_of(vertices, "vertices"), form_of(edges, "edges")
-    notes = (*_unread_labels(columns_of(vertices), names), *_unread(columns_of(edges), names))
+    notes = (*_unread_labels(names_of_columns(vertices), names), *_unread_edges(names_of_columns(edges), names))
     if "spark" not in forms:
         return Source(names, load=lambda: _load(vertices, edges, names), notes=notes)
     spark = (vertices if forms[0] == "spark" else edges).sparkSession
+    from lotan.graph import spark_tables
+
     if not is_spark(vertices):
-        vertices = _sent(spark, vertices, "vertices", names.present(columns_of(vertices)).of_vertices())
+        vertices = spark_tables.sent(spark, _vertices(vertices, names))
     if not is_spark(edges):
-        edges = _sent(spark, edges, "edges", names.present_edges(columns_of(edges)).of_edges())
+        edges = spark_tables.sent(spark, _edges(edges, names))
     return Source(names, tables=(vertices, edges), notes=notes)
 
 
-def _sent(spark: SparkSession, table: Any, name: str, wanted: list[str]) -> DataFrame:
-    from lotan.graph import spark_tables
-
-    return spark_tables.sent(spark, arrow_table(table, name, wanted))
-
-
 def _load(vertices: Any, edges: Any, names: ColumnNames) -> tuple[VertexColumns, EdgeColumns]:
-    of_vertices = names.present(columns_of(vertices)).of_vertices()
-    found = vertex_columns(arrow_table(vertices, "vertices", of_vertices), names)
-    of_edges = names.present_edges(columns_of(edges)).of_edges()
-    return found, edge_columns(arrow_table(edges, "edges", of_edges), names, found.ids)
+    found = vertex_columns(_vertices(vertices, names), names)
+    return found, edge_columns(_edges(edges, names), names, found.ids)
+
+
+def _vertices(table: Any, names: ColumnNames) -> pa.Table:
+    """Return the named columns of a table of vertices in memory."""
+    return arrow_table(table, "vertices", names.present(names_of_columns(table)).of_vertices())
+
+
+def _edges(table: Any, names: ColumnNames) -> pa.Table:
+    """Return the named columns of a table of edges in memory."""
+    return arrow_table(table, "edges", names.present_edges(names_of_columns(table)).of_edges())
 
 
 def _unread_labels(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
+    """Return a note on a column of the vertices that looks like labels, if no labels are read."""
     found = [name for name in columns if name in UNREAD_LABELS and name not in names.present(columns).feature_columns]
     if names.label != "label" or "label" in columns or not found:
         return ()
@@ -118,7 +128,8 @@ def _unread_labels(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
     )
 
 
-def _unread(columns: Iterable[Any], names: ColumnNames) -> tuple[str, ...]:
+def _unread_edges(columns: list[str], names: ColumnNames) -> tuple[str, ...]:
+    """Return a note on the columns of the edges that look like data and are not read."""
     read = {names.weight, names.edge_type, *names.edge_feature_columns}
     found = [name for name in columns if name in UNREAD_EDGES and name not in read]
     if not found:
@@ -142,8 +153,8 @@ def of_path(
         GraphError: there is no such graph, or a file cannot be read.
     """
     found = files.find(path_or_name, format)
-    if isinstance(found, Tables):
-        return of_places(_spelled(found, spark or _active()), given, spark)
+    if isinstance(found, TablePlaces):
+        return of_places(_existing(found, spark or _active()), given, spark)
     if given:
         raise GraphError(f"{found} has arrays, and no columns to name: leave out {', '.join(given)}.")
     archive = files.read_npz(found)
@@ -151,7 +162,7 @@ def of_path(
     return of_columns(archive.vertices, archive.edges, (unread,) if archive.unread else ())
 
 
-def of_places(tables: Tables, given: Mapping[str, Any], spark: SparkSession | None) -> Source:
+def of_places(tables: TablePlaces, given: Mapping[str, Any], spark: SparkSession | None) -> Source:
     """Return the source of two tables by their places: files for Arrow, or tables of Spark.
 
     Local files are left to whoever reads them later. URIs are read by Spark if there is a session, and else by Arrow.
@@ -177,9 +188,12 @@ def of_places(tables: Tables, given: Mapping[str, Any], spark: SparkSession | No
     return Source(_named(given, edges.columns), tables=(vertices, edges))
 
 
-def _spelled(tables: Tables, session: SparkSession | None) -> Tables:
-    """Return the tables below a URI as they are called there: with the format as their ending, or without."""
-    plain = Tables(*(replace(place, name=place.name.removesuffix(f".{place.format}")) for place in tables))
+def _existing(tables: TablePlaces, session: SparkSession | None) -> TablePlaces:
+    """Return the places of two tables below a URI by the names that exist there, with the format as an ending or without.
+
+    Other places are returned as they are.
+    """
+    plain = TablePlaces(*(replace(place, name=place.name.removesuffix(f".{place.format}")) for place in tables))
     if tables.vertices.where != "uri" or plain == tables:
         return tables
     if session is None:
@@ -191,7 +205,7 @@ def _spelled(tables: Tables, session: SparkSession | None) -> Tables:
     return tables if found else plain
 
 
-def needs_spark(tables: Tables, in_process: bool) -> bool:
+def needs_spark(tables: TablePlaces, in_process: bool) -> bool:
     """Return True if Spark must read the tables.
 
     Args:
@@ -201,26 +215,27 @@ def needs_spark(tables: Tables, in_process: bool) -> bool:
     return not tables.by_arrow or (not in_process and any(place.where == "uri" for place in tables))
 
 
-def places(vertices: str | Path, edges: str | Path, format: str | None) -> Tables:
+def places(vertices: str | Path, edges: str | Path, format: str | None) -> TablePlaces:
     """Return the places that two texts name.
 
     Raises:
         GraphError: a text names nothing, or the format is unknown.
     """
-    return Tables(place_of(vertices, format), place_of(edges, format))
+    return TablePlaces(place_of(vertices, format), place_of(edges, format))
 
 
-def places_at(path_or_name: str | Path, format: str | None) -> Tables | None:
+def places_at(path_or_name: str | Path, format: str | None) -> TablePlaces | None:
     """Return the places of the tables in a directory, or at a URI; None for an archive or a built-in graph.
 
     Raises:
         GraphError: there is no such graph.
     """
     found = None if str(path_or_name) in BUILT_IN else files.find(path_or_name, format)
-    return found if isinstance(found, Tables) else None
+    return found if isinstance(found, TablePlaces) else None
 
 
 def _named(given: Mapping[str, Any], columns: list[str]) -> ColumnNames:
+    """Return the names that a user gives for tables, of whose edges the columns are known."""
     unknown = [name for name in given if name not in NAME_ARGUMENTS]
     if unknown:
         raise GraphError(f"There is no argument {unknown[0]!r}; columns are named by {', '.join(NAME_ARGUMENTS)}.")
@@ -228,6 +243,7 @@ def _named(given: Mapping[str, Any], columns: list[str]) -> ColumnNames:
 
 
 def _active() -> SparkSession | None:
+    """Return the active session, without importing Spark if nobody has."""
     if "pyspark" not in sys.modules:
         return None
     from lotan.hosts.spark_session import active_session

@@ -36,7 +36,7 @@ def hops_of(spec: Spec) -> int:
 
 
 def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -> Neighbourhood:
-    """Return all in-edges of the vertices within some hops of a vertex, with both ends of them.
+    """Return the in-edges of all vertices within some hops of a vertex, with both ends of each.
 
     A model of `hops` sums along edges computes the same output for the vertex on the part as on the whole graph. All
     vertices that take part have all their in-edges there, so their degrees are the same. A graph in Spark is not
@@ -49,7 +49,7 @@ def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -
         most_edges: The most edges of the part.
 
     Raises:
-        GraphError: If there is no such vertex, or if the part has more edges.
+        GraphError: There is no such vertex, or the part has more than `most_edges` edges.
     """
     reader = _InSpark(graph, most_edges) if graph.origin == "spark" else _InMemory(graph)
     found = {reader.known(vertex): 0}
@@ -79,7 +79,7 @@ def _unknown(vertex: object) -> GraphError:
 
 
 class _InMemory:
-    """Reads edges and features of a graph in this process's memory. Ids are those of the graph."""
+    """Reads edges and features of a graph in this process's memory, by the ids of its vertices."""
 
     def __init__(self, graph: Graph) -> None:
         self._arrays = graph.arrays()
@@ -87,16 +87,19 @@ class _InMemory:
         self._first = np.searchsorted(self._arrays.dst, ends)  # edges are sorted by destination
 
     def known(self, vertex: int | str) -> Any:
+        """Return the id of a vertex in the type that the reader uses, or raise a GraphError if there is none."""
         rows = self._rows([vertex]) if isinstance(vertex, str) == (self._arrays.ids.dtype == object) else None
         if rows is None or self._arrays.ids[rows[0]] != vertex:
             raise _unknown(vertex)
         return self._arrays.ids[rows].tolist()[0]
 
     def _rows(self, ids: Any) -> Positions:
+        """Return the rows of ids that are in the graph. Other ids get a row as well, so `known` compares the id there."""
         given = np.asarray(ids, dtype=self._arrays.ids.dtype)
         return np.minimum(np.searchsorted(self._arrays.ids, given), len(self._arrays.ids) - 1)
 
     def into(self, ids: list[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Return the in-edges of vertices, as the arguments of `Graph.from_arrays` for edges."""
         arrays, rows = self._arrays, self._rows(ids)
         spans = [np.arange(self._first[row], self._first[row + 1]) for row in rows]
         chosen = np.concatenate([*spans, np.zeros(0, dtype=np.intp)]).astype(np.intp)
@@ -105,6 +108,7 @@ class _InMemory:
         return found | {name: column[chosen] for name, column in columns.items() if column is not None}
 
     def features(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the features of vertices, [ids, width]."""
         return self._arrays.features[self._rows(ids)]
 
 
@@ -118,16 +122,19 @@ class _InSpark:
         self._most = most_edges
 
     def known(self, vertex: int | str) -> Any:
+        """Return the id of a vertex in the type that the reader uses, or raise a GraphError if there is none."""
         text = dict(self._vertices.dtypes)["id"] == "string"
         if isinstance(vertex, str) != text or not self._vertices.where(self._vertices["id"] == vertex).take(1):
             raise _unknown(vertex)
         return vertex if text else int(vertex)
 
     def _named(self, name: str, ids: list[Any]) -> Any:
+        """Return ids as a table with one column of that name."""
         kind = dict(self._vertices.dtypes)["id"]
         return self._spark.createDataFrame([(one,) for one in ids], f"{name} {kind}")
 
     def into(self, ids: list[Any]) -> dict[str, npt.NDArray[Any]]:
+        """Return the in-edges of vertices, as the arguments of `Graph.from_arrays` for edges."""
         from pyspark.sql import functions as F
 
         chosen = self._edges.join(F.broadcast(self._named("dst", ids)), "dst").limit(self._most + 1)
@@ -143,6 +150,7 @@ class _InSpark:
         return found
 
     def features(self, ids: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the features of vertices, [ids, width]."""
         from pyspark.sql import functions as F
 
         chosen = self._vertices.join(F.broadcast(self._named("id", ids.tolist())), "id").select("id", "features")

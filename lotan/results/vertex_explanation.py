@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -22,10 +23,13 @@ from planner.spec import LossSpec, Spec
 if TYPE_CHECKING:
     import pandas as pd
 
+Numbers = npt.NDArray[np.floating]
 Method = Literal["integrated_gradients", "gnn_explainer"]
 
-RATE, SHOWN = 0.01, 5
-"""The learning rate of the masks, and the rows of each table that `repr` shows."""
+RATE = 0.01
+"""The learning rate of the masks."""
+SHOWN = 5
+"""The number of rows of each table that `repr` shows."""
 EDGE_SIZE, EDGE_ENTROPY, FEATURE_SIZE, FEATURE_ENTROPY = 0.005, 1.0, 1.0, 0.1
 """The weights of the terms that keep masks small and near 0 or 1, as in the authors' code."""
 
@@ -101,6 +105,11 @@ def explain_vertex(
         steps: The steps of the method; None for 64 of the integral, or 200 of GNNExplainer.
         most_edges: The most edges on which the output may depend.
         seed: The seed of GNNExplainer's first masks.
+
+    Raises:
+        GraphError: There is no such vertex, or its output depends on more edges than `most_edges`.
+        ConfigurationError: An argument has a wrong value, or the model has no such output.
+        ModelError: The model takes statistics of all vertices.
     """
     if method not in get_args(Method):
         raise ConfigurationError(f"method is {described(method)}; expected {' or '.join(get_args(Method))}")
@@ -109,7 +118,8 @@ def explain_vertex(
     steps = (64 if method == "integrated_gradients" else 200) if steps is None else steps
     require_count("explain_vertex", "steps", steps, 1)
     _require_edges_alone(spec)
-    part = neighbourhood(graph, vertex, hops_of(spec), most_edges)
+    hops = hops_of(spec)
+    part = neighbourhood(graph, vertex, hops, most_edges)
     run = _Output(spec, weights, part)
     values = run(run.features, run.ones)
     chosen = _chosen(values, output, loss)
@@ -117,10 +127,12 @@ def explain_vertex(
         found = _integrated(run, chosen, steps)
     else:
         found = _masks(run, chosen, steps, seed, loss)
-    return _explanation(part, run, vertex, chosen, float(values[chosen]), method, found)
+    vertices, edges, features = _tables(part, hops, found)
+    return VertexExplanation(vertex, chosen, float(values[chosen]), method, vertices, edges, features)
 
 
 def _require_edges_alone(spec: Spec) -> None:
+    """Refuse a model in which vertices meet other than along edges."""
     for call in spec.calls:
         if call.op == "lotan.total":
             raise ModelError(
@@ -146,12 +158,10 @@ class _Output:
         self._spec, self._weights, self._middle = spec, weights, part.middle
         self.features = torch.from_numpy(arrays.features.copy())
         self.ones = torch.ones(len(arrays.src))
-        tensors = [
-            None if one is None else torch.from_numpy(np.array(one)) for one in (arrays.weight, arrays.edge_attr)
-        ]
-        types = None if arrays.edge_type is None else torch.from_numpy(arrays.edge_type.astype(np.int64))
         index = torch.from_numpy(np.stack([arrays.src, arrays.dst]).astype(np.int64))
-        self._graph = EdgeIndex(index, tensors[0], len(arrays.ids), edge_attr=tensors[1], edge_type=types)
+        columns = arrays.weight, arrays.edge_attr, arrays.edge_type
+        weight, attributes, types = (None if one is None else torch.from_numpy(one.copy()) for one in columns)
+        self._graph = EdgeIndex(index, weight, len(arrays.ids), edge_attr=attributes, edge_type=types)
 
     def __call__(self, features: Tensor, mask: Tensor) -> Tensor:
         """Return the outputs [outputs]."""
@@ -194,7 +204,7 @@ def _integrated(run: _Output, output: int, steps: int) -> _Influences:
 def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> _Influences:
     """Learn masks of the edges and of the features that keep the output (GNNExplainer, Ying et al., NeurIPS 2019).
 
-    What has no gradient in the first step has no part in the output, and a mask of 0, as in PyG.
+    An edge or a feature without a gradient in the first step has no part in the output. Its mask is 0, as in PyG.
     """
     generator = torch.Generator().manual_seed(seed)
     spread = (1.0 / len(run.features)) ** 0.5
@@ -223,7 +233,7 @@ def _masks(run: _Output, output: int, steps: int, seed: int, loss: LossSpec) -> 
 
 
 def _lost(values: Tensor, target: Tensor, output: int, loss: LossSpec) -> Tensor:
-    """Return how far outputs are from what they were, in the terms of the task."""
+    """Return the loss between outputs [outputs] and the outputs without masks, for the explained output."""
     match loss.task:
         case "classification" if len(values) > 1:
             return -values.log_softmax(0)[output]
@@ -241,36 +251,36 @@ def _mean(values: Tensor) -> Tensor:
     return values.sum() / max(1, len(values))
 
 
-def _explanation(
-    part: Neighbourhood,
-    run: _Output,
-    vertex: int | str,
-    output: int,
-    value: float,
-    method: Method,
-    found: _Influences,
-) -> VertexExplanation:
-    import pandas as pd  # here, for training needs none
+def _tables(part: Neighbourhood, hops: int, found: _Influences) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
+    """Return the tables of an explanation: vertices, edges and features, each with the greatest influence first.
 
-    arrays, hops = part.graph.arrays(), part.hops
-    influences = found.features.numpy()
-    if influences.ndim == 1:  # one mask for all vertices: a vertex has the greatest mask among its edges
-        edges = found.edges.numpy()
-        of_vertices = np.zeros(len(hops))
-        for ends in (arrays.src, arrays.dst):
-            np.maximum.at(of_vertices, ends, edges)
-        of_vertices[part.middle] = 1.0
-        of_features = influences
-    else:
-        of_vertices, of_features = influences.sum(1), influences.sum(0)
-    reached = hops <= hops_of(run._spec)  # those beyond it only bring the degrees of the last ones
-    taking_part = hops[arrays.dst] < max(1, hops_of(run._spec))
-    vertices = pd.DataFrame({"id": arrays.ids, "hops": hops, "influence": of_vertices})[reached]
-    columns = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst], "influence": found.edges.numpy()}
-    edges_ = pd.DataFrame(columns)[taking_part]
+    The outermost vertices and edges of the part are left out: they only bring the degrees of other vertices.
+    """
+    import pandas as pd  # here, because training does not need it
+
+    arrays = part.graph.arrays()
+    of_vertices, of_features = _of_vertices_and_features(part, found)
+    vertices = pd.DataFrame({"id": arrays.ids, "hops": part.hops, "influence": of_vertices})[part.hops <= hops]
+    ends = {"src": arrays.ids[arrays.src], "dst": arrays.ids[arrays.dst]}
+    edges = pd.DataFrame({**ends, "influence": found.edges.numpy()})[part.hops[arrays.dst] < max(1, hops)]
     features = pd.DataFrame({"feature": np.arange(len(of_features)), "influence": of_features})
-    ranked = [
-        table.sort_values("influence", key=abs, ascending=False, kind="stable")
-        for table in (vertices, edges_, features)
-    ]
-    return VertexExplanation(vertex, output, value, method, *(table.reset_index(drop=True) for table in ranked))
+    return _ranked(vertices), _ranked(edges), _ranked(features)
+
+
+def _ranked(table: pd.DataFrame) -> pd.DataFrame:
+    order = table.sort_values("influence", key=abs, ascending=False, kind="stable")
+    return order.reset_index(drop=True)
+
+
+def _of_vertices_and_features(part: Neighbourhood, found: _Influences) -> tuple[Numbers, Numbers]:
+    """Return the influence of each vertex [vertices] and of each feature [width]."""
+    influences = found.features.numpy()
+    if influences.ndim == 2:
+        return influences.sum(1), influences.sum(0)
+    # There is one mask for the features of all vertices. A vertex has the greatest mask among its edges.
+    arrays = part.graph.arrays()
+    of_vertices = np.zeros(len(part.hops))
+    for ends in (arrays.src, arrays.dst):
+        np.maximum.at(of_vertices, ends, found.edges.numpy())
+    of_vertices[part.middle] = 1.0
+    return of_vertices, influences

@@ -24,6 +24,7 @@ Refuse = Callable[[str], Exception]
 MOMENTUM = "has running statistics but no momentum, which torch refuses as well; give it one"
 USED_TWICE = "runs twice in one forward, which would change its running statistics twice in a step; give each place its own layer"
 ONE_GRAPH = "got `batch`, which splits the vertices into graphs; here all vertices are one graph: leave it out"
+NO_TYPES = "HeteroLayerNorm got no type_vec; pass it a type for each row, as type_ptr names positions of rows"
 FLAT_ROWS = "needs rows of one dimension, [num_vertices, channels], but got {}; reshape them before"
 
 
@@ -49,56 +50,60 @@ class Norms:
     @contextmanager
     def replaced(self) -> Iterator[None]:
         """Let the functions run in place of the layers' own forwards."""
-        found = [module for module in self._names if _replacement(module) is not None]
-        for module in found:
-            replacement = _replacement(module)
-            assert replacement is not None  # by the choice of modules
-            object.__setattr__(module, "forward", partial(replacement, self, module))
+        functions = {module: _replacement(module) for module in self._names}
+        found = {module: function for module, function in functions.items() if function is not None}
+        for module, function in found.items():
+            object.__setattr__(module, "forward", partial(function, self, module))
         try:
             yield
         finally:
             for module in found:
                 object.__delattr__(module, "forward")
 
-    # -- the functions, each in place of a class's forward -------------------------------------------------------------
+    # The functions, each in place of the forward of a class
 
     def batch_norm(self, module: Any, x: Tensor) -> Tensor:
-        """Normalise as torch.nn.BatchNorm1d does. [num_vertices, channels]."""
-        counter = self._buffer(module, "num_batches_tracked")
-        return self._normalised(module, x, counter)
+        """Normalise rows [num_vertices, channels] as torch.nn.BatchNorm1d does."""
+        return self._normalised(module, x, self._buffer(module, "num_batches_tracked"))
 
     def instance_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
-        """Normalise as PyG's InstanceNorm does for one graph. [num_vertices, channels]."""
+        """Normalise rows [num_vertices, channels] as PyG's InstanceNorm does for one graph."""
         self._require_one_graph(batch, batch_size)
         if module.training and module.track_running_stats and module.momentum is None:
             raise self._refuse(MOMENTUM)
         return self._normalised(module, x, None)
 
     def graph_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
-        """Normalise as PyG's GraphNorm does for one graph. [num_vertices, channels]."""
+        """Normalise rows [num_vertices, channels] as PyG's GraphNorm does for one graph."""
         self._require_one_graph(batch, batch_size)
         out = x - torch.ops.lotan.total(x, "mean") * module.mean_scale
         variance = torch.ops.lotan.total(out.pow(2), "mean")
         return cast(Tensor, module.weight * out / (variance + module.eps).sqrt() + module.bias)
 
     def graph_size_norm(self, module: Any, x: Tensor, batch: Any = None, batch_size: Any = None) -> Tensor:
-        """Divide by the root of the number of vertices, as PyG's GraphSizeNorm does for one graph."""
+        """Divide rows [num_vertices, channels] by the square root of num_vertices, as PyG's GraphSizeNorm does."""
         self._require_one_graph(batch, batch_size)
         return cast(Tensor, x * torch.ops.lotan.total(torch.ones_like(x), "sum").rsqrt())
 
     def hetero_layer_norm(self, module: Any, x: Tensor, type_vec: Any = None, type_ptr: Any = None) -> Tensor:
-        """Normalise as PyG's HeteroLayerNorm does, with the weights of each row's type. [num_vertices, channels]."""
+        """Normalise rows [num_vertices, channels] as PyG's HeteroLayerNorm does, with the weights of each row's type."""
         if type_vec is None:
-            raise self._refuse("HeteroLayerNorm takes type_vec, a type for each row; type_ptr names positions of rows")
+            raise self._refuse(NO_TYPES)
         out: Tensor = F.layer_norm(x, (module.in_channels,), None, None, module.eps)
         if not module.affine:
             return out
-        places = torch.stack([type_vec == number for number in range(module.num_types)], dim=-1).to(x.dtype)
-        return cast(
-            Tensor, out * (places @ module.weight) + places @ module.bias
-        )  # [num_vertices, types] @ [types, channels]
+        # [num_vertices, types] with a 1 at each row's type, times [types, channels]
+        one_hot = torch.stack([type_vec == number for number in range(module.num_types)], dim=-1).to(x.dtype)
+        return cast(Tensor, out * (one_hot @ module.weight) + one_hot @ module.bias)
 
     def _normalised(self, module: Any, x: Tensor, counter: str | None) -> Tensor:
+        """Normalise rows by their mean and variance over all vertices, or by the layer's running statistics.
+
+        Args:
+            module: a batch norm or an instance norm.
+            x: the rows, [num_vertices, channels].
+            counter: the name of the buffer that counts steps, or None if the layer has none.
+        """
         if x.dim() != 2:
             raise self._refuse(f"{type(module).__name__} {FLAT_ROWS.format(list(x.shape[1:]))}")
         width = module.num_features
@@ -121,6 +126,7 @@ class Norms:
         return out if module.bias is None else out + module.bias
 
     def _track(self, module: torch.nn.Module, counter: str | None) -> None:
+        """Note the layer's running statistics, which a step updates."""
         layer = self._names[module]
         mean, variance = self._buffer(module, "running_mean"), self._buffer(module, "running_var")
         assert mean is not None

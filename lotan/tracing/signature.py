@@ -34,6 +34,7 @@ ADVICE = {"edge_weight": "name their column, Graph(..., weight=...), or pass wei
 """The way to give a graph a column of edges that it lacks."""
 
 FEATURES = "x"
+"""The name under which a forward usually takes the features."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +84,12 @@ def wanted(model: torch.nn.Module, columns: GraphColumns) -> Wanted | None:
     names = [parameter.name for parameter in parameters]
     features = FEATURES if FEATURES in names else next((n for n in names if n not in (*INDEX, *OF_EDGES)), FEATURES)
     has = (features, *INDEX, *columns.of_edges)
-    for parameter in parameters:
-        if parameter.name not in has and parameter.default is parameter.empty:
-            raise ModelError(_lacking(model, parameter.name, has))
+    required = _required(parameters)
+    for name in required:
+        if name not in has:
+            raise ModelError(_lacking(model, name, has))
     index = tuple(name for name in names if name in INDEX)
-    required = {parameter.name for parameter in parameters if parameter.default is parameter.empty}
-    asked = required | ({*names} if takes_attributes(model) else {*names} - {"edge_attr"})
+    asked = {*required} | ({*names} if takes_attributes(model) else {*names} - {"edge_attr"})
     return Wanted(features, index, tuple(name for name in columns.of_edges if name in asked))
 
 
@@ -116,10 +117,16 @@ def _parameters(model: torch.nn.Module) -> list[inspect.Parameter] | None:
     return named
 
 
-def _takes_tensors(parameters: Iterable[inspect.Parameter]) -> bool:
+def _takes_tensors(parameters: list[inspect.Parameter]) -> bool:
     names = [parameter.name for parameter in parameters]
-    required = [parameter.name for parameter in parameters if parameter.default is parameter.empty]
-    return any(name in names for name in (*INDEX, *OF_EDGES)) or (required == [FEATURES] and "graph" not in names)
+    return any(name in names for name in (*INDEX, *OF_EDGES)) or (
+        _required(parameters) == [FEATURES] and "graph" not in names
+    )
+
+
+def _required(parameters: Iterable[inspect.Parameter]) -> list[str]:
+    """Return the names of the parameters without a default."""
+    return [parameter.name for parameter in parameters if parameter.default is parameter.empty]
 
 
 def _lacking(model: torch.nn.Module, name: str, has: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""The seconds of sums along edges, and of layers. They are for rules that fire before there is a plan to be priced."""
+"""The estimated seconds of sums along edges, and of layers, for rules that fire before there is a plan to be priced."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WIDTH = 64
 
 @dataclass(frozen=True)
 class Sums:
-    """The estimated seconds of sums along a graph's edges, and of a layer. They are the same on every machine: see `anywhere`."""
+    """Estimates the seconds of sums along a graph's edges, and of a layer. They are the same on every machine: see `anywhere`."""
 
     statistics: Statistics
-    pricing: Pricing  # of the engine; nothing of it that was learnt on this machine counts
+    pricing: Pricing  # the engine's; what it has learnt on this machine is left out
 
     def seconds(self, width: int, edges: EdgeSet = "graph", within: int | None = None) -> float:
         """Return the seconds to sum rows of a width along edges, for the vertices within a level, or for all."""

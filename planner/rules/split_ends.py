@@ -41,27 +41,25 @@ def split_ends(node: Node) -> Node | None:
     """
     if not isinstance(node, Aggregate) or node.kind not in ("sum", "mean"):
         return None
-    factors = _factors(node.message)
-    at: dict[str, list[_Factor]] = {"source": [], "destination": [], "edge": []}
-    for factor in factors:
+    by_end: dict[str, list[_Factor]] = {"source": [], "destination": [], "edge": []}
+    for factor in _factors(node.message):
         end = factor.node.end if isinstance(factor.node, Scatter) else "edge"
-        at[end].append(factor)
-    if not at["destination"] and len(at["source"]) < 2:
+        by_end[end].append(factor)
+    if not by_end["destination"] and len(by_end["source"]) < 2:
         return None
-    left = [_shaped(factor.node, factor.ones, node.layer) for factor in at["edge"]]
-    if at["source"]:
-        left.insert(
-            0, Scatter(_product(_below(at["source"], node.layer), node.layer), "source", node.edges, node.layer)
-        )
-    if not any(value.output.rows == "edge" for value in left):
+    of_edges = [_with_ones(factor.node, factor.ones, node.layer) for factor in by_end["edge"]]
+    if by_end["source"]:
+        of_sources = _product(_vertex_values(by_end["source"], node.layer), node.layer)
+        of_edges.insert(0, Scatter(of_sources, "source", node.edges, node.layer))
+    if not any(value.output.rows == "edge" for value in of_edges):
         return None
-    total: Node = Aggregate(_product(left, node.layer), node.kind, node.edges, node.layer)
-    result = _product([total, *_below(at["destination"], node.layer)], node.layer)
+    total: Node = Aggregate(_product(of_edges, node.layer), node.kind, node.edges, node.layer)
+    result = _product([total, *_vertex_values(by_end["destination"], node.layer)], node.layer)
     return result if result.output == node.output else None
 
 
 def _factors(message: Node) -> list[_Factor]:
-    """Return the factors of a product, taken apart up to `FACTORS`, in order."""
+    """Return the factors of a product in order, at most `FACTORS` of them."""
     found: list[_Factor] = []
     stack = [_Factor(message)]
     while stack:
@@ -77,7 +75,7 @@ def _factors(message: Node) -> list[_Factor]:
 
 
 def _inputs_of_product(node: Node) -> tuple[Node, ...]:
-    """Return the two values on edges, of the same rank, that a node is the product of; none for any other node."""
+    """Return the two factors of a product of values on edges with equally many dimensions; none for any other node."""
     if not isinstance(node, Apply) or node.op != "aten.mul.Tensor" or node.keywords:
         return ()
     inputs = tuple(tensor_arguments(node))
@@ -86,7 +84,7 @@ def _inputs_of_product(node: Node) -> tuple[Node, ...]:
 
 
 def _reshaped(node: Node) -> _Factor | None:
-    """Return the input of a node that only adds dimensions of 1 behind those of its input, or None for any other node."""
+    """Return the input of a node that adds dimensions of 1 behind those of its input, and does nothing else; or None."""
     if not isinstance(node, Apply) or node.op not in RESHAPES or len(tensor_arguments(node)) != 1:
         return None
     (given,) = tensor_arguments(node)
@@ -95,18 +93,17 @@ def _reshaped(node: Node) -> _Factor | None:
     return _Factor(given, added) if added >= 0 and after == (*before, *[1] * added) else None
 
 
-def _below(factors: Sequence[_Factor], layer: str) -> list[Node]:
-    """Return the values of vertices that factors at one end of the edges copy."""
-    return [_shaped(one.node.x, one.ones, layer) for one in factors if isinstance(one.node, Scatter)]
+def _vertex_values(factors: Sequence[_Factor], layer: str) -> list[Node]:
+    """Return the values of vertices, of which the factors at one end of the edges are copies."""
+    return [_with_ones(one.node.x, one.ones, layer) for one in factors if isinstance(one.node, Scatter)]
 
 
-def _shaped(node: Node, ones: int, layer: str) -> Node:
-    """Return a value with dimensions of 1 behind its own."""
+def _with_ones(node: Node, ones: int, layer: str) -> Node:
+    """Return a value with as many dimensions of 1 behind its own as `ones` says."""
     for _ in range(ones):
-        of = node.output
-        node = RowWise(
-            "aten.unsqueeze.default", (node, -1), (), ValueType(of.rows, (*of.shape, 1), of.dtype, of.edges), layer
-        )
+        given = node.output
+        wider = ValueType(given.rows, (*given.shape, 1), given.dtype, given.edges)
+        node = RowWise("aten.unsqueeze.default", (node, -1), (), wider, layer)
     return node
 
 

@@ -17,9 +17,9 @@ from planner.traits import EngineTraits
 from planner.work import Work
 
 MOMENTS = 2
-"""Numbers that "moments" yields for each number of a row: the mean and the variance."""
+"""The numbers that "moments" yields for each number of a row: the mean and the variance."""
 OPERATIONS = {"sum": 1, "mean": 1, "sample": 1, "moments": 3}
-"""Operations on each number of the input, by kind."""
+"""The operations on each number of the input, by the kind of the total."""
 
 
 def shape_of_total(kind: str, shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -33,7 +33,13 @@ def shape_of_total(kind: str, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @operator
 class Total(GraphOperator):
-    """A reduction of rows over all vertices, whose result every vertex gets. `kind` is one of `planner.spec.TOTALS`."""
+    """A reduction of rows over all vertices, whose result every vertex gets.
+
+    Attributes:
+        x: the rows.
+        kind: one of `planner.spec.TOTALS`.
+        layer: the name of the layer that it belongs to.
+    """
 
     x: Node
     kind: TotalKind
@@ -48,8 +54,8 @@ class Total(GraphOperator):
 class TotalStep(InputStep):
     """output[v] = the reduction of input over all vertices, which is the same for every v.
 
-    A sum is its own adjoint: the gradient of each row is the sum of the gradients of all rows. The adjoint of a mean is a
-    mean, likewise. Sums are taken in float64, in the order of the engine's parts of a column, so that repeating a step
+    A sum is its own adjoint: the gradient of each row is the sum of the gradients of all rows. A mean is its own adjoint as
+    well. Sums are taken in float64, in the order of the engine's parts of a column, so that repeating a step
     gives the same bits.
     """
 
@@ -69,7 +75,7 @@ class TotalStep(InputStep):
         return f"Total({self.input}, {self.kind}) -> {self.output.name}"
 
     def up_to(self, level: int) -> Self:
-        """Return the same step, because the rows of all vertices take part, and the result takes little memory."""
+        """Return the same step, because the rows of all vertices take part at every level."""
         return self
 
     def differentiate(self, backward: Backward) -> None:
@@ -84,7 +90,10 @@ class TotalStep(InputStep):
         backward.add(replace(self, input=gradient, output=column), of=self.input)
 
     def _differentiate_moments(self, gradient: str, backward: Backward) -> None:
-        """Add d x = mean(d mean) + 2 (x - mean) mean(d variance). The gradient of the variance needs no gradient of its mean."""
+        """Add d x = mean(d mean) + 2 (x - mean) mean(d variance).
+
+        The mean inside the variance adds nothing to the gradient, because the sum of x - mean over all vertices is 0.
+        """
         mean = backward.column(self.output.name, self.output.shape)
         backward.add(replace(self, input=gradient, output=mean, kind="mean"))
         given = backward.column(self.input, self.output.shape[:-1])
@@ -98,18 +107,18 @@ class TotalStep(InputStep):
         return Work(edge_values=OPERATIONS[self.kind] * statistics.vertices * width)
 
     def bytes_for_a_source(self, plan: Plan, layout: Layout, others: float, brought: set[AtSources]) -> float:
-        """Return 0, because partitions send one another one row each."""
+        """Return 0, because each partition sends one row, however many sources it has."""
         return 0.0
 
 
 def _moments_gradient(x: str, moments: Column, mean: str, given: Column) -> Stage:
-    """Return the stage that makes the gradient of what moments are taken of.
+    """Return the stage that computes the gradient of a column from the gradient of its moments.
 
     Args:
-        x: The name of that column.
+        x: The name of the column.
         moments: The column of its moments.
-        mean: The name of the column of the mean gradient of the moments.
-        given: The column for the gradient.
+        mean: The name of the column that holds the mean over all vertices of the gradient of the moments.
+        given: The column for the gradient of x.
     """
     shape = given.shape
     rows = ValueType("vertex", shape)
@@ -135,5 +144,5 @@ def _moments_gradient(x: str, moments: Column, mean: str, given: Column) -> Stag
 
 
 def tracks(stage: Stage) -> bool:
-    """Return True if the stage sums rows for running statistics, for which it has to run on the rows of all vertices."""
+    """Return True if the stage sums rows for running statistics. Such a stage has to run on the rows of all vertices."""
     return any(call.op == TRACK for one in stage.each for call in one.calls)

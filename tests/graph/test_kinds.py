@@ -118,8 +118,14 @@ def tables(case: Case) -> tuple[pa.Table, pa.Table]:
 
 
 def graph_of(case: Case, reader: str, request: pytest.FixtureRequest) -> Graph:
-    vertices, edges = tables(case)
     named = {case.column: case.column} if case.column in OF_EDGES else {}
+    return graph_of_tables(*tables(case), reader, request, **named)
+
+
+def graph_of_tables(
+    vertices: pa.Table, edges: pa.Table, reader: str, request: pytest.FixtureRequest, **named: str
+) -> Graph:
+    """Return the graph that a reader makes of two tables. `named` has the columns that files need not name."""
     if reader == "arrow":
         return Graph(vertices, edges, **named)
     if reader == "pandas":
@@ -144,25 +150,24 @@ def test_every_reader_makes_the_same_of_a_type(case, reader, request):
 
 
 REFUSED = [
-    ("id", pa.array([1.5, 2.0, 3.0]), "vertices.id: is of type double"),
-    ("id", pa.array([True, False, True]), "vertices.id: is of type bool"),
-    ("id", pa.array([Decimal("1.5"), Decimal(2), Decimal(3)]), "vertices.id: is of type decimal"),
-    ("id", pa.array([2.0**60, 2.0, 3.0]), "beyond 2"),
-    ("features", pa.array(list("abc")), "vertices.features: is of type string"),
-    ("features", pa.array([["a"], ["b"], ["c"]]), "vertices.features: is of type"),
-    ("label", pa.array([["a"], ["b"], ["c"]]), "vertices.label: is of type"),
-    ("split", pa.array([True, False, True]), "vertices.split: is of type bool"),
-    ("edge_type", pa.array([0.0, 1.0, 2.0]), "edges.edge_type: is of type double"),
-    ("weight", pa.array(list("abc")), "edges.weight: is of type string"),
+    ("id", pa.array([1.5, 2.0, 3.0]), r"vertices\.id: is of type double"),
+    ("id", pa.array([True, False, True]), r"vertices\.id: is of type bool"),
+    ("id", pa.array([Decimal("1.5"), Decimal(2), Decimal(3)]), r"vertices\.id: is of type decimal"),
+    ("id", pa.array([2.0**60, 2.0, 3.0]), r"vertices\.id: holds (floats|numbers) beyond 2"),
+    ("features", pa.array(list("abc")), r"vertices\.features: is of type string"),
+    ("features", pa.array([["a"], ["b"], ["c"]]), r"vertices\.features: is of type"),
+    ("label", pa.array([["a"], ["b"], ["c"]]), r"vertices\.label: is of type"),
+    ("split", pa.array([True, False, True]), r"vertices\.split: is of type bool"),
+    ("edge_type", pa.array([0.0, 1.0, 2.0]), r"edges\.edge_type: is of type double"),
+    ("weight", pa.array(list("abc")), r"edges\.weight: is of type string"),
 ]
 
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize(("column", "values", "words"), REFUSED, ids=lambda value: None)
 def test_every_reader_refuses_the_same_types(column, values, words, reader, request):
-    with pytest.raises(GraphError) as raised:
+    with pytest.raises(GraphError, match=words):
         graph_of(Case("refused", column, values, None), reader, request).arrays()
-    assert words.split(":")[0] in str(raised.value)
 
 
 @pytest.mark.parametrize(
@@ -194,37 +199,35 @@ def test_labels_that_a_task_cannot_use_are_named(reader, request):
         texts.for_task("regression").arrays()
 
 
+TRAIN = {"train_mask": [True, False, False]}
+VAL = {"val_mask": [False, True, False]}
+
+
+def graph_with_masks(masks: dict[str, list[bool | None]], reader: str, request: pytest.FixtureRequest) -> Graph:
+    vertices, edges = tables(Case("features", "features", pa.array(ROWS), None))
+    for name, mask in masks.items():
+        vertices = vertices.append_column(name, pa.array(mask))
+    return graph_of_tables(vertices, edges, reader, request)
+
+
 @pytest.mark.parametrize("reader", READERS)
-def test_masks_are_splits(reader, request):
-    masks = {
-        "train_mask": [True, False, False],
-        "val_mask": [False, True, False],
-        "test_mask": [False, False, None],
-    }
-    vertices, edges = tables(Case("mask", "features", pa.array(ROWS), None))
-    without_val = {"train_mask": [True, False, False], "test_mask": [False, False, True]}
-    for held in (masks, without_val, {**masks, "test_mask": [True, False, False]}):
-        overlapping = held is not masks and held is not without_val
-        table = vertices
-        for name, mask in held.items():
-            table = table.append_column(name, pa.array(mask))
-        graph = {
-            "pandas": lambda table=table: Graph(table.to_pandas(), edges.to_pandas()),
-            "arrow": lambda table=table: Graph(table, edges),
-        }.get(reader, lambda table=table: _from_files(table, edges, reader, request))()
-        if not overlapping:
-            assert graph.arrays().split.tolist() == ([0, 1, -1] if held is masks else [0, -1, 2])
-            continue
-        with pytest.raises(GraphError, match=r"several masks|unknown split"):
-            graph.arrays()
+@pytest.mark.parametrize(
+    ("masks", "expected"),
+    [
+        (TRAIN | VAL | {"test_mask": [False, False, None]}, [0, 1, -1]),
+        (TRAIN | {"test_mask": [False, False, True]}, [0, -1, 2]),
+    ],
+    ids=["three", "two"],
+)
+def test_masks_are_splits(masks, expected, reader, request):
+    assert graph_with_masks(masks, reader, request).arrays().split.tolist() == expected
 
 
-def _from_files(vertices, edges, reader, request):
-    folder = request.getfixturevalue("tmp_path")
-    pq.write_table(vertices, folder / "vertices.parquet")
-    pq.write_table(edges, folder / "edges.parquet")
-    graph = Graph.read(folder)
-    return graph.on_spark(request.getfixturevalue("spark")) if reader == "spark" else graph
+@pytest.mark.parametrize("reader", READERS)
+def test_masks_that_share_a_vertex_are_refused(reader, request):
+    masks = TRAIN | VAL | {"test_mask": [True, False, False]}
+    with pytest.raises(GraphError, match=r"several masks|unknown split"):
+        graph_with_masks(masks, reader, request).arrays()
 
 
 def test_vectors_of_spark_ml_in_pandas_are_features():

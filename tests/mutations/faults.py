@@ -41,7 +41,7 @@ PYTHON = {
     ),
     "what is random is computed once": Fault(
         PLANNER,
-        "varies = isinstance(node, (Parameter, Dropout, EdgeDropout))",
+        "varies = isinstance(node, (Parameter, Draw, EdgeDropout))",
         "varies = isinstance(node, (Parameter, EdgeDropout))",
         ("planner/test_hoist_invariant.py",),
     ),

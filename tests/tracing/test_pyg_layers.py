@@ -12,6 +12,7 @@ import torch
 
 import lotan
 from lotan.errors import ModelError
+from lotan.results.run import Run
 from lotan.tracing import trace
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.signature import wanted
@@ -26,7 +27,7 @@ LOSS, WEIGHTS = 2e-5, 5e-4
 
 WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constructor}` |" in PAGE.read_text())
 FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANConv", "CGConv")
-"""The layers with a bias whose true gradient is 0. Adam would turn what is rounded off there into steps."""
+"""The layers with a bias whose true gradient is 0. Adam would make steps of its rounding errors."""
 
 ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv", "PDNConv")
 ON_ROWS = ("GCNConv", "GATv2Conv")
@@ -67,11 +68,13 @@ def made(name: str) -> torch.nn.Module:
     return model
 
 
-def trained_by_pyg(model: torch.nn.Module, graph: lotan.Graph, optimizer: type[torch.optim.Optimizer]) -> list[float]:
-    """Train with plain torch and PyG. Returns the losses."""
+def trained_by_pyg(
+    model: torch.nn.Module, graph: lotan.Graph, optimizer: type[torch.optim.Optimizer], lr: float = 0.01
+) -> list[float]:
+    """Train with plain torch and PyG, and return the losses."""
     data = graph.to_pyg()
     trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    steps = optimizer(trainable, lr=0.01) if trainable else None
+    steps = optimizer(trainable, lr=lr) if trainable else None
     losses = []
     asked = wanted(model, GraphColumns(WIDTH, EDGES, weighted=True))
     assert asked is not None
@@ -89,25 +92,23 @@ def trained_by_pyg(model: torch.nn.Module, graph: lotan.Graph, optimizer: type[t
     return losses
 
 
+def assert_same_training(run: Run, losses: list[float], ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    """Compare losses, and then parameters and buffers, with those of a model that PyG has trained."""
+    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=LOSS)
+    for key, value in theirs.state_dict().items():
+        found = ours.state_dict()[key]
+        torch.testing.assert_close(found, value, rtol=0, atol=WEIGHTS, msg=lambda m, key=key: f"{key}: {m}")
+
+
 def assert_trains_as_pyg(name: str, **options: object) -> None:
     graph, ours = messy_graph(doubled_loops=name not in SINGLE_LOOPS), made(name)
     theirs = copy.deepcopy(ours)
     before = {key: value for module in ours.modules() for key, value in vars(module).items() if key == "cached"}
     kind = "SGD" if name in FLAT else "Adam"
-    run = lotan.Trainer(
-        ours,
-        graph,
-        optimizer=getattr(lotan, kind)(lr=0.01),
-        epochs=EPOCHS,
-        progress=False,
-        **options,
-    ).fit()
+    settings = {"optimizer": getattr(lotan, kind)(lr=0.01), "epochs": EPOCHS, "progress": False, **options}
+    run = lotan.Trainer(ours, graph, **settings).fit()
     losses = trained_by_pyg(theirs, graph, getattr(torch.optim, kind))
-    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=LOSS)
-    for key, value in theirs.state_dict().items():
-        torch.testing.assert_close(
-            ours.state_dict()[key], value, rtol=0, atol=WEIGHTS, msg=lambda m, key=key: f"{key}: {m}"
-        )
+    assert_same_training(run, losses, ours, theirs)
     assert {key: v for module in ours.modules() for key, v in vars(module).items() if key == "cached"} == before
 
 

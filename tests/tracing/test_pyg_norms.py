@@ -12,7 +12,7 @@ from torch import Tensor
 import lotan
 from lotan.errors import ModelError
 from lotan.tracing import trace
-from tests.tracing.test_pyg_layers import EPOCHS, LOSS, WEIGHTS, messy_graph, trained_by_pyg
+from tests.tracing.test_pyg_layers import EPOCHS, assert_same_training, messy_graph, trained_by_pyg
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -61,11 +61,8 @@ def assert_trains_as_pyg(name: str, **options: object) -> None:
     theirs, graph = copy.deepcopy(ours), messy_graph()
     settings = {"optimizer": lotan.SGD(lr=0.1), "epochs": EPOCHS, "eval_every": EPOCHS, "progress": False, **options}
     run = lotan.Trainer(ours, graph, **settings).fit()  # the last weights are kept, as there is one evaluation
-    losses = trained_by_pyg(theirs, graph, lambda parameters, lr: torch.optim.SGD(parameters, lr=10 * lr))
-    assert [epoch["loss"] for epoch in run.history] == pytest.approx(losses, abs=LOSS)
-    for key, value in theirs.state_dict().items():
-        found = ours.state_dict()[key]
-        torch.testing.assert_close(found, value, rtol=0, atol=WEIGHTS, msg=lambda m, key=key: f"{key}: {m}")
+    losses = trained_by_pyg(theirs, graph, torch.optim.SGD, lr=0.1)
+    assert_same_training(run, losses, ours, theirs)
 
 
 @pytest.mark.parametrize("name", NORMS)

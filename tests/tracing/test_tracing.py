@@ -1,3 +1,5 @@
+"""The calls of a trace compute what the model computes, and tracing leaves the model as it was."""
+
 from __future__ import annotations
 
 from collections.abc import Callable

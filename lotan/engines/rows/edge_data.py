@@ -1,7 +1,7 @@
 """The columns of edges that stages read: attributes, types, and which edges are self-loops.
 
-All columns of an edge set that stages read lie side by side in one array, DATA. ORDER tells parallel edges of equal weight
-apart: it holds the type and then the attributes, as far as the graph has them.
+All columns of an edge set that stages read lie side by side in one array, DATA. The array ORDER puts parallel edges of
+equal weight in order. It holds the type and then the attributes, as far as the graph has them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class EdgeColumns:
     data: EdgeData = NO_EDGE_DATA
 
     def width(self, name: str) -> int:
-        """Return the numbers of an edge in a column."""
+        """Return how many numbers an edge has in a column."""
         return (self.data.width or 0) if fill_of(name)[0] == "edge_attr" else 1
 
     def place(self, name: str) -> int:
-        """Return where a column begins in DATA."""
+        """Return the position in DATA at which a column begins."""
         return sum(map(self.width, self.names[: self.names.index(name)]))
 
     @property
     def total(self) -> int:
-        """The numbers of an edge in DATA."""
+        """How many numbers an edge has in DATA."""
         return sum(map(self.width, self.names))
 
     # Frames
@@ -56,13 +56,14 @@ class EdgeColumns:
             "edge_type": F.array(F.col("edge_type").cast("float")),
             LOOP: F.array((F.col("src") == F.col("dst")).cast("float")),
         }
-        given = [*["edge_type"] * self.data.typed, *["edge_attr"] * (self.data.width is not None)]
+        there = {"edge_type": self.data.typed, "edge_attr": self.data.width is not None}
+        given = [name for name, is_there in there.items() if is_there]
         order = F.concat(*(numbers[name] for name in given)) if given else F.array().cast(_FLOATS)
         values = F.concat(*(numbers[fill_of(name)[0]] for name in self.names))
         return edges.withColumns({DATA: values, ORDER: order})
 
     def of_loops(self, vertices: DataFrame, edges: DataFrame, weighted: bool) -> DataFrame:
-        """Return one self-loop for each vertex: src, dst [, weight], DATA, ORDER.
+        """Return one self-loop for each vertex: src, dst, weight if the edges have weights, DATA and ORDER.
 
         Args:
             vertices: id.
@@ -84,9 +85,10 @@ class EdgeColumns:
 
     def _own(self, name: str) -> Column:
         """Return a column's value of the self-loop that a vertex keeps; null if it had none."""
-        base, at = fill_of(name)[0], 1 + self.data.typed
+        base = fill_of(name)[0]
         if base == "edge_attr":
-            return F.slice("own.order", at, self.data.width or 0)
+            first = 1 + self.data.typed  # Spark counts from 1, and the type comes before the attributes
+            return F.slice("own.order", first, self.data.width or 0)
         number = F.lit(1.0) if base == LOOP else F.col("own.order")[0]
         return F.when(F.col("own").isNotNull(), F.array(number.cast("float")))
 

@@ -24,17 +24,19 @@ NOT_AGAIN = (
     "adds self-loops to edges with values that cannot be computed for a self-loop: values after dropout, or those that are "
     "normalised over the edges of a vertex. Add the self-loops before"
 )
+OTHER_EDGES = "reads edges that are not those of the graph; pass on the edge_index that forward is given"
 LEAST_SCORE = -1e30
 """The score of an edge that does not count. Its exponential is 0 beside that of any other edge."""
 
 
 @dataclass(frozen=True, eq=False)
 class Index:
-    """The meaning of an edge_index: an edge set, and how often each of its edges counts.
+    """The meaning of an edge_index, which is an edge set and how often each of its edges counts.
 
     Attributes:
         edges: the edge set.
-        times: float32 [num_edges], such as 1 for an edge that a mask chose and 0 for another; None: each counts once.
+        times: how often each edge counts, float32 [num_edges]: 1 for an edge that a mask chose, 0 for one that it left
+            out; None if each counts once.
         without_loops: if True, all edges but the self-loops count.
     """
 
@@ -56,7 +58,7 @@ class End:
 
 
 class Identities(Generic[Meaning]):
-    """A map from tensors, by identity. The tensors are kept, so that none of them gets the identity of another."""
+    """A map whose keys are tensors, which are compared by identity. They are kept, so that no identity is used twice."""
 
     def __init__(self) -> None:
         self._held: dict[int, tuple[Tensor, Meaning]] = {}
@@ -83,7 +85,7 @@ class EdgeTensors:
     Args:
         graph: the graph of fake tensors.
         weighted: if True, the graph has weights.
-        refuse: a function from a reason to the error that names the line which is running.
+        refuse: a function that returns the error for a reason, with the line that is running.
     """
 
     def __init__(self, graph: EdgeIndex, weighted: bool, refuse: Callable[[str], ModelError]) -> None:
@@ -94,7 +96,7 @@ class EdgeTensors:
         self.ends: Identities[End] = Identities()
         self.columns: Identities[tuple[str, EdgeSet]] = Identities()  # the graph's own columns of edges
         self._recipes: Identities[Recipe] = Identities()
-        self._others: Identities[bool] = Identities()  # masks of all edges that are no self-loops
+        self._no_loops: Identities[bool] = Identities()  # the masks that choose all edges but the self-loops
 
     # Tensors of edges
 
@@ -107,14 +109,24 @@ class EdgeTensors:
         self.indices[index] = meaning
         return index
 
+    def meaning(self, index: Tensor) -> Index:
+        """Return the meaning of an edge_index.
+
+        Raises:
+            ModelError: the tensor is no edge_index of the trace.
+        """
+        found = self.indices.get(index)
+        if found is None:
+            raise self.refuse(OTHER_EDGES)
+        return found
+
     def plain(self, index: Tensor) -> Tensor:
         """Return the tensor of an edge_index's edge set, which is an input of the trace."""
-        return self.graph.edges(self._index(index).edges).index
+        return self.graph.edges(self.meaning(index).edges).index
 
     def end(self, index: Tensor, row: int) -> Tensor:
-        """Return one row of an edge_index: the sources (0) or the destinations (1)."""
-        meaning = self._index(index)
-        return self.mark(index.select(0, row), End(meaning, "source" if row % 2 == 0 else "destination"))
+        """Return one row of an edge_index: the sources (0 or -2) or the destinations (1 or -1)."""
+        return self.mark(index.select(0, row), End(self.meaning(index), "source" if row % 2 == 0 else "destination"))
 
     def mark(self, tensor: Tensor, end: End) -> Tensor:
         """Give a tensor the meaning of an end, and return it."""
@@ -126,9 +138,9 @@ class EdgeTensors:
 
         All edges are kept, and aggregating counts those that were not chosen as nothing.
         """
-        chosen = _chosen(self._index(index), mask)
-        only = self._others.get(mask) is not None and self._index(index).times is None
-        return self.index(replace(chosen, without_loops=only))
+        before = self.meaning(index)
+        without_loops = self._no_loops.get(mask) is not None and before.times is None
+        return self.index(replace(_chosen(before, mask), without_loops=without_loops))
 
     def choose_end(self, tensor: Tensor, mask: Tensor) -> Tensor:
         """Return one end of the edges that a mask chooses."""
@@ -136,13 +148,15 @@ class EdgeTensors:
         assert end is not None
         return self.mark(torch.ops.aten.alias(tensor), replace(end, index=_chosen(end.index, mask)))
 
-    def loops(self, end: End, equal: bool) -> Tensor:
-        """Return which edges are self-loops, or with equal=False, which are none, bool [num_edges]."""
-        loop = self.is_loop(end.index.edges)
-        if equal:
-            return loop
-        self._others[others := ~loop] = True
-        return others
+    def have_equal_ends(self, end: End) -> Tensor:
+        """Return True for each edge with two equal ends, which is a self-loop, bool [num_edges]."""
+        return self.is_loop(end.index.edges)
+
+    def have_different_ends(self, end: End) -> Tensor:
+        """Return True for each edge with two different ends, bool [num_edges]. Later, `choose` knows this mask."""
+        mask = ~self.is_loop(end.index.edges)
+        self._no_loops[mask] = True
+        return mask
 
     def edges_of(self, *values: Any) -> EdgeSet | None:
         """Return the edge set to which values belong: tensors with a row for each of its edges, or their number."""
@@ -165,11 +179,6 @@ class EdgeTensors:
         names: tuple[EdgeSet, ...] = ("graph", "self_loops")
         return next((name for name in names if value.node.expr == self.edge_count(name).node.expr), None)
 
-    def _index(self, index: Tensor) -> Index:
-        meaning = self.indices.get(index)
-        assert meaning is not None
-        return meaning
-
     # Values on edges
 
     def weight(self, edges: EdgeSet) -> Tensor:
@@ -189,11 +198,17 @@ class EdgeTensors:
         return self._own(column, name, edges, lambda edges: self.column(name, edges, fill))
 
     def is_loop(self, edges: EdgeSet) -> Tensor:
-        """Return which edges are self-loops, bool [num_edges]."""
+        """Return True for each self-loop, bool [num_edges]."""
         return self.column(LOOP, edges, 1).squeeze(-1) > 0
 
     def on(self, value: Tensor, edges: EdgeSet) -> Tensor:
-        """Return a value on edges for the edges of another set. The values of self-loops that it adds mean nothing."""
+        """Return a value on edges, computed again for the edges of another set.
+
+        The values of self-loops that the set adds mean nothing.
+
+        Raises:
+            ModelError: the value cannot be computed again.
+        """
         recipe = self._recipes.get(value)
         if recipe is None:
             raise self.refuse(NOT_AGAIN)
@@ -231,7 +246,16 @@ class EdgeTensors:
         return rows
 
     def aggregate(self, messages: Tensor, end: End, kind: str) -> Tensor:
-        """Aggregate edge rows [num_edges, *shape] to the vertices where the edges end."""
+        """Aggregate edge rows [num_edges, *shape] to the vertices where they end, [num_vertices, *shape].
+
+        Args:
+            messages: the rows.
+            end: the ends of the edges, which must be the destinations.
+            kind: "sum", "mean", "max" or "min".
+
+        Raises:
+            ModelError: the ends are the sources.
+        """
         if end.end != "destination":
             raise self.refuse(SOURCE_SUMS)
         times = end.index.times

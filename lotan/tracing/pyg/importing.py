@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,9 +35,8 @@ class Importer:
     def __init__(self, wanted: Wanted, columns: GraphColumns) -> None:
         self._wanted = wanted
         self._columns = columns
-        self.types: tuple[int, str] | None = (
-            None  # the fewest types that a layer of the trace tells apart, and its name
-        )
+        # the fewest types of edges that a layer of the trace distinguishes, and the layer's name
+        self.types: tuple[int, str] | None = None
 
     def plain(self, features: Tensor, graph: EdgeIndex) -> dict[str, Tensor]:
         """Return the arguments for a run on plain tensors, with nothing replaced."""
@@ -46,7 +45,7 @@ class Importer:
         return self._arguments(features, graph, edges.index, given.__getitem__)
 
     def example_weights(self, edges: int) -> Tensor | None:
-        """Return weights [edges] for a check, or None if the graph has none."""
+        """Return weights [edges] for a check, each another number, or None if the graph has none."""
         if not self._columns.weighted:
             return None
         return torch.linspace(0.5, 1.5, edges)[torch.randperm(edges, generator=torch.Generator().manual_seed(1))]
@@ -73,7 +72,8 @@ class Importer:
 
     @contextmanager
     def _types_noted(self, model: torch.nn.Module, tensors: EdgeTensors) -> Iterator[None]:
-        """Note how many types of edges the layers that are given them were made for."""
+        """Note how many types of edges a layer was made for, if it is given the types."""
+        names = {module: name for name, module in model.named_modules()}
 
         def note(module: torch.nn.Module, args: Any, kwargs: Any) -> None:
             given = [tensors.columns.get(value) for value in (*args, *kwargs.values())]
@@ -81,7 +81,6 @@ class Importer:
                 here = int(module.num_relations), names[module]  # type: ignore[arg-type]
                 self.types = here if self.types is None else min(self.types, here)
 
-        names = {module: name for name, module in model.named_modules()}
         handles = [
             module.register_forward_pre_hook(note, with_kwargs=True)
             for module in names
@@ -96,7 +95,7 @@ class Importer:
 
 @contextmanager
 def without_caches(model: torch.nn.Module) -> Iterator[None]:
-    """Run a model as if no layer had kept anything of another graph, and leave its attributes as they were.
+    """Run a model without what its layers have kept of another graph, and put its attributes back afterwards.
 
     A layer that was made with `cached=True` keeps the first graph it sees, which would be that of a trace.
     """
@@ -116,7 +115,7 @@ def without_caches(model: torch.nn.Module) -> Iterator[None]:
 
 
 class _Patch:
-    """Puts the replacements in place while at least one thread traces. They act in threads that trace only."""
+    """Puts the replacements in place while at least one thread traces. In other threads, they call the originals."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -125,7 +124,7 @@ class _Patch:
 
     @contextmanager
     def applied(self, model: torch.nn.Module) -> Iterator[None]:
-        """Have the replacements in place, also in the modules that define the classes of a model."""
+        """Keep the replacements in place, also in the modules that define the classes of a model."""
         if PYG not in sys.modules:
             yield
             return
@@ -157,7 +156,7 @@ class _Patch:
             self._changed.append((backend, "use_segment_matmul", backend.use_segment_matmul))
             backend.use_segment_matmul = False  # type: ignore[attr-defined]
 
-    def _replace(self, namespace: dict[str, Any], names: Any, replaced: dict[int, Any]) -> None:
+    def _replace(self, namespace: dict[str, Any], names: Iterable[str], replaced: dict[int, Any]) -> None:
         for name in names:
             value = namespace[name]
             if id(value) in replaced:

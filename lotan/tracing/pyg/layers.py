@@ -1,6 +1,6 @@
-"""The layers of PyG whose code cannot be followed, and forwards for them that compute the same.
+"""The layers of PyG whose own code cannot be traced, and functions that compute the same in their place.
 
-Each takes the edges of the trace, the original forward, the layer, and the layer's arguments.
+Such a function takes the edges of the trace, the original forward, the layer, and the arguments of forward.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg import loops
-from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Index
+from lotan.tracing.pyg.edge_tensors import EdgeTensors, End
 from lotan.tracing.pyg.leaves import Leaf, gcn_norm
 from lotan.tracing.pyg.typed_layers import hetero_linear, hgt_conv
 
@@ -21,8 +21,9 @@ def arma_conv(
     tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
 ) -> Tensor:
     """Compute ARMAConv stack by stack, so that vertices stay in the first dimension."""
-    index = _meaning(tensors, edge_index)
-    edge_index, edge_weight = gcn_norm(tensors, index, edge_weight, add_self_loops=False, flow=layer.flow)
+    edge_index, edge_weight = gcn_norm(
+        tensors, tensors.meaning(edge_index), edge_weight, add_self_loops=False, flow=layer.flow
+    )
     outs = [x] * layer.num_stacks
     for t in range(layer.num_layers):
         dropped = F.dropout(x, p=layer.dropout, training=layer.training)
@@ -37,9 +38,11 @@ def arma_conv(
 
 
 def mf_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Any, edge_index: Tensor, size: Any = None) -> Tensor:
-    """Compute MFConv with one term for each degree, which counts where the vertex has that degree."""
+    """Compute MFConv as a sum of one term for each degree. A term is 0 at vertices of another degree."""
     x = (x, x) if isinstance(x, Tensor) else x
-    degree = tensors.count(_ends(tensors, edge_index)).clamp(max=layer.max_degree).unsqueeze(-1)  # [num_vertices, 1]
+    degree = (
+        tensors.count(End(tensors.meaning(edge_index), "destination")).clamp(max=layer.max_degree).unsqueeze(-1)
+    )  # [num_vertices, 1]
     h = layer.propagate(edge_index, x=x, size=size)
     terms = []
     for number, (left, right) in enumerate(zip(layer.lins_l, layer.lins_r, strict=True)):
@@ -53,7 +56,7 @@ def cluster_gcn_conv(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor,
     if not layer.add_self_loops:
         raise tensors.refuse("ClusterGCNConv weighs self-loops apart; build it with add_self_loops=True")
     edge_index = _with_own_loops(tensors, edge_index)
-    end = _ends(tensors, edge_index)
+    end = End(tensors.meaning(edge_index), "destination")
     inverse = 1.0 / tensors.count(end).clamp(min=1.0)  # [num_vertices]
     out = layer.propagate(edge_index, x=x, edge_weight=tensors.scatter(inverse, end))
     out = out + layer.diag_lambda * inverse.unsqueeze(-1) * x
@@ -123,7 +126,7 @@ REFUSED = {
     "HeteroBatchNorm": ("statistics of all vertices of a type", "BatchNorm or HeteroLayerNorm"),
     "SplineConv": ("B-splines from the library pyg-lib", "NNConv or GMMConv"),
 }
-"""The layers and aggregations that cannot be traced: what each needs that is not there, and the nearest that works."""
+"""The layers and aggregations that cannot be traced. Each has what it needs that is not there, and the nearest that works."""
 
 
 def why_refused(module: torch.nn.Module) -> str | None:
@@ -139,21 +142,8 @@ def _is_pyg(kind: type) -> bool:
     return kind.__module__.startswith("torch_geometric.")
 
 
-def _meaning(tensors: EdgeTensors, edge_index: Tensor) -> Index:
-    index = tensors.indices.get(edge_index)
-    assert index is not None
-    return index
-
-
 def _with_own_loops(tensors: EdgeTensors, edge_index: Tensor) -> Tensor:
     """Return the edges with one self-loop at each vertex, in place of those that are there."""
-    rest, _ = loops.removed(tensors, _meaning(tensors, edge_index), None)
+    rest, _ = loops.removed(tensors, tensors.meaning(edge_index), None)
     whole, _ = loops.added(tensors, rest, None, None)
     return tensors.index(whole)
-
-
-def _ends(tensors: EdgeTensors, edge_index: Tensor) -> End:
-    """Return the destinations of an edge_index."""
-    end = tensors.ends.get(tensors.end(edge_index, 1))
-    assert end is not None
-    return end

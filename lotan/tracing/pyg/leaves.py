@@ -19,15 +19,7 @@ from lotan.tracing.pyg.typed_layers import han_group
 
 AGAINST = "normalises by the edges that begin at a vertex; only flow='source_to_target' is supported"
 ROWS_FIRST = "aggregates in another dimension than the first; keep one row per edge, first"
-_REDUCTIONS = {
-    "sum": "sum",
-    "add": "sum",
-    "mean": "mean",
-    "max": "max",
-    "min": "min",
-    "amax": "max",
-    "amin": "min",
-}
+_REDUCTIONS = {"sum": "sum", "add": "sum", "mean": "mean", "max": "max", "min": "min", "amax": "max", "amin": "min"}
 
 
 @dataclass(frozen=True)
@@ -38,8 +30,9 @@ class Leaf:
         module: the module that defines it.
         name: its name there.
         argument: the argument that must be edges of the trace, or "" for a function that is always replaced.
-        replacement: called with the edges of the trace, the argument's meaning (an `Index` or an `End`), and then all
-            arguments by their names.
+        replacement: a function that is called with the edges of the trace, the argument's meaning (an `Index` or an
+            `End`), and all arguments by their names. Without an argument to ask, it is called with the edges of the trace,
+            the original function, and all arguments as they were given.
     """
 
     module: str
@@ -132,7 +125,11 @@ def maybe_num_nodes(tensors: EdgeTensors, meaning: Index | End, num_nodes: Any =
 def one_hot(
     tensors: EdgeTensors, original: Any, index: Tensor, num_classes: int | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Return rows with a 1 at the place of each number, [rows, num_classes]. Without `num_classes`, values would decide it."""
+    """Return rows with a 1 at the place of each number, [rows, num_classes].
+
+    Raises:
+        ModelError: `num_classes` is None, which would make the width depend on values.
+    """
     if num_classes is None:
         raise tensors.refuse("reads the greatest number of a column; pass num_classes to one_hot")
     number = index.view(-1)

@@ -20,7 +20,7 @@ Attributes = Tensor | None
 
 
 def removed(tensors: EdgeTensors, index: Index, attributes: Attributes) -> tuple[Index, Attributes]:
-    """Remove the self-loops, which then count as nothing. `attributes` keep their rows."""
+    """Remove the self-loops. Their rows of `attributes` stay, and count as nothing."""
     if index.without_loops:
         return index, attributes
     if index.times is not None:
@@ -50,7 +50,7 @@ def added_where_missing(
         return added(tensors, index, attributes, fill)
     if index.times is not None:
         raise tensors.refuse(CHOSEN)
-    if attributes is None or index.edges == "self_loops":  # of which every vertex has a loop already
+    if attributes is None or index.edges == "self_loops":  # every vertex has a self-loop in that edge set
         return Index("self_loops"), attributes
     own = _own(tensors, attributes, fill)
     return Index("self_loops"), _joined(tensors, index, attributes, fill, all_loops=False) if own is None else own
@@ -59,7 +59,7 @@ def added_where_missing(
 def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
     """Return how often each edge counts when every vertex gets one more self-loop, float32 [num_edges].
 
-    The self-loops of a vertex, which have no values that differ, are one edge that counts several times.
+    The edges have no values, so all self-loops of a vertex can be one edge that counts several times.
     """
     loop = tensors.is_loop("self_loops")
     if edges == "self_loops":
@@ -71,7 +71,7 @@ def _one_more(tensors: EdgeTensors, edges: EdgeSet) -> Tensor:
 def _own(tensors: EdgeTensors, attributes: Tensor, fill: Any) -> Tensor | None:
     """Return a column of the graph's edges with the self-loops that are missing, or None if `attributes` is no column."""
     name, _ = tensors.columns.get(attributes) or ("", "")
-    number = isinstance(fill, int | float) and not isinstance(fill, bool)
+    number = _is_number(fill)
     if name == "edge_weight" and fill in (None, 1):
         return tensors.weight("self_loops")
     if name == "edge_attr" and (number or fill is None or fill in REDUCTIONS):
@@ -81,8 +81,12 @@ def _own(tensors: EdgeTensors, attributes: Tensor, fill: Any) -> Tensor | None:
     return None
 
 
+def _is_number(fill: Any) -> bool:
+    return isinstance(fill, int | float) and not isinstance(fill, bool)
+
+
 def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, all_loops: bool) -> Tensor:
-    """Return values on the edges with self-loops, of which those that were added (or all) have a value of their own."""
+    """Return values on edges and self-loops. The self-loops that were added, or all of them, get the value of `fill`."""
     values = tensors.on(attributes, "self_loops")
     kind = tensors.column(LOOP, "self_loops", 2).squeeze(-1)  # 2 for a loop that was added, 1 for another loop
     return torch.where(
@@ -92,7 +96,7 @@ def _joined(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any, a
 
 def _of_loops(tensors: EdgeTensors, index: Index, attributes: Tensor, fill: Any) -> Any:
     """Return the values of self-loops: a number, a tensor [*shape], or values on edges [num_edges, *shape]."""
-    if fill is None or (isinstance(fill, int | float) and not isinstance(fill, bool)):
+    if fill is None or _is_number(fill):
         number = 1.0 if fill is None else float(fill)
         return number if attributes.is_floating_point() else int(number)
     if isinstance(fill, Tensor):

@@ -13,7 +13,8 @@ from lotan.tracing.pyg.edge_tensors import EdgeTensors, End, Identities, beside
 from lotan.tracing.pyg.recipes import writes_to_input
 
 _SAME_INDEX = ("to", "long", "contiguous", "clone", "detach", "cpu", "cuda", "requires_grad_")
-_COMPARES = {"eq": True, "__eq__": True, "ne": False, "__ne__": False}
+_EQUAL = ("eq", "__eq__")
+_COMPARES = (*_EQUAL, "ne", "__ne__")
 _SAME_END = (*_SAME_INDEX, "view", "expand", "expand_as", "unsqueeze", "reshape", "view_as", "flatten", "squeeze")
 _SCATTERS = {
     "scatter_add": ("dim", "index", "src"),
@@ -127,16 +128,17 @@ class EdgeMode(TorchFunctionMode):
         raise self._tensors.refuse(f"{name} of edge_index: {self._advice(name)}")
 
     def _of_end(self, func: Any, name: str, end: End, args: Any, kwargs: Any) -> Any:
-        """Replace a function of one end of the edges. Only its length may be asked for, and its shape be changed."""
+        """Replace a function of one end of the edges.
+
+        A model may ask for its length, change its shape, and compare it with the other end.
+        """
         if name in _SAME_END:
             return self._tensors.mark(func(*args, **kwargs), end)
         if name in _COMPARES and self._is_other_end(end, args[1]):
-            return self._tensors.loops(end, equal=_COMPARES[name])
+            return self._tensors.have_equal_ends(end) if name in _EQUAL else self._tensors.have_different_ends(end)
         if name in _ASKS:
-            like = torch.ones(
-                self._tensors.edges(end).weight.shape[0], dtype=torch.int64
-            )  # has the same size and dtype
-            return func(like, *args[1:], **kwargs)
+            same_size_and_dtype = torch.ones(self._tensors.edge_count(end.index.edges), dtype=torch.int64)
+            return func(same_size_and_dtype, *args[1:], **kwargs)
         raise self._tensors.refuse(f"{name} of one end of edge_index: {self._advice(name)}")
 
     def _advice(self, name: str) -> str:
@@ -212,16 +214,14 @@ class EdgeMode(TorchFunctionMode):
             size = x.size(0)
             if isinstance(size, torch.SymInt) and isinstance(place.stop, torch.SymInt) and _same(size, place.stop):
                 return x
-        if self._is_mask_of(
-            item, x
-        ):  # edges that it does not choose stay, and count as nothing where they are aggregated
+        if self._is_mask_of(item, x):  # all edges stay; those that it does not choose count as nothing in aggregates
             return x if self._tensors.ends.get(x) is None else self._tensors.choose_end(x, item)
         if isinstance(item, Tensor) and item.dtype == torch.int64 and item.dim() == 1:
             return x.index_select(0, item)  # the same, and allowed where `x` is a parameter
         return NotImplemented
 
     def _is_mask_of(self, item: Any, x: Tensor) -> bool:
-        """Return True if `item` is a mask of the edges of which `x` has a row each."""
+        """Return True if `item` is a mask of edges, and `x` has a row for each of the same edges."""
         return isinstance(item, Tensor) and item.dtype == torch.bool and self._tensors.edges_of(x, item) is not None
 
     def _stacked(self, read: list[Tensor], args: Any, kwargs: Any) -> Any:

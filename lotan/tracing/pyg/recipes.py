@@ -25,7 +25,7 @@ RANDOM = (
     "randn_like",
     "bernoulli",
 )
-"""The functions that draw. Drawn again, their values would be others."""
+"""The functions that draw random numbers. A second call would draw other numbers."""
 
 
 class Recipe:
@@ -100,4 +100,4 @@ def writes_to_input(name: str) -> bool:
 
 
 class _LostError(Exception):
-    """An error about an argument that cannot be computed again."""
+    """An argument cannot be computed again."""

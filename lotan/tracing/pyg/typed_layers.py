@@ -1,6 +1,6 @@
 """Layers of PyG for types of vertices and edges, in forms that keep a row for each vertex.
 
-A graph here has one type of vertices. Several relations among them are edges that masks choose, or all edges.
+A graph has one type of vertices here. A relation among them is all edges, or the edges that a mask chooses.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from lotan.tracing.pyg.edge_tensors import LEAST_SCORE, EdgeTensors, End, Index, beside
+from planner.spec import EdgeSet
 
 ONE_TYPE = "has several types of vertices; expected one, as a graph has"
 SAME_EDGES = "normalises over relations with different self-loops; give each relation edges of the graph as they are"
 
 
 def hetero_linear(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, type_vec: Tensor) -> Tensor:
-    """Compute HeteroLinear with one term for each type, which counts where the row has that type."""
+    """Compute HeteroLinear as a sum of one term for each type. A term is 0 at rows of another type."""
     terms = []
     for number in range(layer.num_types):
         term = x @ layer.weight[number]
@@ -46,35 +47,24 @@ def hgt_conv(
     x_dict: dict[str, Tensor],
     edge_index_dict: dict[tuple[str, str, str], Tensor],
 ) -> dict[str, Tensor]:
-    """Compute HGTConv for one type of vertices.
+    """Compute HGTConv for one type of vertices, [num_vertices, out_channels].
 
-    The attention of a vertex goes over its in-edges of all relations. These lie side by side in the rows of edges: the
-    share of an edge among all edges, times the share of a relation at that edge.
+    The attention of a vertex goes over its in-edges of all relations. Here each row of an edge holds the scores of all
+    relations side by side. The attention is the share of the edge among all in-edges, times the share of the relation
+    among those at the edge.
     """
     if len(x_dict) != 1:
         raise tensors.refuse(f"HGTConv {ONE_TYPE}")
     ((name, x),) = x_dict.items()
-    width, heads, relations = layer.out_channels, layer.heads, len(layer.edge_types)
+    width, heads = layer.out_channels, layer.heads
     rows = layer.kqv_lin(x_dict)[name]
     k, q, v = (rows[:, at * width : (at + 1) * width].reshape(-1, heads, width // heads) for at in range(3))
-    scores, values, kept = [], [], []
-    for relation, edge_index in edge_index_dict.items():
-        number = layer.edge_types_map[relation]
-        index = _meaning(tensors, edge_index)
-        source, destination = End(index, "source"), End(index, "destination")
-        keys = torch.einsum("nhd,hde->nhe", k, layer.k_rel.weight[number::relations])
-        score = (tensors.scatter(q, destination) * tensors.scatter(keys, source)).sum(dim=-1)  # [num_edges, heads]
-        score = score * layer.p_rel["__".join(relation)] / math.sqrt(width // heads)
-        counts = torch.ones_like(score) if index.times is None else beside(index.times, score).expand_as(score)
-        scores.append(torch.where(counts > 0, score, LEAST_SCORE))
-        kept.append(counts)
-        turned = torch.einsum("nhd,hde->nhe", v, layer.v_rel.weight[number::relations])
-        values.append(tensors.scatter(turned, source))
+    of_relations = [_relation(tensors, layer, k, q, v, *given) for given in edge_index_dict.items()]
+    scores, times, values = (torch.stack(parts, dim=-1) for parts in zip(*of_relations, strict=True))
     everywhere = End(Index(_edges(tensors, edge_index_dict)), "destination")
-    beside_each_other = torch.stack(scores, dim=-1)  # [num_edges, heads, relations]
-    among_edges = tensors.softmax(beside_each_other.logsumexp(dim=-1), everywhere)
-    shares = among_edges.unsqueeze(-1) * beside_each_other.softmax(dim=-1) * torch.stack(kept, dim=-1)
-    messages = (torch.stack(values, dim=-1) * shares.unsqueeze(-2)).sum(dim=-1)
+    among_edges = tensors.softmax(scores.logsumexp(dim=-1), everywhere)  # [num_edges, heads]
+    shares = among_edges.unsqueeze(-1) * scores.softmax(dim=-1) * times  # [num_edges, heads, relations]
+    messages = (values * shares.unsqueeze(-2)).sum(dim=-1)  # [num_edges, heads, width // heads]
     out = tensors.aggregate(messages, everywhere, "sum").reshape(-1, width)
     out = layer.out_lin({name: F.gelu(out)})[name]
     if out.size(-1) == x.size(-1):
@@ -83,16 +73,43 @@ def hgt_conv(
     return {name: out}
 
 
-def _meaning(tensors: EdgeTensors, edge_index: Tensor) -> Index:
-    index = tensors.indices.get(edge_index)
-    if index is None:
-        raise tensors.refuse("HGTConv reads edges that are not those of the graph")
-    return index
+def _relation(
+    tensors: EdgeTensors,
+    layer: Any,
+    k: Tensor,
+    q: Tensor,
+    v: Tensor,
+    relation: tuple[str, str, str],
+    edge_index: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what HGTConv computes for the edges of one relation.
+
+    Args:
+        tensors: the edges of the trace.
+        layer: the HGTConv.
+        k: the keys of the vertices, [num_vertices, heads, channels].
+        q: their queries.
+        v: their values.
+        relation: the relation.
+        edge_index: its edges.
+
+    Returns:
+        The scores and how often each edge counts, both [num_edges, heads], and the values [num_edges, heads, channels].
+    """
+    of_relation = slice(layer.edge_types_map[relation], None, len(layer.edge_types))
+    index = tensors.meaning(edge_index)
+    source, destination = End(index, "source"), End(index, "destination")
+    keys = torch.einsum("nhd,hde->nhe", k, layer.k_rel.weight[of_relation])
+    scores = (tensors.scatter(q, destination) * tensors.scatter(keys, source)).sum(dim=-1)
+    scores = scores * layer.p_rel["__".join(relation)] / math.sqrt(k.shape[-1])
+    times = torch.ones_like(scores) if index.times is None else beside(index.times, scores).expand_as(scores)
+    values = torch.einsum("nhd,hde->nhe", v, layer.v_rel.weight[of_relation])
+    return torch.where(times > 0, scores, LEAST_SCORE), times, tensors.scatter(values, source)
 
 
-def _edges(tensors: EdgeTensors, edge_index_dict: dict[tuple[str, str, str], Tensor]) -> Any:
+def _edges(tensors: EdgeTensors, edge_index_dict: dict[tuple[str, str, str], Tensor]) -> EdgeSet:
     """Return the edge set that all relations belong to."""
-    sets = {_meaning(tensors, edge_index).edges for edge_index in edge_index_dict.values()}
+    sets = {tensors.meaning(edge_index).edges for edge_index in edge_index_dict.values()}
     if len(sets) != 1:
         raise tensors.refuse(f"HGTConv {SAME_EDGES}")
     return sets.pop()

@@ -1,0 +1,155 @@
+"""The content of a graph: its two tables in the form that a reader asks for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Self
+
+from lotan.arguments import require_flag
+from lotan.errors import GraphError
+from lotan.graph.arrays import GraphArrays, assemble
+from lotan.graph.column_names import ColumnNames
+from lotan.graph.kept_columns import KeptColumns
+from lotan.graph.sources import Source
+from planner.spec import Task
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Origin = Literal["memory", "files", "spark"]
+
+_SQL_INTEGERS = {1: "tinyint", 2: "smallint", 4: "int", 8: "bigint"}  # by number of bytes
+
+
+class GraphContent:
+    """The tables of a graph as arrays, as Spark's DataFrames, and as they were given. `Graph` is the class that users make.
+
+    Attributes:
+        undirected: True if the missing reverses of edges are added.
+    """
+
+    _source: Source
+    _task: Task | None  # the user's task, which says what labels are; None if labels are to tell
+    undirected: bool
+
+    def _begin(self, source: Source, undirected: bool, task: Task | None = None) -> None:
+        self._source, self._task = source, task
+        self.undirected = require_flag("Graph", "undirected", undirected)
+
+    @classmethod
+    def _of(cls, source: Source, undirected: bool, task: Task | None = None) -> Self:
+        """Return the graph of a source."""
+        graph = cls.__new__(cls)
+        graph._begin(source, undirected, task)
+        return graph
+
+    @property
+    def origin(self) -> Origin:
+        """The place of the tables: "memory", "files" or "spark"."""
+        if self._source.tables is not None:
+            return "spark"
+        return "memory" if self._source.files is None else "files"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Remarks on columns and arrays that were given and are not read."""
+        return self._source.notes
+
+    @cached_property
+    def names(self) -> ColumnNames:
+        """The names of the columns. For tables in Spark, they tell how labels are read, which may take a job."""
+        if self._source.tables is None:
+            return self._source.names
+        from lotan.graph import frames
+
+        return frames.settled(self._tables, self._source.names, self._task)
+
+    @property
+    def _tables(self) -> tuple[DataFrame, DataFrame]:
+        """The tables of a graph in Spark, whose session still runs."""
+        tables = self._source.tables
+        assert tables is not None, "the graph is in Spark"
+        from lotan.graph import frames
+
+        frames.require_session(tables[0])
+        return tables
+
+    def arrays(self) -> GraphArrays:
+        """Return the graph in this process's memory. A graph in Spark is collected.
+
+        Later calls return the same arrays, so they must not be written to.
+
+        Raises:
+            GraphError: the tables make no graph.
+        """
+        return self._arrays
+
+    @cached_property
+    def _arrays(self) -> GraphArrays:
+        if self._source.tables is not None:
+            from lotan.graph import frames
+
+            names = self.names
+            found = assemble(*frames.collect(self._tables, names), self.undirected, names.task)
+            return replace(found, classes=names.classes)
+        return assemble(*self._source.read(), self.undirected, self._task)
+
+    @cached_property
+    def kept(self) -> KeptColumns:
+        """The columns that were computed from the graph in this process."""
+        return KeptColumns()
+
+    def frames(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+        """Return the tables as every engine on Spark reads them. Nothing is collected.
+
+        Args:
+            spark: the session of the tables. Tables of a graph from Spark belong to the session of its DataFrames.
+
+        Returns:
+            Two tables. The vertices have id (bigint or string), features array<float>, label (int with -1 for none, or
+            array<float> with null for none) and split (int, -1 for none). The edges, reverses included, have src, dst
+            and weight float (1 if the graph has no weights). If edges have attributes, edge_attr array<float> follows;
+            if they have types, edge_type bigint.
+
+        Raises:
+            GraphError: a column is missing or has a wrong type.
+        """
+        from lotan.graph import frames
+
+        if self.origin == "memory":
+            return frames.from_arrays(spark, self.arrays())
+        if self.origin == "files":
+            return self.on_spark(spark).frames(spark)
+        return frames.normalised(self._tables, self.names, self.undirected)
+
+    def tables(self, spark: SparkSession | None = None) -> tuple[DataFrame, DataFrame]:
+        """Return the tables unchanged: those of a graph from Spark, or of files that `spark` opens.
+
+        Raises:
+            GraphError: the graph is in memory, a file cannot be read, or the graph is in files and `spark` is None.
+        """
+        if self._source.tables is not None:
+            return self._tables
+        if self._source.files is None or spark is None:
+            raise GraphError(f"A graph from {self.origin} has no Spark tables; `frames(spark)` makes them.")
+        from lotan.graph import spark_tables
+
+        vertices, edges = (spark_tables.read(spark, place) for place in self._source.files)
+        return vertices, edges
+
+    def on_spark(self, spark: SparkSession) -> Self:
+        """Return a graph whose files Spark opens, instead of this process. A graph without files is returned unchanged."""
+        if self.origin != "files":
+            return self
+        source = replace(self._source, files=None, tables=self.tables(spark))
+        return self._of(source, self.undirected, self._task)
+
+    @cached_property
+    def id_type(self) -> str:
+        """The type of the ids in Spark SQL, such as "int", "bigint" or "string". Predictions have ids of this type."""
+        if self._source.tables is not None:
+            kind = str(self._tables[0].schema[self.names.id].dataType.simpleString())
+            return kind if kind in (*_SQL_INTEGERS.values(), "string") else "bigint"
+        ids = self.arrays().ids
+        return "string" if ids.dtype == object else _SQL_INTEGERS[ids.dtype.itemsize]
