@@ -77,7 +77,7 @@ def measure(spark: SparkSession, arguments: argparse.Namespace, drawn: PlantedGr
         write_parquet(drawn, Path(folder) / "graph")
         vertices, edges = (spark.read.parquet(f"{folder}/graph/{name}.parquet") for name in ("vertices", "edges"))
         start = time.perf_counter()
-        graph = blocks.load(vertices._jdf, edges._jdf, arguments.partitions, ["features"], None, None)
+        graph = blocks.load(vertices._jdf, edges._jdf, arguments.partitions, ["features"], None, None, 0)
         print(f"load: {time.perf_counter() - start:.2f} s")
     src, dst = (np.concatenate(ends) for ends in zip(*drawn.edge_blocks(), strict=True))
     x = np.concatenate([block.features for block in drawn.vertex_blocks()])

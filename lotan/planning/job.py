@@ -30,7 +30,7 @@ from lotan.planning.losses import loss_of
 from lotan.planning.pricing import priced, spread_over
 from lotan.settings.config import TrainerConfig
 from lotan.settings.named_calls import words_of
-from lotan.tracing import takes_tensors, trace
+from lotan.tracing import few_of, takes_tensors, trace
 from lotan.validation import check_graph
 from planner import Options, Planned, compile_plan
 from planner.cost import PassCost, Pricing
@@ -259,8 +259,10 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     """
     weighted = takes_tensors(model) and graph.estimate().weighted
     data = edge_data(graph)
-    train = trace(model, width, training=True, data=data, weighted=weighted)
-    return train, trace(model, width, training=False, data=data, weighted=weighted)
+    sizes = graph.estimate()
+    few = few_of(sizes.vertices, sizes.edges)
+    train = trace(model, width, training=True, data=data, weighted=weighted, few=few)
+    return train, trace(model, width, training=False, data=data, weighted=weighted, few=few)
 
 
 def takes_roots(spec: Spec) -> bool:

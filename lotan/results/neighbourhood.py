@@ -51,6 +51,8 @@ def neighbourhood(graph: Graph, vertex: int | str, hops: int, most_edges: int) -
     Raises:
         GraphError: There is no such vertex, or the part has more than `most_edges` edges.
     """
+    if isinstance(vertex, bool) or not isinstance(vertex, int | str | np.integer):
+        raise _unknown(vertex)
     reader = _InSpark(graph, most_edges) if graph.origin == "spark" else _InMemory(graph)
     found = {reader.known(vertex): 0}
     edges = []

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lotan.errors import ModelError
-from lotan.tracing.check import check_trace
+from lotan.tracing.check import FEW, SAMPLE_EDGES, SAMPLE_VERTICES, check_on_few, check_trace
 from lotan.tracing.form import form_of
 from lotan.tracing.graph_columns import GraphColumns
 from lotan.tracing.pyg import Importer
@@ -27,7 +27,7 @@ from lotan.tracing.transcript import Transcript
 from planner.edge_columns import NO_EDGE_DATA, EdgeData
 from planner.spec import ParameterSpec, Spec
 
-__all__ = ["forget_traces", "takes_tensors", "trace"]
+__all__ = ["few_of", "forget_traces", "takes_tensors", "trace"]
 
 MOST_TRACED = 128
 """The number of traces that are kept for later models of the same form. The models of a grid have few forms."""
@@ -39,7 +39,12 @@ _TRACED: dict[Hashable, Spec] = {}
 
 
 def trace(
-    model: torch.nn.Module, width: int, training: bool, data: EdgeData = NO_EDGE_DATA, weighted: bool = False
+    model: torch.nn.Module,
+    width: int,
+    training: bool,
+    data: EdgeData = NO_EDGE_DATA,
+    weighted: bool = False,
+    few: tuple[int, int] | None = None,
 ) -> Spec:
     """Return the Spec of a model.
 
@@ -51,6 +56,7 @@ def trace(
         width: as in `lotan.tracing.graph_columns.GraphColumns`, which names the columns of the graph.
         data: as there.
         weighted: as there.
+        few: the numbers of vertices and edges of a graph that has few of them, see `few_of`; None for other graphs.
 
     Raises:
         ModelError: the model cannot be traced, mixes rows, or uses an operator that is not supported. The error names
@@ -63,14 +69,15 @@ def trace(
         2
     """
     _require_float32(model)
+    _require_no_hooks(model)
     form, columns = form_of(model), GraphColumns(width, data, weighted)
     if form is None:
-        return _trace(model, columns, training)
-    key = form, columns, training
+        return _trace(model, columns, training, few)
+    key = form, columns, training, few
     if key not in _TRACED:
         while len(_TRACED) >= MOST_TRACED:
             _TRACED.pop(next(iter(_TRACED)))
-        _TRACED[key] = _trace(model, columns, training)
+        _TRACED[key] = _trace(model, columns, training, few)
     return _TRACED[key]
 
 
@@ -79,7 +86,17 @@ def forget_traces() -> None:
     _TRACED.clear()
 
 
-def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool) -> Spec:
+def few_of(vertices: int, edges: int) -> tuple[int, int] | None:
+    """Return the sizes of a graph on which a trace has to be checked apart, or None if it has enough vertices and edges.
+
+    Only as many are needed as other checks take.
+    """
+    if min(vertices, edges) > FEW:
+        return None
+    return min(vertices, SAMPLE_VERTICES), min(edges, SAMPLE_EDGES)
+
+
+def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool, few: tuple[int, int] | None) -> Spec:
     asked = wanted(model, columns)
     importer = None if asked is None else Importer(asked, columns)
     parameters = {
@@ -91,6 +108,8 @@ def _trace(model: torch.nn.Module, columns: GraphColumns, training: bool) -> Spe
         recording = record(model, parameters, columns, importer)
         spec = Transcript(columns.width, specs, recording).spec()
         check_trace(model, parameters, spec, columns.data, importer)
+        if few is not None:
+            check_on_few(model, parameters, spec, few, columns.data, importer)
     return spec
 
 
@@ -106,6 +125,19 @@ def _require_float32(model: torch.nn.Module) -> None:
             )
         if parameter.dtype != torch.float32:
             raise ModelError(f"parameter {name!r} is {parameter.dtype}; expected torch.float32: call model.float()")
+
+
+def _require_no_hooks(model: torch.nn.Module) -> None:
+    """Refuse hooks on gradients, which nothing would call: a plan computes the gradients."""
+    found = [f"parameter {name!r}" for name, one in model.named_parameters() if one._backward_hooks]
+    found += [
+        f"module {name!r}" for name, one in model.named_modules() if one._backward_hooks or one._backward_pre_hooks
+    ]
+    if found:
+        raise ModelError(
+            f"{found[0]} has a hook on its gradients, which would never run, because a plan computes them; freeze parameters by "
+            "requires_grad_(False), give them another learning rate by groups of the optimizer, or use clip_grad_norm"
+        )
 
 
 @contextmanager

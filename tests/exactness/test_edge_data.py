@@ -224,6 +224,12 @@ def test_blocks_equal_autograd(spark, name, partitions):
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize("name", ["GINE", "loops mean"])
+def test_blocks_equal_autograd_where_partitions_have_no_edges(spark, name):
+    check(name, sample(5, vertices=8, edges=2), engine="blocks", partitions=4, chunk_rows=4)
+
+
+@pytest.mark.spark
 def test_blocks_equal_autograd_with_few_training_vertices(spark):
     drawn, chosen = sample(11, vertices=60, edges=80), np.isin(np.arange(60), [3, 4, 20])
     graph = drawn.graph.relabelled(drawn.label.numpy(), np.where(chosen, 0, -1).astype(np.int8))

@@ -198,6 +198,7 @@ def test_a_loaded_model_explains_and_draws(tmp_path: Path) -> None:
 BAD = {
     "an unknown vertex": ((5,), {}, GraphError, "no vertex 5"),
     "an id of another type": (("10",), {}, GraphError, "no vertex '10'"),
+    "no id": ((None,), {}, GraphError, "no vertex None"),
     "an unknown output": ((10,), {"output": 3}, ConfigurationError, "has 3 outputs"),
     "an unknown method": ((10,), {"method": "shap"}, ConfigurationError, "integrated_gradients or gnn_explainer"),
     "no steps": ((10,), {"steps": 0}, ConfigurationError, "steps"),

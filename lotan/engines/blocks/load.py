@@ -72,7 +72,9 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
     table = vertices.select("id", *(_plain(vertices, name, plan).alias(name) for name in given))
     with ExitStack() as undo:
         data, of_edges = _edge_data(edges, plan)
-        blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, "weight" if weighted else None, data)
+        known = graph.statistics.edge_data
+        of_data = data, int(known.typed) + (known.width or 0)
+        blocks = facade.load(table._jdf, of_edges._jdf, partitions, given, "weight" if weighted else None, *of_data)
         undo.callback(facade.close, blocks)
         deepest = plan.levels
         if deepest is not None:

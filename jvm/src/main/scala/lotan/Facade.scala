@@ -23,9 +23,10 @@ object Facade {
       partitions: Int,
       columns: util.List[String],
       weight: String,
-      data: String
+      data: String,
+      dataWidth: Int
   ): LoadedGraph =
-    Load(partitions, columns.asScala.toSeq, Option(weight), data = Option(data))(vertices, edges)
+    Load(partitions, columns.asScala.toSeq, Option(weight), data = Option(data), dataWidth = dataWidth)(vertices, edges)
 
   /** Returns a loaded column, which is freed with its graph. */
   def column(graph: LoadedGraph, name: String): RDD[Rows] =

@@ -39,7 +39,9 @@ final class LoadedGraph private[lotan] (
   * @param weight
   *   column of the edges, of type float; None for weights of 1
   * @param data
-  *   column of the edges, an array of float that is equally long in all rows; None for edges without data
+  *   column of the edges, an array of float; None for edges without data
+  * @param dataWidth
+  *   the length of each array of `data`, which a partition without edges cannot see
   * @param hubEdges
   *   that a vertex has at least between two partitions if its edges are to be spread: see `Hubs`
   */
@@ -48,7 +50,8 @@ final case class Load(
     features: Seq[String],
     weight: Option[String],
     hubEdges: Int = Hubs.LeastEdges,
-    data: Option[String] = None
+    data: Option[String] = None,
+    dataWidth: Int = 0
 ) {
   private val placement = Placement(partitions)
 
@@ -105,9 +108,19 @@ final case class Load(
     val numbered = vertexParcels.mapPartitionsWithIndex((partition, parts) => Iterator.single(partition -> parts))
     numbered.zipPartitions(edgeParcels) { (ofVertices, edgeParts) =>
       val (partition, vertexParts) = ofVertices.next()
-      val has = (weight.isDefined, data.isDefined)
+      val ofData = data.map(_ => dataWidth)
       Iterator.single(
-        UnlinkedBlock(partition, placement, text, arrays.length, has._1, hubEdges, has._2, vertexParts, edgeParts)
+        UnlinkedBlock(
+          partition,
+          placement,
+          text,
+          arrays.length,
+          weight.isDefined,
+          hubEdges,
+          ofData,
+          vertexParts,
+          edgeParts
+        )
       )
     }
   }

@@ -73,7 +73,7 @@ private object UnlinkedBlock {
       columnCount: Int,
       weighted: Boolean,
       hubEdges: Int,
-      hasData: Boolean,
+      dataWidth: Option[Int],
       vertexParts: Iterator[Parcel],
       edgeParts: Iterator[Parcel]
   ): UnlinkedBlock = {
@@ -86,7 +86,7 @@ private object UnlinkedBlock {
     val columnOf = new Array[Int](sources.size)
     for (i <- owners.indices if owners(i) == partition) columnOf(i) = found(ids, sources, i)
     for (i <- halo.indices) columnOf(halo(i)) = ids.size + i
-    val graph = Edges(matrix(parts, ids, sources, columnOf, weighted, hasData), haloStart.last)
+    val graph = Edges(matrix(parts, ids, sources, columnOf, weighted, dataWidth), haloStart.last)
     val loops = Edges.withSelfLoops(graph, haloStart.last)
     val nothing = Array.fill(placement.partitions)(Array.empty[Int])
     val far = sources.select(halo)
@@ -143,11 +143,11 @@ private object UnlinkedBlock {
     Array.concat(byOwner.map(_.result()).toSeq: _*)
   }
 
-  /** The numbers of an edge: its weight if there are weights, and its data. Without edges it does not matter. */
-  private def widthOf(parts: ArrayBuffer[Parcel]): Int = {
+  /** The numbers of an edge: its weight if there are weights, and its data. They do not matter if it has neither. */
+  private def widthOf(parts: ArrayBuffer[Parcel], weighted: Boolean, dataWidth: Option[Int]): Int = {
     val widths = parts.map(_.width).distinct
     require(widths.size <= 1, s"edges have data of different widths: ${widths.mkString(" and ")}")
-    widths.headOption.getOrElse(1)
+    widths.headOption.getOrElse((if (weighted) 1 else 0) + dataWidth.getOrElse(0))
   }
 
   private def matrix(
@@ -156,14 +156,14 @@ private object UnlinkedBlock {
       sources: Ids,
       columnOf: Array[Int],
       weighted: Boolean,
-      hasData: Boolean
+      dataWidth: Option[Int]
   ): Csr = {
     val rows = parts.toArray.flatMap(part => rowsOf(ids, part.ids(1)))
     val columns =
       parts.toArray.flatMap(part => Array.tabulate(part.ids.head.size)(i => columnOf(sources.find(part.ids.head, i))))
-    val numbers = new EdgeData(widthOf(parts), Array.concat(parts.map(_.values).toSeq: _*))
+    val numbers = new EdgeData(widthOf(parts, weighted, dataWidth), Array.concat(parts.map(_.values).toSeq: _*))
     val weights = if (weighted) Some(numbers.columns(0, 1).values) else None
-    val data = if (hasData) Some(numbers.columns(if (weighted) 1 else 0, numbers.width)) else None
+    val data = dataWidth.map(_ => numbers.columns(if (weighted) 1 else 0, numbers.width))
     Csr(ids.size, rows, columns, weights, data)
   }
 }

@@ -38,7 +38,7 @@ class EdgeDataSuite extends AnyFunSuite with LocalSpark {
       // The data tells the edge: a type that is its source's parity, its source, and its weight.
       val data = array(numbered % 2, numbered, col("weight"))
       val edges = graph.edgeTable(spark).withColumn("data", data)
-      val first = Load(partitions, Seq("split"), Some("weight"), data = Some("data"))(vertices, edges)
+      val first = Load(partitions, Seq("split"), Some("weight"), data = Some("data"), dataWidth = 3)(vertices, edges)
       val loaded = if (leveled) LevelOrder(1)(first) else first
       try {
         val fills = Seq("2.5", "max", "min", "add", "mean")
