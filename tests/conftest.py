@@ -127,6 +127,7 @@ def collections_look_at_few_objects() -> None:
 
     Engines on Spark collect whenever they load a graph or close, which would otherwise take a quarter of a second each time.
     """
+    gc.unfreeze()  # what an earlier file still held when it was frozen, and holds no more
     gc.collect()
     gc.freeze()
 

@@ -185,6 +185,7 @@ def test_a_view_that_was_replaced_is_read_again(graph: Frames, spark: SparkSessi
 def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSession) -> None:
     """They live in Spark's storage, until nothing refers to them."""
     vertices, edges = graph
+    before = set(spark.sparkContext._jsc.getPersistentRDDs())  # perhaps of other files
     model = GNNClassifier(**QUICK).setEdges(edges).setVertices(vertices).fit(vertices.where("fold = 0"))
     local = model.transform(vertices).orderBy("id").toPandas()
     on_rows = model.copy().setParams(engine="rows", partitions=2, workers=1)
@@ -195,7 +196,7 @@ def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSes
         np.testing.assert_allclose(ours.toArray(), theirs.toArray(), rtol=1e-4, atol=1e-5)
     del model, on_rows, found
     deadline = time.monotonic() + 60
-    while spark.sparkContext._jsc.getPersistentRDDs():
+    while not before.issuperset(spark.sparkContext._jsc.getPersistentRDDs()):
         assert time.monotonic() < deadline
         gc.collect()
         spark._jvm.System.gc()

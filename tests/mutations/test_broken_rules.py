@@ -254,7 +254,7 @@ def adding_too_few(name: str, parts: Sequence[str], total: str, shape: tuple[int
 ORIGINAL_DIFFERENTIATE = differentiate.differentiate
 ORIGINAL_ADDING = differentiate._adding
 ORIGINAL_AGGREGATE = linear_maps._aggregate
-BELOW = split_ends._below
+BELOW = split_ends._vertex_values
 ORIGINAL_FIELDS = labels._fields_but_layer
 
 
@@ -307,7 +307,7 @@ MUTATIONS = {
     ),
     "a maximum is taken for a minimum": Mutation(push_down_extremes, "Extreme", opposite, 7),
     "a message is lifted from the wrong end": Mutation(lift_message, "Scatter", FromSources, 2),
-    "a factor of the destination is forgotten": Mutation(split_ends, "_below", without_destinations, 2),
+    "a factor of the destination is forgotten": Mutation(split_ends, "_vertex_values", without_destinations, 2),
     "a map moves across what is not linear": Mutation(linear_maps, "_aggregate", passing_what_is_not_linear, 0),
     "a bias is summed with the rows": Mutation(linear_maps, "bias", lambda product: None, 1),
     "a layer is computed a hop too near": Mutation(
