@@ -195,6 +195,7 @@ def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSes
     for ours, theirs in zip(rows["rawPrediction"], local["rawPrediction"], strict=True):
         np.testing.assert_allclose(ours.toArray(), theirs.toArray(), rtol=1e-4, atol=1e-5)
     del model, on_rows, found
+    gc.unfreeze()  # objects of before this file may refer to the frame, and be garbage themselves
     deadline = time.monotonic() + 60
     while not before.issuperset(spark.sparkContext._jsc.getPersistentRDDs()):
         assert time.monotonic() < deadline
