@@ -226,7 +226,7 @@ def test_blocks_equal_autograd(spark, name, partitions):
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["GINE", "loops mean"])
 def test_blocks_equal_autograd_where_partitions_have_no_edges(spark, name):
-    check(name, sample(5, vertices=8, edges=2), engine="blocks", partitions=4, chunk_rows=4)
+    check(name, sample(5, vertices=8, edges=3), engine="blocks", partitions=6, chunk_rows=4)
 
 
 @pytest.mark.spark
