@@ -257,9 +257,8 @@ def traced(model: torch.nn.Module, width: int, graph: Graph) -> tuple[Spec, Spec
     Raises:
         ModelError: If the model cannot be traced, or if its forward asks for a column that the graph lacks.
     """
-    weighted = takes_tensors(model) and graph.estimate().weighted
-    data = edge_data(graph)
-    sizes = graph.estimate()
+    sizes, data = graph.estimate(), edge_data(graph)
+    weighted = takes_tensors(model) and sizes.weighted
     few = few_of(sizes.vertices, sizes.edges)
     train = trace(model, width, training=True, data=data, weighted=weighted, few=few)
     return train, trace(model, width, training=False, data=data, weighted=weighted, few=few)

@@ -7,7 +7,7 @@ torch.fx cannot see, such as the backward of a user's own torch.autograd.Functio
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -113,19 +113,9 @@ def check_on_few(
     Raises:
         ModelError: outputs differ.
     """
-    limit = number_of_types(spec)
-    sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2, *few)
-    if importer is not None:
-        sample = replace(sample, weight=importer.example_weights(few[1]))
-    try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            _compare_with_model(model, parameters, spec, sample, importer, gradients=False)
-    except ValueError:  # torch takes no variance of one row; the check of the graph's statistics says so by the layer
-        return
-    except (RuntimeError, IndexError) as error:
-        raise ModelError(
-            f"{type(model).__name__} fails on a graph of {few[0]} vertices and {few[1]} edges: {error}"
-        ) from error
+    with _checking(model, spec, data, importer, *few) as sample, suppress(ValueError):
+        # torch takes no variance of one row, which is a ValueError; `check_statistics` of the job says so by the layer
+        _compare_with_model(model, parameters, spec, sample, importer, gradients=False)
 
 
 def check_trace(
@@ -142,22 +132,35 @@ def check_trace(
     Raises:
         ModelError: outputs or gradients differ, or a row's result depends on rows to which it has no path of edges.
     """
+    with _checking(model, spec, data, importer) as sample:
+        fills = any(str(call.arguments[0]).startswith(LOOP) for call in spec.calls if call.op == EDGE_COLUMN)
+        _compare_with_model(model, parameters, spec, sample, importer, gradients=not fills)
+        if fills:
+            # of values of several self-loops of a vertex, PyG keeps the last, but gives all of them its gradient
+            _compare_with_model(model, parameters, spec, sample.with_single_loops(), importer)
+        _compare_with_part(parameters, spec, sample)
+
+
+@contextmanager
+def _checking(
+    model: torch.nn.Module,
+    spec: Spec,
+    data: EdgeData,
+    importer: Importer | None,
+    vertices: int = SAMPLE_VERTICES,
+    edges: int = SAMPLE_EDGES,
+) -> Iterator[Sample]:
+    """Yield the graph of a check. Inside, gradients are recorded, and errors of the model become ModelErrors."""
     limit = number_of_types(spec)
-    sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2)
+    sample = sample_graph(spec.width, data, limit[0] if limit is not None else 2, vertices, edges)
     if importer is not None:
-        sample = replace(sample, weight=importer.example_weights(sample.index.shape[1]))
+        sample = replace(sample, weight=importer.example_weights(edges))
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            fills = any(str(call.arguments[0]).startswith(LOOP) for call in spec.calls if call.op == EDGE_COLUMN)
-            _compare_with_model(model, parameters, spec, sample, importer, gradients=not fills)
-            if fills:
-                # of values of several self-loops of a vertex, PyG keeps the last, but gives all of them its gradient
-                _compare_with_model(model, parameters, spec, sample.with_single_loops(), importer)
-            _compare_with_part(parameters, spec, sample)
+            yield sample
     except (RuntimeError, IndexError) as error:
-        raise ModelError(
-            f"{type(model).__name__} fails on a graph of {len(sample.features)} vertices: {error}"
-        ) from error
+        size = f"{vertices} vertices" + ("" if edges == SAMPLE_EDGES else f" and {edges} edges")
+        raise ModelError(f"{type(model).__name__} fails on a graph of {size}: {error}") from error
 
 
 def _compare_with_model(
