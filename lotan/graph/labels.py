@@ -26,8 +26,8 @@ class LabelStatistics:
     # The texts that stand for classes 0, 1, ...; empty if labels are numbers. They are left out of the printed form, by
     # which checkpoints compare graphs, since the graph's fingerprint has them.
     classes: tuple[str, ...] = field(default=(), repr=False)
-    # Of the training vertices: the known entries of their label arrays, and those of which all entries are known. They
-    # are left out of the printed form too.
+    # The number of known entries in the label arrays of the training vertices, and the number of training vertices all
+    # entries of which are known. Both are left out of the printed form too.
     entries: int = field(default=0, repr=False)
     complete: int = field(default=0, repr=False)
 

@@ -102,8 +102,7 @@ class TrainedModel:
         config = replace(config, disable=(*config.disable, *REPAID_BY_EPOCHS))
         with ExitStack() as stack:
             graph = stack.enter_context(placed(graph, config, foreseen(self.spec, self.spec, graph, config)))
-            reads, types = edge_demands(self.spec)
-            check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
+            self._check(graph)
             choice, planned, needs = plan_for(self.spec, self.spec, self.loss, graph, config)
             for warning in (*idle_settings(choice.name, config, graph), *self._differences(graph)):
                 log.warning("%s", warning)
@@ -116,6 +115,11 @@ class TrainedModel:
             handle = run(engine, planned.plan, planned.plan.predict, a_pass, keep=(output,)).columns[output]
             stack.callback(engine.release, handle)
             return use(engine.read(handle), graph.id_type)
+
+    def _check(self, graph: Graph) -> None:
+        """Check that the model can read a graph."""
+        reads, types = edge_demands(self.spec)
+        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
 
     def _differences(self, graph: Graph) -> list[str]:
         """Return in which respects the edges of a graph differ from those of training, as warnings."""
@@ -160,8 +164,7 @@ class TrainedModel:
         """
         from lotan.results.vertex_explanation import explain_vertex
 
-        reads, types = edge_demands(self.spec)
-        check_graph(graph, None, None, self.spec.width, takes_roots(self.spec), reads, types)
+        self._check(graph)
         return explain_vertex(self.spec, self.loss, self.weights, graph, vertex, **options)
 
     def save(self, directory: str | Path) -> None:
