@@ -5,7 +5,9 @@ Numbers may be Python's or numpy's. A bool does not count as a number.
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 from numbers import Integral, Real
 from typing import Any
 
@@ -34,6 +36,16 @@ def wrong(owner: str, name: str, value: object, expected: str) -> ConfigurationE
     GCN got num_layers=0; expected a whole number of at least 1
     """
     return ConfigurationError(f"{owner} got {name}={described(value)}; expected {expected}")
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the name that somebody may have meant by one that is not there, or None if none is near.
+
+    >>> nearest("epoch", ["epochs", "engine"]), nearest("x", ["epochs", "engine"])
+    ('epochs', None)
+    """
+    found = difflib.get_close_matches(name, names, n=1)
+    return found[0] if found else None
 
 
 def require_count(owner: str, name: str, value: Any, least: int = 1) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
 
 import numpy as np
 
+from lotan.arguments import nearest
 from lotan.errors import GraphError
 from planner.spec import SPLITS
 
@@ -73,8 +73,8 @@ def plain(value: object) -> object:
 def missing_column(table: str, column: str, present: Iterable[str]) -> GraphError:
     """Build the error for a missing column. It suggests a column with a similar name."""
     names = list(present)
-    close = get_close_matches(column, names, n=1, cutoff=0.6)
-    hint = f"Did you mean {close[0]!r}? " if close else ""
+    close = nearest(column, names)
+    hint = f"Did you mean {close!r}? " if close else ""
     return GraphError(
         f"{table}: there is no column {column!r}; the columns are {', '.join(names) or 'none'}. "
         f"{hint}Rename the column, or name another where the graph is made (on the command line by an option such as --label, "

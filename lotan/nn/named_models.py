@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import importlib.util
 import inspect
@@ -17,6 +16,7 @@ from typing import Any, cast
 import torch
 
 import lotan.nn
+from lotan.arguments import nearest
 from lotan.errors import ConfigurationError, LotanError, ModelError
 from lotan.files import expanded
 
@@ -42,8 +42,8 @@ def factory_of(name: str, option: str) -> Factory:
     module_name, colon, attribute = name.rpartition(":")
     if not colon:
         by_class = {kind.lower(): short for short, kind in STOCK.items()}
-        near = difflib.get_close_matches(name.lower(), [*STOCK, *by_class], n=1)
-        meant = f"did you mean {by_class.get(near[0], near[0])}? Give" if near else "give"
+        near = nearest(name.lower(), [*STOCK, *by_class])
+        meant = f"did you mean {by_class.get(near, near)}? Give" if near else "give"
         raise ConfigurationError(
             f"unknown model {name!r}; {meant} one of {', '.join(STOCK)}, or MODULE:FACTORY or FILE.py:FACTORY for your own"
         )

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lotan.arguments import described, require_number
+from lotan.arguments import described, nearest, require_number
 from lotan.errors import ConfigurationError
 from lotan.files import expanded
 from lotan.settings.byte_sizes import byte_count
@@ -154,8 +153,8 @@ def _meant(unknown: str, known: list[str]) -> str:
     """Return what somebody may have meant by a setting that is not there, or else all settings."""
     if unknown in ("lr", "learning_rate", "weight_decay", "momentum"):
         return "it belongs to the optimizer, such as optimizer=lotan.Adam(lr=0.01)"
-    near = difflib.get_close_matches(unknown, known, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    near = nearest(unknown, known)
+    return f"did you mean {near}?" if near else f"there are {', '.join(known)}"
 
 
 def _check_choices(config: TrainerConfig) -> None:

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -17,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from lotan.arguments import LARGEST, described, require_flag, require_number
+from lotan.arguments import LARGEST, described, nearest, require_flag, require_number
 from lotan.errors import ConfigurationError
 from lotan.settings.named_calls import NamedCall, read_call, words_of
 from planner.spec import LossForm, Task
@@ -99,8 +98,8 @@ def named_loss(given: LossSetting) -> NamedCall | None:
         )
     name = _SAME.get(call.name, call.name.removesuffix("_loss"))
     if name not in LOSSES:
-        near = difflib.get_close_matches(name, LOSSES, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        near = nearest(name, LOSSES)
+        meant = f"did you mean {near}? " if near else ""
         raise ConfigurationError(
             f"unknown loss {call.name!r}; {meant}There are {', '.join(LOSSES)}, or give a function of output and label"
         )

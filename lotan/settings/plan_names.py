@@ -7,10 +7,10 @@ rows. A name means the same for every model and graph. It can be used in place o
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
 from typing import Literal
 
+from lotan.arguments import nearest
 from lotan.errors import ConfigurationError
 from planner.plan_names import GENERAL
 from planner.rules import RULE_NAMES
@@ -45,8 +45,8 @@ def named_plan(name: str) -> ForcedPlan:
 
 def _unknown(name: str) -> str:
     single = [f"{engine}-{part}" for engine in ENGINES for part in (GENERAL, *RULE_NAMES)]
-    near = difflib.get_close_matches(name, ["auto", GENERAL, *ENGINES, *single], 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(name, ["auto", GENERAL, *ENGINES, *single])
+    hint = f" (did you mean {near!r}?)" if near else ""
     return (
         f"there is no plan {name[:80]!r}{hint}; expected 'auto', 'general', or one that `lotan explain --alternatives` lists: "
         f"an engine ({', '.join(ENGINES)}), followed by '-{GENERAL}' or by rules that the plan does without, each after a '-'. "

@@ -8,7 +8,6 @@ A scheduler takes one step after each epoch. `ReduceLROnPlateau` takes one after
 
 from __future__ import annotations
 
-import difflib
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +16,7 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
-from lotan.arguments import described
+from lotan.arguments import described, nearest
 from lotan.errors import ConfigurationError
 from lotan.settings.named_calls import NamedCall, read_call, words_of
 from lotan.settings.optimizers import Optimizer
@@ -91,8 +90,8 @@ def make_scheduler(given: SchedulerSetting, optimizer: torch.optim.Optimizer, fa
 
 def _keywords(call: NamedCall, falls: bool) -> dict[str, Any]:
     if call.name not in NAMES:
-        near = difflib.get_close_matches(call.name, NAMES, n=1)
-        meant = f"did you mean {near[0]}? " if near else ""
+        near = nearest(call.name, NAMES)
+        meant = f"did you mean {near}? " if near else ""
         with_function = f"lr_scheduler=lambda optimizer: torch.optim.lr_scheduler.{call.name}(optimizer, ...)"
         if isinstance(getattr(lr_scheduler, call.name, None), type):
             meant = f"it takes functions or schedulers, so give a function: {with_function}. "

@@ -13,7 +13,6 @@ lr = { low = 0.0001, high = 0.1, log = true }  # a range from which values are d
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lotan.arguments import described
+from lotan.arguments import described, nearest
 from lotan.errors import ConfigurationError
 from lotan.nn.named_models import STOCK, accepted
 from lotan.tuning.axes import Axis, axis_of
@@ -156,10 +155,10 @@ def _advice(table: str, name: str, names: list[str]) -> str:
             place = f"in the table [{other}]" if other else "at the top of the file, above the first [table]"
             return f"{meant} stands {place}"
     tables = [] if table else [other for other in TABLES if other]
-    near = [meant] if meant in names else difflib.get_close_matches(name, [*names, *tables], n=1)
+    near = meant if meant in names else nearest(name, [*names, *tables])
     where = f"[{table}]" if table else "the top of the file"
     there = f"{where} has {', '.join([*names, *(f'[{other}]' for other in tables)])}"
-    return f"did you mean {near[0]}? {there}" if near else there
+    return f"did you mean {near}? {there}" if near else there
 
 
 def _check_use(space: Space) -> None:
