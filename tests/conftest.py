@@ -20,14 +20,19 @@ from tests.leaks import Snapshot, is_watched_as_a_whole
 ROOT = Path(__file__).resolve().parents[1]
 
 SPARK_DEFAULTS = """
-spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.driver.extraJavaOptions    -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=128m
 spark.executor.extraJavaOptions  -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
 spark.sql.codegen.wholeStage     false
 spark.sql.codegen.factoryMode    NO_CODEGEN
 spark.ui.enabled                 false
+spark.sql.ui.explainMode         simple
+spark.sql.lightweightPlanChangeValidation  false
+spark.sql.constraintPropagation.enabled    false
+spark.sql.dataFrameQueryContext.enabled    false
 """
 """Of every Spark that the suite starts, in this process or another: many small plans, few rows. Compilers, Spark's own and
 Java's optimising one, would take the two cores and never pay back: a first epoch takes a third of the time without them.
+So would Spark's drawings and checks of each plan; and with less room, Java drops compiled code and compiles it again.
 `tests/engines/test_clusters.py` runs a job without these."""
 
 # A shell that starts a suite in the background has it ignore SIGINT, and so would every process that tests start.

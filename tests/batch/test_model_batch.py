@@ -423,7 +423,10 @@ def few() -> Iterator[list[Member]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "engine",
-    ["rows", pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="no jar: make jar"))],
+    [
+        pytest.param("rows", marks=pytest.mark.nightly),
+        pytest.param("blocks", marks=pytest.mark.skipif(not JAR.is_file(), reason="no jar: make jar")),
+    ],
 )
 def test_so_it_is_on_spark(spark: SparkSession, engine, few):
     """The same partitions, some of fewer vertices than others: the same bits."""

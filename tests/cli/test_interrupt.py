@@ -17,7 +17,11 @@ from lotan.hosts.jar import JAR
 
 pytestmark = pytest.mark.processes
 
-ON_SPARK = ["rows"] + ["blocks"] * JAR.is_file()
+needs_jar = pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+ON_SPARK = [
+    pytest.param("rows", marks=[pytest.mark.spark, pytest.mark.nightly]),
+    pytest.param("blocks", marks=[pytest.mark.spark, needs_jar]),
+]
 
 # Handlers that do nothing stand for a call that does not come back.
 STUBBORN = """
@@ -159,7 +163,7 @@ def test_a_reader_that_does_not_read_keeps_nobody(script):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["local", *(pytest.param(one, marks=pytest.mark.spark) for one in ON_SPARK)])
+@pytest.mark.parametrize("engine", ["local", *ON_SPARK])
 def test_training_stops_within_two_seconds_and_leaves_nothing(engine, tmp_path):
     words = [sys.executable, "-m", "lotan", "train", "--graph", "digits", "--epochs", "100000", "--engine", engine]
     words += ["--eval-every", "0", "--master", "local[2]", "--hidden", "8"]

@@ -98,6 +98,7 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hosts]:
 
 @pytest.mark.spark
 @pytest.mark.slow
+@pytest.mark.nightly  # by day, tests/cli/test_by_hand.py lets the same processes meet on one host
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
 def test_its_commands_train_between_hosts_over_keys(cluster: Hosts, tmp_path: Path) -> None:
     daemons = [service for service in in_order() if service.name not in ("jupyter", "train")]

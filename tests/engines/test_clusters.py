@@ -57,6 +57,7 @@ sys.exit(max(main(job) for job in json.loads(sys.argv[1])))
 """
 
 
+@pytest.mark.nightly
 def test_speculation_on_two_executors_changes_no_bit(
     tmp_path: Path, spark: SparkSession, expected: list[float]
 ) -> None:

@@ -36,7 +36,14 @@ class Case:
         return f"{self.partitions}-{self.targets}-{self.deepest}"
 
 
-CASES = [Case(1, True, "train", 2), Case(4, False, "split", 3), Case(7, False, "train", 0), Case(3, True, "train", 1)]
+CASES = [
+    Case(4, False, "split", 3),
+    Case(3, True, "train", 1),
+    *[
+        pytest.param(case, marks=pytest.mark.nightly)
+        for case in (Case(1, True, "train", 2), Case(7, False, "train", 0))
+    ],
+]
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,7 @@ sys.exit(main(sys.argv[3:]))
 
 
 @pytest.mark.chaos
+@pytest.mark.nightly
 def test_an_application_that_is_killed_leaves_nothing_on_any_host(tmp_path: Path, master: str) -> None:
     """Of the driver's Python, executors, Router and workers; files in shared memory are watched by the suite."""
     mark = uuid4().hex

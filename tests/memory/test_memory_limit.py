@@ -189,6 +189,7 @@ def on_blocks(**options) -> lotan.Trainer:
 
 @pytest.mark.spark
 @pytest.mark.skipif(not JAR.is_file(), reason="the jar has not been built: make jar")
+@pytest.mark.nightly
 def test_what_fits_in_more_partitions_alone_is_trained_in_them(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

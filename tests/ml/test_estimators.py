@@ -182,6 +182,7 @@ def test_a_view_that_was_replaced_is_read_again(graph: Frames, spark: SparkSessi
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_predictions_on_rows_leave_nothing_behind(graph: Frames, spark: SparkSession) -> None:
     """They live in Spark's storage, until nothing refers to them."""
     vertices, edges = graph

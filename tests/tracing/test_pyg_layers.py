@@ -29,8 +29,8 @@ WORKS = tuple(name for name, example in EXAMPLES.items() if f"| `{example.constr
 FLAT = ("TransformerConv", "PointTransformerConv", "GENConv", "HGTConv", "HANConv", "CGConv")
 """The layers with a bias whose true gradient is 0. Adam would make steps of its rounding errors."""
 
-ON_BLOCKS = ("GCNConv", "SAGEConv", "GATv2Conv", "PNAConv", "RGCNConv", "MFConv", "PDNConv")
-ON_ROWS = ("GCNConv", "GATv2Conv")
+ON_BLOCKS = ("GATv2Conv", "PNAConv", "RGCNConv")
+ON_ROWS = ("GATv2Conv",)
 
 
 SINGLE_LOOPS = ("PDNConv",)

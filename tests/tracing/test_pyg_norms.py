@@ -72,7 +72,7 @@ def test_trains_as_in_pyg(name: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["BatchNorm", "GraphSizeNorm"])
+@pytest.mark.parametrize("name", ["BatchNorm", pytest.param("GraphSizeNorm", marks=pytest.mark.nightly)])
 def test_trains_as_in_pyg_on_blocks(name: str, spark: object) -> None:
     assert_trains_as_pyg(name, engine="blocks", partitions=3)
 

@@ -197,7 +197,7 @@ class Disturbed:
     straight: Path
 
 
-@pytest.fixture(scope="module", params=["rows", "blocks"])
+@pytest.fixture(scope="module", params=[pytest.param("rows", marks=pytest.mark.nightly), "blocks"])
 def disturbed(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Disturbed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from torch import Tensor
 import lotan
 from lotan.errors import GraphError
 from lotan.hosts.jar import JAR
+from tests.exactness.steps import at_night
 from tests.training.test_trainer_rows import VERTICES, _fit, _tables
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -59,8 +61,10 @@ CASES: dict[str, tuple[int, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("kind", CASES)
+BY_DAY = [("labels", "blocks"), ("two classes", "rows"), ("targets", "blocks"), ("classes", "rows")]
+
+
+@pytest.mark.parametrize(("kind", "engine"), at_night(product(CASES, ENGINES), unless=BY_DAY))
 def test_the_same_as_on_local(spark: SparkSession, engine: str, kind: str) -> None:
     vertices, edges = _tables()
     label, sql = _label(kind)

@@ -50,7 +50,7 @@ def regions(process: psutil.Process) -> int:
     return sum(1 for found in process.memory_maps(grouped=False) if found.path.startswith(str(SHARED_MEMORY)))
 
 
-@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("shuffled", [pytest.param(False, marks=pytest.mark.nightly), True])
 def test_thirty_epochs_hold_what_ten_do(spark: SparkSession, workers: Session, shuffled: bool) -> None:
     drawn = sample(5)
     plan = plan_of("GAT", drawn, BLOCKS["auto"]).plan
@@ -69,7 +69,7 @@ def test_thirty_epochs_hold_what_ten_do(spark: SparkSession, workers: Session, s
             threading.Event().wait(0.05)
 
 
-@pytest.mark.parametrize("engine", ["blocks", "rows"])
+@pytest.mark.parametrize("engine", ["blocks", pytest.param("rows", marks=pytest.mark.nightly)])
 def test_a_graph_that_was_sent_to_spark_is_not_kept_there_until_python_collects_garbage(
     engine: str, spark: SparkSession
 ) -> None:
