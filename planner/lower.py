@@ -36,6 +36,7 @@ from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, 
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
+from planner.steps.total import Total
 
 OUTPUT = "output"
 """The name of the column that holds the model's output rows."""
@@ -275,7 +276,8 @@ def _stage(
 def _input(node: Node, cut: Cut) -> StageInput:
     name = cut.names[node]
     static = isinstance(node, StaticColumn)
-    return StageInput(name, name, node.output.shape, dtype=node.output.dtype, static=static)
+    role: Literal["vertex", "total"] = "total" if isinstance(node, Total) else "vertex"
+    return StageInput(name, name, node.output.shape, role, dtype=node.output.dtype, static=static)
 
 
 def _source_input(node: Collect, cut: Cut) -> StageInput:
@@ -344,7 +346,7 @@ def _collects(stage: Stage) -> list[CollectStep]:
 
 
 def _pipe(stage: Stage, collects: list[CollectStep], mode: Literal["forward", "turn"]) -> PipeStep:
-    inputs = tuple(value.column for value in stage.inputs if value.role == "vertex")
+    inputs = tuple(value.column for value in stage.inputs if value.role != "source")
     collections = tuple(collect.output for collect in collects)
     if mode == "turn":
         return PipeStep(stage.name, mode, (*inputs, "label", "split"), collections, (), ())

@@ -135,7 +135,7 @@ def _fields(node: Node) -> list[str]:
         case Propagate():
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
         case Total():
-            return [node.kind, "all vertices", *_layer(node.layer)]
+            return [node.kind, "all vertices", *["scaled"] * (node.scale is not None), *_layer(node.layer)]
         case EdgeOperator():
             return [*node.shown, *_layer(getattr(node, "layer", ""))]
         case EdgeSoftmax() | Collect():

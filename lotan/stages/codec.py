@@ -37,7 +37,7 @@ _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _METRICS = tuple(sorted({name for names in FURTHER.values() for name in names}))
-_ROLES = ("vertex", "source")
+_ROLES = ("vertex", "source", "total")
 _DEPTH = 8  # largest nesting of an argument; a traced one has at most two levels
 
 

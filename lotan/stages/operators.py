@@ -43,6 +43,7 @@ class Frame:
     values: dict[str, Any]
     chunk: Chunk
     randomness: Randomness
+    rows: int  # rows that calls on vertices make: those of the chunk, or 1 for values that all vertices share
 
 
 Evaluate = Callable[[Frame], Any]
@@ -86,7 +87,7 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
         case "lotan.edge_weight", (str(edges),):
             return lambda frame: edge_weight(block(frame, edges))
         case "lotan.track", (Ref(name), Ref(buffer)):
-            return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer]))
+            return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer], frame.chunk.rows))
         case "lotan.edge_column", (str(name), str(edges)):
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
@@ -138,7 +139,7 @@ def _row_count(call: Call) -> Evaluate:
     edges = call.type.edges
     match call.type.rows:
         case "vertex":
-            return lambda frame: frame.chunk.rows
+            return lambda frame: frame.rows
         case "edge" if edges is not None:
             return lambda frame: block(frame, edges).edges
     raise StageError(f"{call.output} = {call.op}: counts rows, but has none")

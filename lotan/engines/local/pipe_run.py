@@ -34,6 +34,7 @@ class PipeRun:
         self._program, self._step = program, step
         self._chunks = graph.chunks_within(step.within)
         self._keep = step.mode == "forward" and step.stage in a_pass.keeping
+        self._totals = {i.value for i in program.stage.inputs if i.role == "total"}  # one row for all vertices
 
     def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Threads share the chunks."""
@@ -88,17 +89,23 @@ class PipeRun:
         return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
-        """Return a column for each input with a gradient; it is zero where the stage does not run."""
+        """Return a column for each input with a gradient; it is zero where the stage does not run.
+
+        The gradient of a total has a row for each chunk.
+        """
         inputs = [i for i in self._program.stage.inputs if i.needs_gradient]
         found = {}
         for i, column in zip(inputs, self._step.outputs, strict=True):
+            if i.role == "total":
+                found[i.value] = self._columns.new(len(self._chunks), i.shape)
+                continue
             found[i.value] = self._columns.new(self._graph.rows(column), i.shape)
             found[i.value][self._chunks.rows :] = 0.0
         return found
 
     def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        rows = self._chunks[number]
-        return {name: column[rows] for name, column in columns.items()}
+        rows, own = self._chunks[number], slice(number, number + 1)
+        return {name: column[own if name in self._totals else rows] for name, column in columns.items()}
 
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
         """Return a chunk with all inputs, or with those in `only`."""
@@ -106,7 +113,12 @@ class PipeRun:
         inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
         sparse = {i.value: i.column for i in inputs if i.sparse and self._program.some_flat}
         dense = [i for i in inputs if i.value not in sparse or not self._program.flat]
-        given = {i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in dense}
+        given = {
+            i.value: (values[i.column][:1] if i.role == "total" else self._rows(values[i.column], number)).reshape(
+                -1, *i.shape
+            )
+            for i in dense
+        }
         label, split = values.get("label"), values.get("split")
         return Chunk(
             self._graph.keys[rows],
@@ -149,8 +161,9 @@ class PipeRun:
         collected = {values[name].edges: values[name].columns for name in self._step.collections}
         rows = {}
         for i in stage.inputs:
-            column = values[i.column][first] if i.role == "vertex" else collected[cast(EdgeSet, i.edges)][i.column]
-            rows[i.value] = column.view(-1, *i.shape)
+            column = collected[cast(EdgeSet, i.edges)][i.column] if i.role == "source" else values[i.column]
+            some = {"vertex": first, "source": slice(None), "total": slice(1)}[i.role]
+            rows[i.value] = column[some].view(-1, *i.shape)
         edges = {name: self._graph.block(stage, name, self._step.within) for name in stage.edge_sets}
         label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
         return Chunk(self._graph.keys[first], rows, edges, label, split)
@@ -161,7 +174,7 @@ class PipeRun:
         edges = {i.value: i.edges for i in self._program.stage.inputs}
         named = self._named(list(found.input_gradients.values()))
         for column in self._step.outputs:
-            if column.name not in self._step.contributions:
+            if column.name not in self._step.contributions and not column.few:
                 named[column.name] = padded(named[column.name], self._graph.rows(column))
         for name, value in zip(list(named), found.input_gradients, strict=True):
             if name in self._step.contributions:
