@@ -85,7 +85,7 @@ final case class TotalGradient(kind: String, vertices: Long) {
       scale: Option[Array[Float]],
       plus: Array[RowReader]
   ): Rows = {
-    val (ofMean, mean, ofVariance) = row(block, gradient, reduced)
+    val (ofMean, mean, ofVariance) = factors(block, gradient, reduced)
     val width = ofMean.length
     val out = Rows.zeros(block.count, width)
     val read = new Array[Float](width)
@@ -112,7 +112,7 @@ final case class TotalGradient(kind: String, vertices: Long) {
   }
 
   /** The gradient of the mean for a row, and for moments the mean and the factor of the distance from it; else empty arrays. */
-  private def row(
+  private def factors(
       block: Block,
       gradient: Array[Double],
       reduced: Array[RowReader]
