@@ -36,7 +36,7 @@ def total(column: Tensor, kind: TotalKind, chunks: Chunks, crew: Crew, scale: Te
     near = flat[:: max(1, vertices // SAMPLED)]
     if scale is not None:
         near = near * scale[:: max(1, vertices // SAMPLED)]
-    near = near.mean(0)  # [width]; a row near the mean
+    near = _folded(near.clone()) / len(near)  # [width]; a row near the mean
     sums = crew.run(len(chunks), lambda number: _sums(flat, scale, chunks[number], near, kind == "moments"))
     apart, *squares = (torch.stack(parts).sum(0) for parts in zip(*sums, strict=True))  # float64 [width]
     mean = near + apart / vertices
@@ -54,7 +54,7 @@ def total(column: Tensor, kind: TotalKind, chunks: Chunks, crew: Crew, scale: Te
 def _sums(flat: Tensor, scale: Tensor | None, rows: slice, near: Tensor, squared: bool) -> list[Tensor]:
     """Return the sum over some rows of their distances from a row, and of the squares of these if asked. float64 [width]."""
     found = [torch.zeros(len(near), dtype=torch.float64) for _ in range(1 + squared)]
-    memory = torch.empty(PIECE, len(near))
+    memory, more = (torch.empty(PIECE, len(near)) for _ in range(2))
     for piece in _pieces(rows):
         some = flat[piece]
         apart = memory[: len(some)]
@@ -62,10 +62,24 @@ def _sums(flat: Tensor, scale: Tensor | None, rows: slice, near: Tensor, squared
             torch.sub(some, near, out=apart)
         else:
             torch.mul(some, scale[piece], out=apart).sub_(near)
-        found[0] += apart.sum(0)
         if squared:
-            found[1] += apart.square_().sum(0)
+            found[1] += _folded(torch.mul(apart, apart, out=more[: len(some)]))
+        found[0] += _folded(apart)
     return found
+
+
+def _folded(rows: Tensor) -> Tensor:
+    """Return the sum of one or more rows [rows, width], which are overwritten.
+
+    The last half is added to the first one again and again. torch's own sums have another order for other widths, and a
+    model of a batch must have the bits that it has alone.
+    """
+    count = len(rows)
+    while count > 1:
+        half = count // 2
+        rows[:half] += rows[count - half : count]
+        count -= half
+    return rows[0]
 
 
 def _pieces(rows: slice) -> Iterator[slice]:
@@ -75,8 +89,7 @@ def _pieces(rows: slice) -> Iterator[slice]:
 
 def sum_of_rows(columns: Iterable[Tensor]) -> Tensor:
     """Return the sum of all rows of some columns [rows, *shape], float64 [width]. The columns may have any number of rows."""
-    sums = [column.reshape(len(column), -1).double().sum(0) for column in columns]
-    return torch.stack(sums).sum(0)
+    return _folded(torch.stack([_folded(column.reshape(len(column), -1).double()) for column in columns]))
 
 
 class Spread:
