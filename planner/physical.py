@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.spec import CHUNK_SUM, DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module
@@ -58,7 +58,7 @@ class Column:
     static: bool = False  # True for a column of the graph, which is the same in every epoch
     edges: EdgeSet | None = None
     within: int | None = None  # level up to which it has rows, or up to which its edges end; None: all
-    few: bool = False  # True for few rows: a total, which is one row, or the gradients of one, a row for each chunk
+    few: bool = False  # True for few rows: a total, which is one row, or a row for each chunk, which add up
 
     @property
     def width(self) -> int:
@@ -99,6 +99,7 @@ class StageOutput:
     column: str
     shape: tuple[int, ...]
     needs_gradient: bool = False
+    few: bool = False  # True for a sum over the rows of a chunk, which is one row for each chunk
 
     @property
     def width(self) -> int:
@@ -158,7 +159,7 @@ class Stage:
         found = {i.value for i in self.inputs if i.role == "total"}
         for call in self.calls if found else ():
             read = [name for name in call.reads if name not in self.parameter_shapes]
-            if call.type.rows == "vertex" and call.op not in DRAWS and read and found.issuperset(read):
+            if call.type.rows == "vertex" and call.op not in (*DRAWS, CHUNK_SUM) and read and found.issuperset(read):
                 found.add(call.output)
         return found
 

@@ -107,6 +107,7 @@ class AutogradStage:
         """
         frame = Frame(values, run.chunk, run.randomness, run.chunk.rows)
         ones = replace(frame, values=dict(values), rows=1) if self._alike else frame
+        frame.ones = ones.values
         for name in self._alike & values.keys():
             values[name] = _repeated(values[name], run.chunk.rows)
         for output, evaluate, dead in self._calls:

@@ -6,7 +6,7 @@ Names are resolved from an allow-list only. A stage from the wire can therefore 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 import torch
@@ -29,6 +29,8 @@ LOTAN = (
     "lotan.dropout",
     "lotan.random",
     "lotan.track",
+    "lotan.chunk_sum",
+    "lotan.times_total",
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
@@ -44,6 +46,12 @@ class Frame:
     chunk: Chunk
     randomness: Randomness
     rows: int  # rows that calls on vertices make: those of the chunk, or 1 for values that all vertices share
+    ones: dict[str, Any] = field(default_factory=dict)  # values that all vertices share, as one row
+
+    def row(self, name: str) -> Tensor:
+        """Return the one row of a value that all vertices share, [*shape]."""
+        value = self.ones.get(name, self.values[name])
+        return cast(Tensor, value[0] if len(value) else value.new_zeros(value.shape[1:]))
 
 
 Evaluate = Callable[[Frame], Any]
@@ -88,6 +96,12 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
             return lambda frame: edge_weight(block(frame, edges))
         case "lotan.track", (Ref(name), Ref(buffer)):
             return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer], frame.chunk.rows))
+        case "lotan.chunk_sum", (Ref(name),):
+            return lambda frame: frame.values[name].sum(0, keepdim=True)
+        case "lotan.chunk_sum", (Ref(name), Ref(other)):
+            return lambda frame: (frame.values[name].t() @ frame.values[other]).unsqueeze(0)
+        case "lotan.times_total", (Ref(name), Ref(total)):
+            return lambda frame: frame.values[name] @ frame.row(total)
         case "lotan.edge_column", (str(name), str(edges)):
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):

@@ -30,14 +30,17 @@ class Pieces:
     def __init__(self, program: Program, rows: int) -> None:
         self._program, self._rows = program, rows
         self._totals = {i.value for i in program.stage.inputs if i.role == "total"}  # the same row for all pieces
+        self._sums = {o.value for o in program.stage.outputs if o.few}  # whose gradient is the same row for all pieces
 
     def run(self, run: StageRun) -> StageResult:
         """Run the stage on a chunk, as `StageProgram.run` does."""
         stage = self._program.stage
         differentiated = [i for i in stage.inputs if i.needs_gradient] if run.differentiates else []
-        outputs = _memory(stage.outputs, run) if run.emits else {}
+        made = stage.outputs if run.emits else ()
+        outputs = _memory([o for o in made if not o.few], run)
         gradients = _memory([i for i in differentiated if i.role != "total"], run)
-        totals: dict[str, list[Tensor]] = {i.value: [] for i in differentiated if i.role == "total"}
+        few = [*(i.value for i in differentiated if i.role == "total"), *(o.value for o in made if o.few)]
+        parts: dict[str, list[Tensor]] = {name: [] for name in few}  # rows that add up
         sums = run.sums
         if sums is None and run.differentiates:
             sums = {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
@@ -48,20 +51,24 @@ class Pieces:
                 replace(
                     run,
                     chunk=piece,
-                    output_gradients=_places(run.output_gradients, rows),
+                    output_gradients={
+                        name: gradient if name in self._sums else gradient[rows]
+                        for name, gradient in run.output_gradients.items()
+                    },
                     saved=None if kept is None else kept[number],
                     into=_places(outputs or gradients, rows),
                     sums=sums,
                 )
             )
-            for name, parts in totals.items():
-                parts.append(found.input_gradients[name])
+            for name in parts:
+                parts[name].append(found.outputs[name] if run.emits else found.input_gradients[name])
             saved.append(found.saved)
             counted.append(found.statistics)
+        added = {name: _added(rows, run.into.get(name)) for name, rows in parts.items()}
         return StageResult(
-            outputs,
+            outputs | added if run.emits else {},
             SavedTogether(saved) if run.keep else None,
-            gradients | {name: _added(parts, run.into.get(name)) for name, parts in totals.items()},
+            {} if run.emits else gradients | added,
             sums or {},
             np.sum(cast(list[np.ndarray], counted), axis=0) if run.counts else None,
         )

@@ -210,7 +210,7 @@ def _places(program: Program, run: StageRun, room: Room) -> Places:
     """Return the memory for the rows that come back, unless they belong to sources."""
     stage, rows = program.stage, run.chunk.rows
     if run.emits:
-        return {o.value: _place(room, rows, o.shape) for o in stage.outputs}
+        return {o.value: _place(room, 1 if o.few else rows, o.shape) for o in stage.outputs}
     if run.differentiates:
         wanted = [i for i in stage.inputs if i.needs_gradient and i.role != "source"]
         return {i.value: _place(room, 1 if i.role == "total" else rows, i.shape) for i in wanted}

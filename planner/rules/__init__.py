@@ -30,6 +30,7 @@ from planner.rules import (
     share_models,
     share_subplans,
     split_ends,
+    sum_in_stages,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -52,6 +53,8 @@ RULES: tuple[Rule, ...] = (
     commute_linear.RULE,
     # After the rules that make sums along edges and that leave scalings behind them.
     push_down_totals.RULE,
+    # After that, which makes better totals: they need no stage at all.
+    sum_in_stages.RULE,
     # On the rewritten graph, where the parts that can be hoisted are as large as they get.
     hoist_invariant.RULE,
     # After all rules on both graphs, which it compares, and before these become steps.

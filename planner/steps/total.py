@@ -16,6 +16,8 @@ from planner.steps.step import AtSources, ColumnStep, InputStep, Naming
 from planner.traits import EngineTraits
 from planner.work import Work
 
+ADDING = ("sum", "mean", "sample")
+"""The kinds of totals that are sums, times a number."""
 MOMENTS = 2
 """The numbers that "moments" yields for each number of a row: the mean and the variance."""
 OPERATIONS = {"sum": 1, "mean": 1, "sample": 1, "moments": 3}
@@ -52,6 +54,22 @@ class Total(GraphOperator):
         return ValueType("vertex", shape_of_total(self.kind, of.shape), of.dtype)
 
 
+@operator
+class ChunkSum(Node):
+    """The sum over the rows of a chunk of x, or of the products x y^T. It belongs to the stage that makes x.
+
+    It has one row for each chunk. Only a total of the kinds in `ADDING` reads it.
+    """
+
+    x: Node
+    y: Node | None = None
+    layer: str = ""
+
+    def _yields(self) -> ValueType:
+        of = self.x.output
+        return ValueType("vertex", of.shape if self.y is None else (*of.shape, *self.y.output.shape), of.dtype)
+
+
 @dataclass(frozen=True)
 class TotalStep(InputStep):
     """output[v] = the reduction over all vertices of scale * input, which is the same for every v.
@@ -64,6 +82,7 @@ class TotalStep(InputStep):
     output: Column
     kind: TotalKind
     scale: str | None = None
+    of_chunks: bool = False  # True if the input has a row for each chunk, all of which add up to the sum of all rows
     within: int | None = None  # always None, because the rows of all vertices take part
 
     @property
@@ -95,6 +114,11 @@ class TotalStep(InputStep):
         parts = () if self.input in CONSTANTS else tuple(backward.gradients.get(self.output.name, ()))
         if not parts:
             return
+        if self.of_chunks:  # a sum of chunks is its own adjoint: the gradient of each chunk is the sum of all gradients
+            for part in parts:
+                column = replace(backward.column(self.input, self.output.shape), within=None, few=True)
+                backward.add(replace(self, input=part, output=column), of=self.input)
+            return
         shape = self.output.shape[:-1] if self.kind == "moments" else self.output.shape
         column = backward.column(self.input, shape)
         plus = tuple(backward.gradients.pop(self.input, ()))
@@ -103,6 +127,8 @@ class TotalStep(InputStep):
 
     def work(self, plan: Plan, statistics: Statistics, traits: EngineTraits, layout: Layout) -> Work:
         """Return the operations on each number of the input."""
+        if self.of_chunks:
+            return Work()
         width = prod(self.output.shape) / (MOMENTS if self.kind == "moments" else 1)
         return Work(edge_values=OPERATIONS[self.kind] * statistics.vertices * width)
 

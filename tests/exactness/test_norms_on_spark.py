@@ -52,7 +52,7 @@ def assert_close(one: Outcome, other: Outcome) -> None:
             assert found.ravel().tolist() == pytest.approx(expected.ravel().tolist(), rel=1e-5)
 
 
-USUAL = ("BatchNorm1d", "GraphNorm", "variance")
+USUAL = ("BatchNorm1d", "GraphNorm", "variance", "products")
 """One of each kind of reduction and of what follows it."""
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FUNCTIONS) if name not in USUAL]
 
@@ -79,7 +79,11 @@ def test_equals_local(spark, workers, name):
     assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
-ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance"))]
+ON_ROWS = [
+    "BatchNorm1d",
+    "products",
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance")),
+]
 
 
 @pytest.mark.parametrize("name", ON_ROWS)

@@ -218,6 +218,7 @@ ELSEWHERE = {
     "share_models": "tests/batch/test_model_batch.py",  # on plans of several models
     "keep_or_recompute": "tests/exactness/test_blocks.py",  # on engines with workers
     "push_down_totals": "tests/exactness/test_norms.py",  # on models with statistics over all vertices
+    "sum_in_stages": "tests/exactness/test_norms.py",
 }
 """Rules that fire on no drawn model on `local`, and what has them fire."""
 

@@ -36,7 +36,7 @@ from planner.steps.extreme import Extreme
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import ScaledPropagate
-from planner.steps.total import Total
+from planner.steps.total import ChunkSum, Total
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 NODE_RULES = [rule for rule in RULES if isinstance(rule, NodeRule)]
@@ -328,6 +328,30 @@ def test_push_down_totals_must_not_fire_on_what_the_graph_engine_does_not_hold(m
     (total,) = [node for node in topological(rewritten.root) if isinstance(node, Total)]
     assert not isinstance(total.x, Propagate)
     assert "push_down_totals" not in [firing.rule for firing in rewritten.firings]
+
+
+# --- sum_in_stages --------------------------------------------------------------------------------------------------
+
+
+def total_of(kind, make=lambda w, x: w.vertex("exp.default", x, width=3)):
+    """The total of what `make` makes of the features; width 3."""
+    w = SpecWriter(width=3)
+    shape = (3, 2) if kind == "moments" else (3,)
+    total = w.call("lotan.total", make(w, FEATURES), kind, type=ValueType("vertex", shape))
+    root = optimize(build(w.spec(total))).root
+    assert isinstance(root, Total)
+    return root
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "sample"])
+def test_sum_in_stages_adds_up_what_a_stage_makes(kind):
+    assert isinstance(total_of(kind).x, ChunkSum)
+
+
+def test_sum_in_stages_must_not_fire_on_moments_or_on_what_lies_in_the_graph_engine():
+    assert isinstance(total_of("moments").x, Elementwise)
+    assert isinstance(total_of("sum", lambda w, x: x).x, StaticColumn)
+    assert isinstance(total_of("sum", lambda w, x: w.aggregate(w.scatter(x, "source", 3), 3)).x, Propagate)
 
 
 # --- lift_message ---------------------------------------------------------------------------------------------------

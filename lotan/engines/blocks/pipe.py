@@ -81,6 +81,7 @@ def pipe_step(
     """
     fields = _Fields(values, pipes, spare)
     totals = {i.column for i in stage.inputs if i.role == "total"}
+    sums = {o.value for o in stage.outputs if o.few}
     plain = {
         "run": site.run,
         "number": site.number,
@@ -91,7 +92,7 @@ def pipe_step(
         "within": numbered(step.within),
         "fields": [
             *(fields.column(name, name in totals) for name in step.inputs),
-            *map(fields.gradient, step.gradients),
+            *(fields.gradient(gradients, gradients.value in sums) for gradients in step.gradients),
         ],
         "edges": [
             {
@@ -121,11 +122,10 @@ class _Fields:
         dtype = "float32" if column.width else PLAIN_TYPES[name]
         return self._field(tensor_names.column(name), [column], name, dtype, one)
 
-    def gradient(self, gradients: Gradients) -> dict[str, Any]:
-        """Describe an output's gradient: the sum of the gradients from all steps that read it."""
-        return self._field(
-            tensor_names.output_gradient(gradients.value), [self._values[name] for name in gradients.columns]
-        )
+    def gradient(self, gradients: Gradients, one: bool) -> dict[str, Any]:
+        """Describe an output's gradient: the sum of the gradients from all steps that read it. `one` is as for `column`."""
+        parts = [self._values[name] for name in gradients.columns]
+        return self._field(tensor_names.output_gradient(gradients.value), parts, one=one)
 
     def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
         """Describe the columns at the sources of these edges, of the collection along them, if there is one."""

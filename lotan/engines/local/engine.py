@@ -21,7 +21,7 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
-from lotan.engines.local.totals import Spread, sum_of_rows, total
+from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
@@ -195,7 +195,12 @@ class LocalEngine(Engine):
         """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""
         chunks = self._loaded.chunks
         scale = None if step.scale is None else columns[step.scale].reshape(-1, 1)
-        row = total(self._whole(columns[step.input]), step.kind, chunks, self._crew, scale)
+        column = self._whole(columns[step.input])
+        row = (
+            reduced(sum_of_rows([column]), step.kind, chunks.rows)
+            if step.of_chunks
+            else total(column, step.kind, chunks, self._crew, scale)
+        )
         return row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape)
 
     def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Tensor:

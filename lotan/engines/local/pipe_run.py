@@ -19,7 +19,7 @@ from lotan.stages.chunk import Chunk, Saved, padded
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
 from planner.spec import EdgeSet
-from planner.steps.pipe import PipeStep
+from planner.steps.pipe import Gradients, PipeStep
 
 T = TypeVar("T")
 
@@ -34,7 +34,8 @@ class PipeRun:
         self._program, self._step = program, step
         self._chunks = graph.chunks_within(step.within)
         self._keep = step.mode == "forward" and step.stage in a_pass.keeping
-        self._totals = {i.value for i in program.stage.inputs if i.role == "total"}  # one row for all vertices
+        self._sums = {o.value for o in program.stage.outputs if o.few}  # one row for each chunk
+        self._few = {i.value for i in program.stage.inputs if i.role == "total"} | self._sums
 
     def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Threads share the chunks."""
@@ -50,7 +51,7 @@ class PipeRun:
                 self._chunk(number, values, only),
                 a_pass.parameters,
                 a_pass.randomness,
-                {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients},
+                {g.value: self._gradient(g, values, number) for g in step.gradients},
                 self._keep,
                 None if kept is None else kept[number],
                 self._places(number, outputs),
@@ -86,7 +87,8 @@ class PipeRun:
         return [result for results in done for result in results]
 
     def _output_columns(self) -> dict[str, Tensor]:
-        return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
+        chunks, outputs = self._chunks, self._program.stage.outputs
+        return {o.value: self._columns.new(len(chunks) if o.few else chunks.rows, o.shape) for o in outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
         """Return a column for each input with a gradient; it is zero where the stage does not run.
@@ -105,7 +107,7 @@ class PipeRun:
 
     def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
         rows, own = self._chunks[number], slice(number, number + 1)
-        return {name: column[own if name in self._totals else rows] for name, column in columns.items()}
+        return {name: column[own if name in self._few else rows] for name, column in columns.items()}
 
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
         """Return a chunk with all inputs, or with those in `only`."""
@@ -131,8 +133,10 @@ class PipeRun:
     def _rows(self, handle: Handle, number: int) -> Tensor:
         return handle.rows(number) if isinstance(handle, LazySums) else handle[self._chunks[number]]
 
-    def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
-        return sum_columns([self._rows(handle, number) for handle in handles])
+    def _gradient(self, of: Gradients, values: Mapping[str, Handle], number: int) -> Tensor:
+        """Return the gradient of an output for a chunk. That of a sum over chunks is the same row for all."""
+        columns = [values[name] for name in of.columns]
+        return sum_columns([c[:1] if of.value in self._sums else self._rows(c, number) for c in columns])
 
     def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run the stage on all vertices as one chunk, with torch's threads sharing each operator: for stages that read edges.
@@ -147,7 +151,10 @@ class PipeRun:
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         a_pass, step = self._pass, self._step
         (saved,) = a_pass.saved.pop(step.stage, [None]) if step.mode == "backward" else [None]
-        given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+        given = {
+            g.value: sum_columns([values[name][: 1 if g.value in self._sums else None] for name in g.columns])
+            for g in step.gradients
+        }
         run = StageRun(step.mode, self._all(values), a_pass.parameters, a_pass.randomness, given, self._keep, saved)
         found = self._program.run(run)
         if self._keep:

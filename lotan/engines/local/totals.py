@@ -40,13 +40,8 @@ def total(column: Tensor, kind: TotalKind, chunks: Chunks, crew: Crew, scale: Te
     sums = crew.run(len(chunks), lambda number: _sums(flat, scale, chunks[number], near, kind == "moments"))
     apart, *squares = (torch.stack(parts).sum(0) for parts in zip(*sums, strict=True))  # float64 [width]
     mean = near + apart / vertices
-    match kind:
-        case "sum":
-            return (mean * vertices).float()
-        case "mean":
-            return mean.float()
-        case "sample":
-            return (mean * (vertices / (vertices - 1))).float()
+    if kind != "moments":
+        return reduced(mean * vertices, kind, vertices)
     variance = (squares[0] / vertices - (apart / vertices).square()).clamp_(min=0)
     return torch.stack([mean, variance], dim=-1).flatten().float()
 
@@ -92,6 +87,11 @@ def sum_of_rows(columns: Iterable[Tensor]) -> Tensor:
     return _folded(torch.stack([_folded(column.reshape(len(column), -1).double()) for column in columns]))
 
 
+def reduced(summed: Tensor, kind: TotalKind, vertices: int) -> Tensor:
+    """Return a total that is a sum times a number, float32 [width], from the sum of all rows, float64 [width]."""
+    return (summed / {"sum": 1, "mean": vertices, "sample": vertices - 1}[kind]).float()
+
+
 class Spread:
     """The gradient of a column from the summed gradient of its total.
 
@@ -107,10 +107,9 @@ class Spread:
         if moments is not None:
             of_mean, of_variance = (gradient / vertices).view(-1, 2).t()
             self._mean, self._factor = moments.view(-1, 2)[:, 0].contiguous(), (2 * of_variance).float()
-            gradient, divisor = of_mean, 1
+            self._row = of_mean.float()
         else:
-            divisor = {"sum": 1, "mean": vertices, "sample": vertices - 1}[kind]
-        self._row = (gradient / divisor).float()
+            self._row = reduced(gradient, kind, vertices)
 
     def write(self, x: Tensor | None, scale: Tensor | None, plus: Sequence[Tensor], out: Tensor) -> None:
         """Write the gradient of some rows.

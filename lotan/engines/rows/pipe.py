@@ -110,12 +110,14 @@ class PipeBuilder:
     def _fields(self) -> tuple[Field, ...]:
         names = self._names()
         totals = {i.column for i in self.stage.inputs if i.role == "total"}
+        sums = {o.value for o in self.stage.outputs if o.few}
         inputs = [replace(self._input_field(name, names[name]), one=name in totals) for name in self.step.inputs]
         gradients = [
             Field(
                 tensor_names.output_gradient(gradient.value),
                 tuple(names[column] for column in gradient.columns),
                 self.values[gradient.columns[0]].width,
+                one=gradient.value in sums,
             )
             for gradient in self.step.gradients
         ]
