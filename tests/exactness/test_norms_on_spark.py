@@ -18,6 +18,7 @@ from lotan.planning.job import Job
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
+from tests.engines.blocks.faults import FailingTasks, Place
 from tests.exactness.norms import FUNCTIONS, NORMS, Sample, model_of, sample, truth
 from tests.exactness.test_norms import (
     EPOCHS,
@@ -105,3 +106,23 @@ def test_statistics_that_are_computed_once(spark):
     assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
     again, _ = trained(model, drawn, engine="blocks", partitions=2)
     assert_same_bits(state_of(ours), state_of(again))
+
+
+@pytest.mark.chaos
+def test_tasks_that_fail_change_no_bit(spark, workers, monkeypatch, tmp_path):
+    """A task of the stage that normalises fails in forward and in backward, after it has put out the gradient of the total."""
+    drawn, model = sample(seed=6), model_of("BatchNorm1d")
+    job = lotan.Trainer(model, drawn.graph, engine="local").job
+    plan, a_pass = planned_for("blocks", job).plan, Pass(1, weights_of(model_of("BatchNorm1d")), seed=0)
+
+    def gradients(**settings):
+        given = BlocksSettings(partitions=3, chunk_rows=8, **settings)
+        with closing(BlocksEngine(spark, workers.link, workers.endpoint, given)) as engine:
+            engine.load(job.graph, plan)
+            return dict(run(engine, plan, plan.train, a_pass).gradients)
+
+    expected = gradients()
+    failing = FailingTasks(spark, (Place("train.1", "forward"), Place("train.1", "backward")), tmp_path)
+    monkeypatch.setattr("lotan.engines.blocks.engine.facade", lambda _: failing)
+    assert_same_bits(gradients(attempts=3), expected)
+    assert failing.happened
