@@ -188,7 +188,7 @@ class _Normalising:
     def _only_inside(self, inside: Set[str], readers: Set[str]) -> bool:
         """Return True if the values are read by calls among the readers alone."""
         read = (call.output for name in inside for call in self._readers.get(name, ()))
-        return self._outputs.isdisjoint(inside) and readers.issuperset(read)
+        return self._outputs.isdisjoint(inside) and set(read) <= readers
 
 
 def _is(call: Call | None, op: str, reads: int) -> bool:

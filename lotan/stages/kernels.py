@@ -207,9 +207,9 @@ class Normalise(Kernel):
     """The normalisation (x - mean) / sqrt(variance + epsilon) * weight + bias.
 
     Mean and variance are those of all vertices, or parameters without a gradient, such as running statistics.
-    Ioffe and Szegedy, "Batch Normalization" (ICML 2015). With x' = x - mean, r = 1 / sqrt(variance + epsilon) and the
-    gradient g of the output, the sums of g and of g x' over the chunk's rows are all that the gradients of weight, bias,
-    mean and variance need. The gradient that x has through the moments is not the kernel's: it needs the sums of all
+    Ioffe and Szegedy, "Batch Normalization" (ICML 2015). Let x' = x - mean, r = 1 / sqrt(variance + epsilon), and let g be
+    the gradient of the output. The gradients of weight, bias, mean and variance need no more than the sums of g and of g x'
+    over the chunk's rows. The gradient that x has through the moments is not the kernel's: it needs the sums of all
     chunks.
     """
 

@@ -170,7 +170,7 @@ class TotalGradientStep(ColumnStep):
 
     @property
     def label(self) -> str:
-        """What it reads, its kind and its output."""
+        """The step's inputs, kind and output."""
         of = [] if self.x is None else [_times(self.x, self.scale)]
         plus = [f"plus {', '.join(self.plus)}"] * bool(self.plus)
         return f"TotalGradient({', '.join([*self.gradients, *of, self.kind, *plus])}) -> {self.output.name}"

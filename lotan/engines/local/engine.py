@@ -215,8 +215,8 @@ class LocalEngine(Engine):
 
         def write(number: int) -> None:
             rows = chunks[number]
-            some = (None if one is None else one[rows] for one in (x, scale))
-            spread.write(*some, [part[rows] for part in plus], out[rows].view(-1, step.output.width))
+            of_x, of_scale = (None if one is None else one[rows] for one in (x, scale))
+            spread.write(of_x, of_scale, [part[rows] for part in plus], out[rows].view(-1, step.output.width))
 
         self._crew.run(len(chunks), write)
         return out

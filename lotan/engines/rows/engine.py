@@ -257,10 +257,12 @@ class RowsEngine(Engine):
         loaded = self._loaded
         gradients = [columns[name] for name in step.gradients]
         sums = [self._total(gradient.rows(), "sum", gradient.width) for gradient in gradients]
-        others = [None if name is None else columns[name].rows() for name in (step.x, step.moments, step.scale)]
+        x, moments, scale = (
+            None if name is None else columns[name].rows() for name in (step.x, step.moments, step.scale)
+        )
         plus = [columns[name].rows() for name in step.plus]
         spread = Spread(step.kind, loaded.vertices, step.output.width)
-        frame = spread(loaded.tables.vertices, loaded.tables.id_type, sums, *others, plus)
+        frame = spread(loaded.tables.vertices, loaded.tables.id_type, sums, x, moments, scale, plus)
         return ColumnHandle(self._make(self._placement.place(frame), [step.output.name]), VALUE, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
