@@ -199,7 +199,7 @@ class Spread:
     def _gradient(self, batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
         """Return the gradient of a batch's rows, [rows, width]."""
         wide = self.width * (2 if self.kind == "moments" else 1)
-        summed = np.sum(self._rows(batch, "sum", wide), axis=0, dtype=np.float64)
+        summed: npt.NDArray[np.float64] = np.stack(self._rows(batch, "sum", wide)).sum(axis=0, dtype=np.float64)
         (scale,) = self._rows(batch, "scale", 1) or (np.float32(1),)
         if self.kind == "moments":
             (x,), (moments,) = self._rows(batch, "x", self.width), self._rows(batch, "moments", wide)
