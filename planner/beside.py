@@ -285,7 +285,7 @@ class _Rest:
                 for old, new in zip(stage.inputs, rest.inputs, strict=True)
             ]
             rest = replace(rest, inputs=(*inputs, *taken))
-        columns = [i.column for i in rest.inputs if i.role == "vertex"]
+        columns = [i.column for i in rest.inputs if i.role != "source"]
         targets = [name for name in ("label", "split") if name in step.inputs]
         outputs = tuple(column for column in step.outputs if column.name not in made)
         renamed = replace(step, inputs=(), outputs=outputs).renamed(self._name, lambda _: rest.name)

@@ -30,7 +30,9 @@ from planner.spec import (
     DROPOUT,
     PRODUCTS,
     STATIC_COLUMNS,
+    TIMES_TOTAL,
     TOTAL,
+    TOTAL_PRODUCTS,
     TOTALS,
     TRACK,
     Argument,
@@ -41,7 +43,7 @@ from planner.spec import (
     ValueType,
     operator_name,
 )
-from planner.steps.total import Total
+from planner.steps.total import ChunkSum, Total
 
 ELEMENTWISE = frozenset(
     {
@@ -183,9 +185,14 @@ def _total(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
     raise PlanError(f"{call.op} ({call.where or call.layer}) is of kind {kind!r}; expected one of {TOTALS}")
 
 
-def _track(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
-    rows, buffer = (_node(argument, values, call) for argument in call.arguments)
-    return RowWise(call.op, (rows, buffer), (), call.type, call.layer)
+def _total_products(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    x, y = (_node(argument, values, call) for argument in call.arguments)
+    return Total(ChunkSum(x, y, call.layer), "sum", call.layer)
+
+
+def _row_wise(call: Call, values: Values, ordinal: int, weighted: bool) -> Node:
+    first, second = (_node(argument, values, call) for argument in call.arguments)
+    return RowWise(call.op, (first, second), (), call.type, call.layer)
 
 
 BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
@@ -198,5 +205,7 @@ BUILDERS: dict[str, Callable[[Call, Values, int, bool], Node]] = {
     EDGE_COLUMN: _edge_column,
     "lotan.vertex_input": _vertex_input,
     TOTAL: _total,
-    TRACK: _track,
+    TOTAL_PRODUCTS: _total_products,
+    TIMES_TOTAL: _row_wise,
+    TRACK: _row_wise,
 }

@@ -51,6 +51,8 @@ def row_bytes(column: Column) -> int:
 
 def column_bytes(column: Column, statistics: Statistics) -> int:
     """Return the bytes of a column over all of its vertices or edges."""
+    if column.few:  # some rows, for millions of vertices
+        return row_bytes(column)
     if column.edges is None:
         return statistics.rows_within(column.within) * row_bytes(column)
     return statistics.edge_count(column.edges, column.within) * row_bytes(column)

@@ -9,7 +9,7 @@ from planner.physical import Column
 from planner.steps.edge_step import EdgeOperator
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import Total, TotalStep
+from planner.steps.total import ChunkSum, Total, TotalStep
 
 
 def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
@@ -19,12 +19,13 @@ def graph_step(node: GraphOperator, names: Mapping[Node, str]) -> Step:
         node: The operator.
         names: The name of every column, by its operator.
     """
-    column = Column(names[node], node.output.shape, edges=node.output.edges)
+    column = Column(names[node], node.output.shape, edges=node.output.edges, few=isinstance(node, Total))
     match node:
         case Propagate():
             return PropagateStep(names[node.x], column, node.edges, node.weighted)
         case Total():
-            return TotalStep(names[node.x], column, node.kind)
+            scale = None if node.scale is None else names[node.scale]
+            return TotalStep(names[node.x], column, node.kind, scale, isinstance(node.x, ChunkSum))
         case EdgeOperator():
             return node.step(column, names)
     raise TypeError(f"{type(node).__name__} is no step of its own")  # all other operators are listed above

@@ -93,13 +93,13 @@ def saved_row_bytes(stage: Stage) -> int:
 
 
 def _saved_row_bytes(stage: Stage) -> int:
-    kept = _kept(stage)
+    kept = _kept(stage) - stage.alike
     return sum(4 * call.type.width for call in stage.on_vertices if stage.edge_sets or _is_kept(call, kept))
 
 
 def kept_bytes(stage: Stage, statistics: Statistics) -> float:
     """Return the bytes that a forward run saves for each vertex, with the values on its in-edges."""
-    kept = _kept(stage)
+    kept = _kept(stage) - stage.alike
     calls = [call for call in stage.calls if stage.edge_sets or _is_kept(call, kept)]
     return sum(4 * _rows(call, statistics) * call.type.width for call in calls)
 
@@ -123,7 +123,8 @@ def multiplied(stage: Stage) -> Set[str]:
     """
     found = {name for call in stage.calls if is_product(call) for name in call.reads}
     found.update(name for dots in stage.head_dots.values() for name in (dots.x, dots.vectors))
-    found |= multiplicands(stage)
+    found |= multiplicands(stage) - never_made(stage)
+    found.update(one.x for one in stage.normalisations.values())
     for call in reversed(stage.calls):
         if call.output in found and operator_name(call.op) in VIEWS:
             found.update(call.reads)

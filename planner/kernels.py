@@ -67,9 +67,139 @@ def _dots(total: Call, product: Call | None, shapes: Shapes, vectors: Shapes) ->
     return HeadDots(x, by, product.output, heads, channels)
 
 
+class Normalisation(NamedTuple):
+    """Rows less their mean, divided by the root of their variance, times a weight, plus a bias. They are one kernel.
+
+    The mean and the variance are those of all vertices, read from one total of moments, or are two parameters.
+    """
+
+    x: str  # rows [channels]
+    moments: str | None  # the stage's input with the total, [channels, 2]
+    given: tuple[str, ...]  # without a total: the parameters that are mean and variance, [channels] each
+    epsilon: float  # what is added to the variance
+    shift: str | None  # a parameter that is added to the mean, [channels]
+    weight: str | None  # a parameter, [channels]
+    bias: str | None  # a parameter, [channels]
+    tracked: tuple[str, ...]  # the buffers for which mean and variance are handed in, or none
+    inside: Set[str]  # the values that the kernel never stores
+
+
+def normalisations(stage: Stage) -> Mapping[str, Normalisation]:
+    """Return the normalisations of a stage, by the value that holds the result."""
+    if not any(call.op == "aten.rsqrt.default" for call in stage.calls):
+        return {}
+    search = _Normalising(stage, {i.value for i in stage.inputs if i.role == "total" and i.shape[1:] == (2,)})
+    found = [search.of(call) for call in stage.on_vertices if call.op == "aten.mul.Tensor" and len(call.reads) == 2]
+    return dict(one for one in found if one is not None)
+
+
+class _Moment(NamedTuple):
+    """A mean or a variance as it reaches a normalisation."""
+
+    moments: str | None  # the input that it is selected from; None if it is a parameter
+    place: object  # 0 for the mean and 1 for the variance, or the name of the parameter
+    shift: str | None = None  # a parameter that is added to it
+    buffer: str | None = None  # the buffer for which it is handed in
+    inside: tuple[str, ...] = ()  # the values on the way
+
+
+class _Normalising:
+    """The search for normalisations in a stage."""
+
+    def __init__(self, stage: Stage, totals: Set[str]) -> None:
+        self._stage, self._totals = stage, totals
+        self._made = {call.output: call for call in stage.calls}
+        self._readers: dict[str, list[Call]] = {}
+        for call in stage.calls:
+            for name in call.reads:
+                self._readers.setdefault(name, []).append(call)
+        self._outputs = {output.value for output in stage.outputs}
+        self._vectors = {one.name: one.shape for one in stage.parameters if len(one.shape) == 1}
+        self._fixed = {one.name for one in stage.parameters if len(one.shape) == 1 and not one.trainable}
+
+    def of(self, product: Call) -> tuple[str, Normalisation] | None:
+        """Return the normalisation whose (x - mean) * rsqrt(variance + epsilon) is this product, by its result."""
+        first, second = (self._made.get(name) for name in product.reads)
+        apart, root = (first, second) if _is(first, "aten.sub.Tensor", 2) else (second, first)
+        if (
+            apart is None
+            or root is None
+            or not _is(apart, "aten.sub.Tensor", 2)
+            or not _is(root, "aten.rsqrt.default", 1)
+        ):
+            return None
+        added = self._made.get(root.reads[0])
+        if added is None or not _is(added, "aten.add.Tensor", 1) or product.keywords:
+            return None
+        epsilon = added.arguments[1]
+        mean, variance = (self._moment(name) for name in (apart.reads[1], added.reads[0]))
+        if mean is None or variance is None or not isinstance(epsilon, int | float):
+            return None
+        given = () if mean.moments is not None else (str(mean.place), str(variance.place))
+        fits = variance.shift is None and variance.moments == mean.moments
+        fits = fits and (bool(given) or (mean.place, variance.place) == (0, 1))
+        alike = self._stage.row_shapes.get(apart.reads[0]) == apart.type.shape == product.type.shape
+        tracked = tuple(one.buffer for one in (mean, variance) if one.buffer is not None)
+        if not (fits and alike and apart.reads[0] not in self._stage.alike and len(tracked) in (0, 2)):
+            return None
+        inside = {*mean.inside, *variance.inside, apart.output, added.output, root.output}
+        last, weight = self._then(product, "aten.mul.Tensor")
+        inside |= {product.output} if last is not product else set()
+        end, bias = self._then(last, "aten.add.Tensor")
+        inside |= {last.output} if end is not last else set()
+        if not self._only_inside(inside, {*inside, end.output}):
+            return None
+        read = apart.reads[0], mean.moments, given, float(epsilon), mean.shift, weight, bias, tracked
+        return end.output, Normalisation(*read, frozenset(inside))
+
+    def _moment(self, name: str) -> _Moment | None:
+        """Return the mean or the variance that a value is, or None."""
+        inside, buffer, shift = [name], None, None
+        call = self._made.get(name)
+        if name in self._fixed:
+            return _Moment(None, name)
+        if call is not None and call.op == "lotan.track" and len(call.reads) == 2:
+            name, buffer = call.reads
+            inside.append(name)
+            call = self._made.get(name)
+        if call is not None and _is(call, "aten.add.Tensor", 2) and self._is_vector(call.reads[1], call):
+            name, shift = call.reads
+            inside.append(name)
+            call = self._made.get(name)
+        if call is None or call.op != "aten.select.int" or call.reads[0] not in self._totals:
+            return None
+        if call.arguments[1] not in (2, -1):
+            return None
+        return _Moment(call.reads[0], call.arguments[2], shift, buffer, tuple(inside))
+
+    def _then(self, call: Call, op: str) -> tuple[Call, str | None]:
+        """Return the one reader of a call if it is this operator with a parameter, and the parameter; else the call itself."""
+        readers = self._readers.get(call.output, [])
+        if len(readers) != 1 or call.output in self._outputs or not _is(readers[0], op, 2):
+            return call, None
+        (reader,) = readers
+        other = reader.reads[1 - reader.reads.index(call.output)]
+        return (reader, other) if self._is_vector(other, call) else (call, None)
+
+    def _is_vector(self, name: str, like: Call) -> bool:
+        """Return True if a value is a parameter with a number for each number of a row."""
+        return self._vectors.get(name) == like.type.shape
+
+    def _only_inside(self, inside: Set[str], readers: Set[str]) -> bool:
+        """Return True if the values are read by calls among the readers alone."""
+        read = (call.output for name in inside for call in self._readers.get(name, ()))
+        return self._outputs.isdisjoint(inside) and set(read) <= readers
+
+
+def _is(call: Call | None, op: str, reads: int) -> bool:
+    """Return True if a call is of an operator without keywords, and reads so many values."""
+    return call is not None and call.op == op and len(call.reads) == reads and not call.keywords
+
+
 def never_made(stage: Stage) -> Set[str]:
     """Return the values that exist only inside a kernel."""
-    return {dots.product for dots in stage.head_dots.values()}
+    found = {dots.product for dots in stage.head_dots.values()}
+    return found.union(*(one.inside for one in stage.normalisations.values()))
 
 
 def is_product(call: Call) -> bool:
@@ -129,8 +259,8 @@ def multiplicands(stage: Stage) -> Set[str]:
 
 
 def computing(stage: Stage) -> list[Call]:
-    """Return a stage's calls on vertices, without those that compute nothing or lie inside another call's kernel."""
-    left_out = never_made(stage)
+    """Return a stage's calls that compute something for each vertex, and do not lie inside another call's kernel."""
+    left_out = never_made(stage) | stage.alike
     return [call for call in stage.on_vertices if operator_name(call.op) not in VIEWS and call.output not in left_out]
 
 
@@ -141,12 +271,22 @@ def run_by_autograd(stage: Stage) -> bool:
     - linear maps of flat rows, sums of rows of one shape, and sums with a bias;
     - concatenations, dropout and some activations;
     - products and quotients with one number for each row, or for all rows;
-    - the dots of heads, and the mean over heads.
+    - the dots of heads, and the mean over heads;
+    - normalisations by the mean and variance of all vertices.
     """
     if stage.edge_sets or not _all_float32(stage):
         return True
     left_out, facts = never_made(stage), _Facts(stage)
+    if not stage.alike.isdisjoint(_read_by_rows(stage, left_out)):
+        return True
     return not all(call.output in left_out or _is_kernel(call, facts) for call in stage.calls)
+
+
+def _read_by_rows(stage: Stage, left_out: Set[str]) -> Set[str]:
+    """Return the values that something other than a normalisation reads, or that calls outside kernels make."""
+    outputs = {output.value for output in stage.outputs}
+    others = [call for call in stage.calls if call.output not in left_out and call.output not in stage.normalisations]
+    return outputs.union({call.output for call in others}, *(call.reads for call in others))
 
 
 def _all_float32(stage: Stage) -> bool:
@@ -155,6 +295,8 @@ def _all_float32(stage: Stage) -> bool:
 
 
 def _is_kernel(call: Call, facts: _Facts) -> bool:
+    if call.output in facts.stage.normalisations:
+        return True
     if call.keywords:
         return False
     if call.op in IN_ORDER:

@@ -32,10 +32,11 @@ from planner.nodes import (
 )
 from planner.physical import Column, Stage, StageInput, StageOutput, collection_name
 from planner.schedule import in_turn
-from planner.spec import Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
+from planner.spec import CHUNK_SUM, Argument, Call, EdgeSet, LossSpec, ParameterSpec, Ref, operator_name
 from planner.steps.collect import CollectStep
 from planner.steps.pipe import PipeStep
 from planner.steps.step import Step
+from planner.steps.total import ChunkSum, Total
 
 OUTPUT = "output"
 """The name of the column that holds the model's output rows."""
@@ -265,17 +266,22 @@ def _stage(
     source = [_source_input(node, cut) for node in draft.collected]
     parameters = tuple(ParameterSpec(node.name, node.shape, node.trainable, node.dtype) for node in draft.parameters)
     leaving = [node for node in draft.members if node in exported and cut.assignment.get(node) == index]
-    outputs = [StageOutput(cut.names[node], cut.names[node], node.output.shape) for node in leaving]
+    outputs = [_output(node, cut.names[node]) for node in leaving]
     if loss is not None and root is not None:
         outputs = [StageOutput(cut.names[root], OUTPUT, root.output.shape)]
     calls = tuple(_call(node, cut) for node in draft.members)
     return Stage(name, (*vertex, *source), parameters, calls, tuple(outputs), loss, tuple(draft.edge_sets))
 
 
+def _output(node: Node, name: str) -> StageOutput:
+    return StageOutput(name, name, node.output.shape, few=isinstance(node, ChunkSum))
+
+
 def _input(node: Node, cut: Cut) -> StageInput:
     name = cut.names[node]
     static = isinstance(node, StaticColumn)
-    return StageInput(name, name, node.output.shape, dtype=node.output.dtype, static=static)
+    role: Literal["vertex", "total"] = "total" if isinstance(node, Total) else "vertex"
+    return StageInput(name, name, node.output.shape, role, dtype=node.output.dtype, static=static)
 
 
 def _source_input(node: Collect, cut: Cut) -> StageInput:
@@ -296,6 +302,9 @@ def _call(node: Node, cut: Cut) -> Call:
         case Random():
             arguments = (cut.refs[node.x], node.kind, node.p, node.key)
             return Call(name, "lotan.random", arguments, output, layer=node.layer)
+        case ChunkSum():
+            arguments = tuple(cut.refs[child] for child in node.children)
+            return Call(name, CHUNK_SUM, arguments, output, layer=node.layer)
         case Scatter():
             return Call(name, "lotan.scatter", (cut.refs[node.x], node.end, node.edges), output, layer=node.layer)
         case Aggregate():
@@ -344,11 +353,11 @@ def _collects(stage: Stage) -> list[CollectStep]:
 
 
 def _pipe(stage: Stage, collects: list[CollectStep], mode: Literal["forward", "turn"]) -> PipeStep:
-    inputs = tuple(value.column for value in stage.inputs if value.role == "vertex")
+    inputs = tuple(value.column for value in stage.inputs if value.role != "source")
     collections = tuple(collect.output for collect in collects)
     if mode == "turn":
         return PipeStep(stage.name, mode, (*inputs, "label", "split"), collections, (), ())
-    outputs = tuple(Column(output.column, output.shape) for output in stage.outputs)
+    outputs = tuple(Column(output.column, output.shape, few=output.few) for output in stage.outputs)
     return PipeStep(stage.name, mode, inputs, collections, (), outputs)
 
 

@@ -14,7 +14,7 @@ A gradient has the level of its column. If its step is within a lower level, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal
 
 from planner import kernels
 from planner.edge_columns import columns_read
-from planner.spec import DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
+from planner.spec import CHUNK_SUM, DRAWS, Call, EdgeSet, LossSpec, ParameterSpec, Targets
 
 if TYPE_CHECKING:
     from planner.steps.step import Step  # a step has columns, so it imports this module
@@ -58,6 +58,7 @@ class Column:
     static: bool = False  # True for a column of the graph, which is the same in every epoch
     edges: EdgeSet | None = None
     within: int | None = None  # level up to which it has rows, or up to which its edges end; None: all
+    few: bool = False  # True for few rows: a total, which is one row, or a row for each chunk, which add up
 
     @property
     def width(self) -> int:
@@ -71,13 +72,13 @@ class StageInput:
 
     With role "vertex", it is the column's row of each vertex of the chunk. With role "source", it is the column's rows
     of the distinct source vertices of the chunk's in-edges, brought by a Collect. The stage's `lotan.scatter(_,
-    "source", edges)` reads those.
+    "source", edges)` reads those. With role "total", it is the one row that a Total has for all vertices.
     """
 
     value: str  # name in the stage's calls
     column: str
     shape: tuple[int, ...]
-    role: Literal["vertex", "source"] = "vertex"
+    role: Literal["vertex", "source", "total"] = "vertex"
     edges: EdgeSet | None = None  # the edge set, for role "source"
     dtype: str = "float32"
     static: bool = False
@@ -98,6 +99,7 @@ class StageOutput:
     column: str
     shape: tuple[int, ...]
     needs_gradient: bool = False
+    few: bool = False  # True for a sum over the rows of a chunk, which is one row for each chunk
 
     @property
     def width(self) -> int:
@@ -150,6 +152,21 @@ class Stage:
     def on_vertices(self) -> tuple[Call, ...]:
         """The calls whose output has a row for each vertex."""
         return tuple(call for call in self.calls if call.type.rows == "vertex")
+
+    @cached_property
+    def alike(self) -> Set[str]:
+        """The names of the values that are one row for all vertices: totals, and what is computed from them alone."""
+        found = {i.value for i in self.inputs if i.role == "total"}
+        for call in self.calls if found else ():
+            read = [name for name in call.reads if name not in self.parameter_shapes]
+            if call.type.rows == "vertex" and call.op not in (*DRAWS, CHUNK_SUM) and read and found.issuperset(read):
+                found.add(call.output)
+        return found
+
+    @cached_property
+    def normalisations(self) -> Mapping[str, kernels.Normalisation]:
+        """The result of `planner.kernels.normalisations`, which pricing asks for often."""
+        return kernels.normalisations(self)
 
     @cached_property
     def head_dots(self) -> Mapping[str, kernels.HeadDots]:

@@ -31,7 +31,7 @@ from planner.nodes import (
 )
 from planner.spec import operator_name
 from planner.steps.edge_step import EdgeOperator
-from planner.steps.total import Total
+from planner.steps.total import ChunkSum, Total
 
 WIDTH = 100  # columns of a line
 LEVELS = (
@@ -135,7 +135,9 @@ def _fields(node: Node) -> list[str]:
         case Propagate():
             return ["sum", f"edges={node.edges}", *["weighted"] * node.weighted, *_layer(node.layer)]
         case Total():
-            return [node.kind, "all vertices", *_layer(node.layer)]
+            return [node.kind, "all vertices", *["scaled"] * (node.scale is not None), *_layer(node.layer)]
+        case ChunkSum():
+            return ["products" if node.y is not None else "rows", *_layer(node.layer)]
         case EdgeOperator():
             return [*node.shown, *_layer(getattr(node, "layer", ""))]
         case EdgeSoftmax() | Collect():

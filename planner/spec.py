@@ -15,6 +15,9 @@ Graph operators and their arguments:
                                         `planner.edge_columns`
     lotan.vertex_input(name)            a static column of the graph, by its name in STATIC_COLUMNS
     lotan.total(x, kind)                vertex rows -> vertex rows, all alike: a reduction over all vertices; `kind` in TOTALS
+    lotan.total_products(x, y)          vertex rows -> vertex rows, all alike: the sum over all vertices of x[v] y[v]^T
+    lotan.times_total(x, m)             x[v] m, for rows m [k, n] that are all alike
+    lotan.chunk_sum(x[, y])             (stages only) one row for a chunk: the sum of its rows of x, or of x[v] y[v]^T
     lotan.track(x, buffer)              x; the sum of its rows over all vertices is handed in as the buffer's gradient
     lotan.dropout(x, p, key)            (stages only) dropout whose random numbers depend on `key` and the row
     lotan.random(x, kind, p, key)       (stages only) random numbers of a kind in DISTRIBUTIONS, in the shape of x
@@ -130,6 +133,7 @@ DISTRIBUTIONS: Mapping[str, Distribution] = {
 """The distributions that torch's operators draw from, as a model calls them."""
 
 TOTAL, TRACK = "lotan.total", "lotan.track"
+TOTAL_PRODUCTS, TIMES_TOTAL, CHUNK_SUM = "lotan.total_products", "lotan.times_total", "lotan.chunk_sum"
 
 PRODUCTS = ("linear", "mm", "addmm", "matmul")
 """The names of the operators that multiply by a matrix."""

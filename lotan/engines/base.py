@@ -21,7 +21,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import TotalStep
+from planner.steps.total import TotalGradientStep, TotalStep
 from planner.traits import EngineTraits
 
 if TYPE_CHECKING:
@@ -178,8 +178,12 @@ class Engine(Observed, ABC):
         raise EngineError(f"the {self.traits.name} engine runs no {type(step).__name__}: plan with its own abilities")
 
     @abstractmethod
-    def total(self, step: TotalStep, column: Handle) -> Handle:
-        """Reduce a column over all vertices, and give every vertex the result."""
+    def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Handle:
+        """Reduce a column over all vertices, and give every vertex the result; `columns` has all columns that it reads."""
+
+    @abstractmethod
+    def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Handle:
+        """Compute the gradient of a column that was reduced; `columns` has all columns that the step reads."""
 
     @abstractmethod
     def pipe(self, step: PipeStep, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
@@ -283,7 +287,9 @@ class _Walk:
             case PropagateStep():
                 self.held[step.output.name] = engine.propagate(step, self.get(step.input))
             case TotalStep():
-                self.held[step.output.name] = engine.total(step, self.get(step.input))
+                self.held[step.output.name] = engine.total(step, {name: self.get(name) for name in step.reads})
+            case TotalGradientStep():
+                self.held[step.output.name] = engine.total_gradient(step, {name: self.get(name) for name in step.reads})
             case CollectStep():
                 self.held[step.output] = engine.collect(step, [self.get(name) for name in step.columns])
             case GatherStep():

@@ -22,6 +22,8 @@ _LIBRARY.define("edge_weight(Tensor weight, str edges) -> Tensor")
 _LIBRARY.define("edge_column(Tensor column, str name, str edges) -> Tensor")
 _LIBRARY.define("vertex_input(Tensor column, str name) -> Tensor")
 _LIBRARY.define("total(Tensor x, str kind) -> Tensor")
+_LIBRARY.define("total_products(Tensor x, Tensor y) -> Tensor")
+_LIBRARY.define("times_total(Tensor x, Tensor total) -> Tensor")
 _LIBRARY.define("track(Tensor rows, Tensor buffer) -> Tensor")
 
 _REDUCTIONS = {"max": "amax", "min": "amin"}
@@ -93,6 +95,14 @@ def _total(x: Tensor, kind: str) -> Tensor:
     return moments.expand(*x.shape, 2).clone()  # [num_vertices, *shape, 2]
 
 
+def _total_products(x: Tensor, y: Tensor) -> Tensor:
+    return (x.t() @ y).expand(x.shape[0], x.shape[1], y.shape[1]).clone()  # [num_vertices, *x's shape, *y's shape]
+
+
+def _times_total(x: Tensor, total: Tensor) -> Tensor:
+    return x @ total[0]  # all rows of the total are alike
+
+
 def _track(rows: Tensor, buffer: Tensor) -> Tensor:
     return rows.clone()
 
@@ -104,4 +114,6 @@ _LIBRARY.impl("edge_weight", _edge_weight, "CompositeImplicitAutograd")
 _LIBRARY.impl("edge_column", _edge_column, "CompositeImplicitAutograd")
 _LIBRARY.impl("vertex_input", _vertex_input, "CompositeImplicitAutograd")
 _LIBRARY.impl("total", _total, "CompositeImplicitAutograd")
+_LIBRARY.impl("total_products", _total_products, "CompositeImplicitAutograd")
+_LIBRARY.impl("times_total", _times_total, "CompositeImplicitAutograd")
 _LIBRARY.impl("track", _track, "CompositeImplicitAutograd")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -46,6 +46,8 @@ class AutogradStage:
         )
         self._differentiable = tuple(i for i in stage.inputs if i.needs_gradient)
         self._trainable = tuple(p.name for p in stage.parameters if p.trainable)
+        self._alike = stage.alike
+        self._without_rows = frozenset(stage.parameter_shapes)
 
     def forward(self, run: StageRun) -> StageResult:
         """Return the outputs, [rows, *shape], and with `run.keep` the autograd graph behind them."""
@@ -99,12 +101,26 @@ class AutogradStage:
             return SavedGraph(leaves, self._outputs(values, run))
 
     def _outputs(self, values: dict[str, Tensor], run: StageRun) -> dict[str, Tensor]:
-        """Run all calls over values, which are overwritten."""
-        frame = Frame(values, run.chunk, run.randomness)
+        """Run all calls over values, which are overwritten.
+
+        What all vertices share is computed as one row. The other calls read it as rows that lie in the memory of that one.
+        """
+        frame = Frame(values, run.chunk, run.randomness, run.chunk.rows)
+        ones = replace(frame, values=dict(values), rows=1) if self._alike else frame
+        frame.ones = ones.values
+        for name in self._alike & values.keys():
+            values[name] = _repeated(values[name], run.chunk.rows)
         for output, evaluate, dead in self._calls:
-            values[output] = evaluate(frame)
+            if output in self._alike:
+                ones.values[output] = evaluate(ones)
+                values[output] = _repeated(ones.values[output], run.chunk.rows)
+            else:
+                values[output] = evaluate(frame)
+                if output in self._without_rows:
+                    ones.values[output] = values[output]
             for name in dead:
                 del values[name]
+                ones.values.pop(name, None)
         return {output.value: values[output.value] for output in self.stage.outputs}
 
     def _vjp(
@@ -126,6 +142,11 @@ class AutogradStage:
         gradients = dict(zip(leaves, found, strict=True))
         inputs = {i.value: gradients.pop(i.value) for i in self._differentiable}
         return inputs, gradients
+
+
+def _repeated(row: Tensor, rows: int) -> Tensor:
+    """Return a row [1, *shape] as [rows, *shape], without copies of it."""
+    return row.expand(rows, *row.shape[1:])
 
 
 def _placed(rows: Mapping[str, Tensor], into: Places) -> dict[str, Tensor]:

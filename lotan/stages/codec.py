@@ -37,7 +37,7 @@ _DTYPES = tuple(name.removeprefix("torch.") for name in DTYPES)
 _ROWS, _EDGE_SETS, _TASKS = get_args(Rows), get_args(EdgeSet), get_args(Task)
 _OVERFLOWS, _COUNTS = get_args(Overflow), get_args(Counts)
 _METRICS = tuple(sorted({name for names in FURTHER.values() for name in names}))
-_ROLES = ("vertex", "source")
+_ROLES = ("vertex", "source", "total")
 _DEPTH = 8  # largest nesting of an argument; a traced one has at most two levels
 
 
@@ -49,7 +49,13 @@ def encode_stage(stage: Stage) -> Plain:
         "parameters": [_encode_parameter(parameter) for parameter in stage.parameters],
         "calls": [_encode_call(call) for call in stage.calls],
         "outputs": [
-            {"value": o.value, "column": o.column, "shape": list(o.shape), "needs_gradient": o.needs_gradient}
+            {
+                "value": o.value,
+                "column": o.column,
+                "shape": list(o.shape),
+                "needs_gradient": o.needs_gradient,
+                "few": o.few,
+            }
             for o in stage.outputs
         ],
         "loss": None if stage.loss is None else encode_loss(stage.loss),
@@ -234,7 +240,8 @@ def _decode_parameter(data: Any) -> ParameterSpec:
 
 def _decode_output(data: Any) -> StageOutput:
     read = Reader(data, "stage output")
-    return StageOutput(read.text("value"), read.text("column"), read.shape(), read.flag("needs_gradient"))
+    few = read.has("few") and read.flag("few")  # models that an earlier version has saved lack it
+    return StageOutput(read.text("value"), read.text("column"), read.shape(), read.flag("needs_gradient"), few)
 
 
 def decode_loss(data: Any) -> LossSpec:

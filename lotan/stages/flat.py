@@ -45,6 +45,7 @@ class FlatStage:
         self.kernels, self.widths = translated.kernels, translated.widths
         self.shifts = translated.shifts
         self.inputs = [(slot[i.value], i.value, i.shape, i.needs_gradient) for i in stage.inputs]
+        self.totals = {slot[i.value] for i in stage.inputs if i.role == "total"}  # of one row each
         self.parameters = [(slot[p.name], p.name, p.trainable) for p in stage.parameters]
         self.outputs = [(slot[o.value], o.value, o.shape) for o in stage.outputs]
         self.wanted = self._wanted()  # by slot, True if backward needs its gradient
@@ -148,7 +149,8 @@ class _KernelRun:
             if name in chunk.sparse:
                 self.sparse[number] = chunk.sparse[name]
             elif saved is None or name in chunk.values:
-                self.values[number] = _find(chunk.values, name, stage).reshape(self._rows, stage.widths[number])
+                rows = self._rows_of(number)
+                self.values[number] = _find(chunk.values, name, stage).reshape(rows, stage.widths[number])
         for shift in stage.shifts:
             self.values[shift.out] = self.values[shift.parameter] + shift.number
         for region, memory in saved.values.items() if saved else ():
@@ -195,8 +197,12 @@ class _KernelRun:
 
     def _gradient(self, number: int, name: str, shape: tuple[int, ...], into: Places) -> Tensor:
         found = self._gradients.get(number)
-        to = into[name] if name in into else torch.empty(self._rows, *shape)
+        to = into[name] if name in into else torch.empty(self._rows_of(number), *shape)
         return to.zero_() if found is None else to.copy_(found[0].reshape(to.shape))
+
+    def _rows_of(self, slot: int) -> int:
+        """Return the number of rows of an input."""
+        return 1 if slot in self._stage.totals else self._rows
 
     def target(self, slot: int) -> Tensor:
         """Return the memory for the value of a slot."""

@@ -24,7 +24,7 @@ _aten = torch.ops.aten
 class Running(Protocol):
     """A run over one chunk, as a kernel sees it."""
 
-    values: list[Tensor]  # by slot; rows' values [rows, width], parameters in their own shape
+    values: list[Tensor]  # by slot; rows' values [rows, width], totals [1, width], parameters in their own shape
     sparse: dict[int, SparseRows]  # by slot, sparse inputs that are not among the values; only linear maps read them
 
     def target(self, slot: int) -> Tensor:
@@ -200,6 +200,81 @@ class Gain(Kernel):
         if run.wants(self.x):
             gain = run.values[self.gain].reshape(1)
             run.give(self.x, torch.mul(gradient, gain, out=_writable(run, gradient, own)), True)
+
+
+@dataclass(eq=False)
+class Normalise(Kernel):
+    """The normalisation (x - mean) / sqrt(variance + epsilon) * weight + bias.
+
+    Mean and variance are those of all vertices, or parameters without a gradient, such as running statistics.
+    Ioffe and Szegedy, "Batch Normalization" (ICML 2015). Let x' = x - mean, r = 1 / sqrt(variance + epsilon), and let g be
+    the gradient of the output. The gradients of weight, bias, mean and variance need no more than the sums of g and of g x'
+    over the chunk's rows. The gradient that x has through the moments is not the kernel's: it needs the sums of all
+    chunks.
+    """
+
+    out: int
+    x: int
+    moments: int | None  # the slot of one row [channels, 2]: mean and variance
+    given: tuple[int, ...]  # without a total: the slots of the mean and the variance
+    epsilon: float
+    shift: int | None  # the slot of a parameter that is added to the mean
+    weight: int | None
+    bias: int | None
+    tracked: tuple[int, ...]  # the slots of the buffers for which mean and variance are handed in, or none
+
+    def __post_init__(self) -> None:
+        self.inputs = (self.x,) if self.moments is None else (self.x, self.moments)
+        trained = (self.shift, self.weight, self.bias, *self.tracked)
+        self.parameters = tuple(slot for slot in trained if slot is not None)
+
+    def needs(self, wanted: Sequence[bool]) -> set[int]:
+        """Return both inputs, which all gradients are computed from."""
+        return {*self.inputs} if wanted[self.out] else set()
+
+    def _row(self, run: Running) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Return the mean, the variance, r, and r times the weight. Each is [channels]."""
+        if self.moments is None:
+            mean, variance = (run.values[slot] for slot in self.given)
+        else:
+            mean, variance = run.values[self.moments].view(-1, 2).t().contiguous()
+        if self.shift is not None:
+            mean = mean + run.values[self.shift]
+        root = torch.rsqrt(variance + self.epsilon)
+        return mean, variance, root, root if self.weight is None else root * run.values[self.weight]
+
+    def forward(self, run: Running) -> None:
+        """Map [rows, channels] to [rows, channels]."""
+        mean, _, _, scale = self._row(run)
+        out = torch.sub(run.values[self.x], mean, out=run.target(self.out))
+        if self.bias is None:
+            out.mul_(scale)
+        else:
+            torch.addcmul(run.values[self.bias], out, scale, out=out)
+
+    def backward(self, run: Running) -> None:
+        """Give the input, the moments and the parameters their gradients."""
+        gradient, own = run.taken(self.out)
+        mean, variance, root, scale = self._row(run)
+        products = torch.sub(run.values[self.x], mean, out=run.scratch(gradient.shape[1])).mul_(gradient)
+        summed, by_x = gradient.sum(0), products.sum(0)  # [channels]: of g, and of g x'
+        of_mean = -(summed * scale)
+        self._add(run, self.shift, of_mean)
+        self._add(run, self.weight, by_x * root)
+        self._add(run, self.bias, summed)
+        for buffer, moment in zip(self.tracked, (mean, variance), strict=False):
+            self._add(run, buffer, moment * len(gradient))
+        if self.moments is not None and run.wants(self.moments):
+            of_variance = by_x * scale * root.square() * -0.5
+            run.give(self.moments, torch.stack([of_mean, of_variance], dim=-1).view(1, -1), True)
+        if run.wants(self.x):
+            run.give(self.x, torch.mul(gradient, scale, out=_writable(run, gradient, own)), True)
+
+    @staticmethod
+    def _add(run: Running, slot: int | None, gradient: Tensor) -> None:
+        """Add to the gradient of a parameter, if it is needed."""
+        if slot is not None and run.wants(slot):
+            run.sum_of(slot).add_(gradient)
 
 
 @dataclass(eq=False)

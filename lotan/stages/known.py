@@ -20,11 +20,12 @@ from lotan.stages.kernels import (
     HeadMean,
     Kernel,
     Linear,
+    Normalise,
     ReluDropout,
     Scale,
 )
 from lotan.stages.randomness import threshold_of
-from planner.kernels import IN_ORDER, drops_some, head_dots, is_head_mean, never_made
+from planner.kernels import IN_ORDER, Normalisation, drops_some, head_dots, is_head_mean, never_made
 from planner.physical import Stage
 from planner.spec import Argument, Call, Ref, ValueType
 
@@ -69,8 +70,12 @@ class Translation:
         self._relu: dict[str, str] = {}  # by the output of a relu that only a dropout reads, the relu's input
         self._dots = head_dots(stage)  # by the output of a sum, the product that only this sum reads
         self._never_made = never_made(stage)
-        if stage.edge_sets or any(i.role != "vertex" for i in stage.inputs):
+        self._normalisations = stage.normalisations  # by their results
+        self._alike = stage.alike
+        if stage.edge_sets or any(i.role == "source" for i in stage.inputs):
             raise Unknown("edges")
+        if any(output.value in self._alike for output in stage.outputs):
+            raise Unknown("a total is put out")
         for i in stage.inputs:
             self._make(i.value, ValueType("vertex", i.shape, i.dtype))
         for parameter in stage.parameters:
@@ -99,6 +104,8 @@ class Translation:
             self._relu[call.output] = self._row(call.arguments[0])
             self._types[call.output] = call.type
             return
+        if call.output not in self._normalisations and not self._alike.isdisjoint((call.output, *call.reads)):
+            raise Unknown(f"{call.op} reads a total")
         out = len(self.widths)
         if not self._shift(out, call):
             self.kernels.append(self._kernel(call, out))
@@ -125,6 +132,9 @@ class Translation:
             self._static.add(call.output)
 
     def _kernel(self, call: Call, out: int) -> Kernel:
+        normalisation = self._normalisations.get(call.output)
+        if normalisation is not None:
+            return self._normalise(out, normalisation)
         match call.op, call.arguments:
             case "aten.linear.default", (Ref() as x, Ref() as weight, *rest):
                 return self._linear(out, x, weight, rest)
@@ -144,6 +154,15 @@ class Translation:
             case "lotan.dropout", (Ref(), float() | int() as p, int() | str() as key) if drops_some(call):
                 return self._dropout(out, call, float(p), key)
         return self._activation(out, call)
+
+    def _normalise(self, out: int, found: Normalisation) -> Normalise:
+        shift, weight, bias = (
+            None if name is None else self.slot[name] for name in (found.shift, found.weight, found.bias)
+        )
+        tracked = tuple(self.slot[name] for name in found.tracked)
+        x, given = self._slot(Ref(self._row(Ref(found.x)))), tuple(self.slot[name] for name in found.given)
+        moments = None if found.moments is None else self.slot[found.moments]
+        return Normalise(out, x, moments, given, found.epsilon, shift, weight, bias, tracked)
 
     def _linear(self, out: int, x: Ref, weight: Ref, rest: Sequence[Argument]) -> Kernel:
         bias = rest[0] if rest else None

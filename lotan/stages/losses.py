@@ -122,7 +122,7 @@ def _traced(calls: tuple[Call, ...]) -> Callable[[Tensor, Tensor], Tensor]:
     def run(output: Tensor, label: Tensor) -> Tensor:
         values: dict[str, Any] = {OUTPUT: output, LABEL: label}
         rows = torch.arange(output.shape[0])  # a loss draws no random numbers, so any keys will do
-        frame = Frame(values, Chunk(rows, values, {}), Randomness(0, 0))
+        frame = Frame(values, Chunk(rows, values, {}), Randomness(0, 0), len(rows))
         for name, evaluate in compiled:
             values[name] = evaluate(frame)
         return cast(Tensor, values[calls[-1].output])

@@ -6,7 +6,7 @@ Names are resolved from an allow-list only. A stage from the wire can therefore 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast, get_args
 
 import torch
@@ -29,6 +29,8 @@ LOTAN = (
     "lotan.dropout",
     "lotan.random",
     "lotan.track",
+    "lotan.chunk_sum",
+    "lotan.times_total",
 )
 """The graph operators that a stage may call. `lotan.vertex_input` reaches a stage as an input."""
 
@@ -43,6 +45,13 @@ class Frame:
     values: dict[str, Any]
     chunk: Chunk
     randomness: Randomness
+    rows: int  # rows that calls on vertices make: those of the chunk, or 1 for values that all vertices share
+    ones: dict[str, Any] = field(default_factory=dict)  # values that all vertices share, as one row
+
+    def row(self, name: str) -> Tensor:
+        """Return the one row of a value that all vertices share, [*shape]."""
+        value = self.ones.get(name, self.values[name])
+        return cast(Tensor, value[0] if len(value) else value.new_zeros(value.shape[1:]))
 
 
 Evaluate = Callable[[Frame], Any]
@@ -86,7 +95,13 @@ def compile_call(call: Call, per_edge: Mapping[str, EdgeSet]) -> Evaluate:
         case "lotan.edge_weight", (str(edges),):
             return lambda frame: edge_weight(block(frame, edges))
         case "lotan.track", (Ref(name), Ref(buffer)):
-            return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer]))
+            return lambda frame: cast(Tensor, Track.apply(frame.values[name], frame.values[buffer], frame.chunk.rows))
+        case "lotan.chunk_sum", (Ref(name),):
+            return lambda frame: frame.values[name].sum(0, keepdim=True)
+        case "lotan.chunk_sum", (Ref(name), Ref(other)):
+            return lambda frame: (frame.values[name].t() @ frame.values[other]).unsqueeze(0)
+        case "lotan.times_total", (Ref(name), Ref(total)):
+            return lambda frame: frame.values[name] @ frame.row(total)
         case "lotan.edge_column", (str(name), str(edges)):
             return lambda frame: edge_column(block(frame, edges), name)
         case "lotan.dropout", (Ref(name), int() | float() as p, int() | str() as key):
@@ -138,7 +153,7 @@ def _row_count(call: Call) -> Evaluate:
     edges = call.type.edges
     match call.type.rows:
         case "vertex":
-            return lambda frame: frame.chunk.rows
+            return lambda frame: frame.rows
         case "edge" if edges is not None:
             return lambda frame: block(frame, edges).edges
     raise StageError(f"{call.output} = {call.op}: counts rows, but has none")

@@ -19,8 +19,8 @@ from planner.physical import StageInput, StageOutput
 class Pieces:
     """A stage that runs on a few consecutive rows of a chunk at a time. The stage reads no edges.
 
-    Random numbers belong to rows, so pieces do not change them. Gradients of parameters are added in the order of the
-    pieces.
+    Random numbers belong to rows, so pieces do not change them. Gradients of parameters and of totals are added in the order
+    of the pieces.
 
     Args:
         program: the stage's program.
@@ -29,12 +29,18 @@ class Pieces:
 
     def __init__(self, program: Program, rows: int) -> None:
         self._program, self._rows = program, rows
+        self._totals = {i.value for i in program.stage.inputs if i.role == "total"}  # the same row for all pieces
+        self._sums = {o.value for o in program.stage.outputs if o.few}  # whose gradient is the same row for all pieces
 
     def run(self, run: StageRun) -> StageResult:
         """Run the stage on a chunk, as `StageProgram.run` does."""
         stage = self._program.stage
-        outputs = _memory(stage.outputs, run) if run.emits else {}
-        gradients = _memory([i for i in stage.inputs if i.needs_gradient], run) if run.differentiates else {}
+        differentiated = [i for i in stage.inputs if i.needs_gradient] if run.differentiates else []
+        made = stage.outputs if run.emits else ()
+        outputs = _memory([o for o in made if not o.few], run)
+        gradients = _memory([i for i in differentiated if i.role != "total"], run)
+        few = [*(i.value for i in differentiated if i.role == "total"), *(o.value for o in made if o.few)]
+        parts: dict[str, list[Tensor]] = {name: [] for name in few}  # rows that add up
         sums = run.sums
         if sums is None and run.differentiates:
             sums = {p.name: torch.zeros(p.shape) for p in stage.parameters if p.trainable}
@@ -45,18 +51,24 @@ class Pieces:
                 replace(
                     run,
                     chunk=piece,
-                    output_gradients=_places(run.output_gradients, rows),
+                    output_gradients={
+                        name: gradient if name in self._sums else gradient[rows]
+                        for name, gradient in run.output_gradients.items()
+                    },
                     saved=None if kept is None else kept[number],
                     into=_places(outputs or gradients, rows),
                     sums=sums,
                 )
             )
+            for name in parts:
+                parts[name].append(found.outputs[name] if run.emits else found.input_gradients[name])
             saved.append(found.saved)
             counted.append(found.statistics)
+        added = {name: _added(rows, run.into.get(name)) for name, rows in parts.items()}
         return StageResult(
-            outputs,
+            outputs | added if run.emits else {},
             SavedTogether(saved) if run.keep else None,
-            gradients,
+            {} if run.emits else gradients | added,
             sums or {},
             np.sum(cast(list[np.ndarray], counted), axis=0) if run.counts else None,
         )
@@ -64,7 +76,7 @@ class Pieces:
     def _cut(self, chunk: Chunk) -> Iterator[tuple[slice, Chunk]]:
         for first in range(0, chunk.rows, self._rows):
             rows = slice(first, min(chunk.rows, first + self._rows))
-            values = {name: value[rows] for name, value in chunk.values.items()}
+            values = {name: value if name in self._totals else value[rows] for name, value in chunk.values.items()}
             label, split = (None if one is None else one[rows] for one in (chunk.label, chunk.split))
             yield rows, Chunk(chunk.keys[rows], values, {}, label, split)
 
@@ -74,6 +86,12 @@ def _memory(values: Sequence[StageInput | StageOutput], run: StageRun) -> dict[s
     return {
         v.value: run.into[v.value] if v.value in run.into else torch.empty(run.chunk.rows, *v.shape) for v in values
     }
+
+
+def _added(parts: Sequence[Tensor], place: Tensor | None) -> Tensor:
+    """Return the sum of one or more rows [1, *shape], in the caller's memory if there is some."""
+    total = torch.cat(list(parts)).double().sum(0, keepdim=True).float()
+    return total if place is None else place.copy_(total)
 
 
 def _places(columns: Mapping[str, Tensor], rows: slice) -> Places:

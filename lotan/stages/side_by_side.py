@@ -143,7 +143,7 @@ class _Together:
 
     def __init__(self, stage: Stage, run: StageRun) -> None:
         self._stage, self._run = stage, run
-        self._outputs = {o.value: self._place(o) for o in stage.outputs} if run.emits else {}
+        self._outputs = {o.value: self._place(o, 1 if o.few else None) for o in stage.outputs} if run.emits else {}
         self._saved: list[Saved | None] = []
         self._inputs: dict[str, list[Tensor]] = {i.value: [] for i in stage.inputs if i.needs_gradient}
         self._parameters: dict[str, Tensor] = {}

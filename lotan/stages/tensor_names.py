@@ -3,7 +3,7 @@
 Scala uses the same names, in `PipeStep.scala` and `Pipe.scala`. The tensors of a chunk, by name, are:
 
     keys                            int64 [rows], row keys of the vertices
-    column/<column>                 the vertices' rows of a column, including label and split
+    column/<column>                 the vertices' rows of a column, including label and split; of a total, its one row
     output_gradient/<value>         float32 [rows, width], the sum of a stage output's gradients
     source/<edges>/<column>         float32 [sources, width], the distinct sources' rows
     indptr/<edges>                  int64 [rows + 1], the first in-edge of each vertex, and the number of edges
@@ -15,8 +15,8 @@ Scala uses the same names, in `PipeStep.scala` and `Pipe.scala`. The tensors of 
 The tensors of its result are:
 
     output/<value>                  float32 [rows, width], the rows of a stage's output
-    input_gradient/<value>          float32 [rows, width], the gradient of a stage's input; for an input at the
-                                    sources of edges, a row for each source or for each edge
+    input_gradient/<value>          float32 [rows, width], the gradient of a stage's input; for a total, one row; for an
+                                    input at the sources of edges, a row for each source or for each edge
 
 `messenger.jobs` names the tensors that are summed over chunks.
 

@@ -19,7 +19,7 @@ from lotan.nn.edge_index import EdgeIndex, aggregate, edge_softmax
 from lotan.stages.row_wise import DTYPES, overload
 from lotan.tracing.pyg import Importer
 from planner.edge_columns import EDGE_COLUMN, LOOP, NO_EDGE_DATA, EdgeData, fill_of, number_of_types
-from planner.spec import DISTRIBUTIONS, DROPOUT, Argument, Call, Ref, RowCount, Spec
+from planner.spec import DISTRIBUTIONS, DROPOUT, TOTAL, Argument, Call, Ref, RowCount, Spec
 
 SAMPLE_VERTICES, SAMPLE_EDGES = 7, 17
 FEW = 2
@@ -313,10 +313,11 @@ def _value(argument: Argument, values: Mapping[str, Any], rows: int) -> Any:
     return argument
 
 
-def _total(call: Call, x: Tensor, kind: str, totals: dict[str, Tensor] | None) -> Tensor:
+def _total(call: Call, arguments: list[Any], totals: dict[str, Tensor] | None) -> Tensor:
     if totals is not None and call.output in totals:
-        return totals[call.output].expand(len(x), *call.type.shape)
-    found = cast(Tensor, torch.ops.lotan.total(x, kind))
+        return totals[call.output].expand(len(arguments[0]), *call.type.shape)
+    reduce = torch.ops.lotan.total if call.op == TOTAL else torch.ops.lotan.total_products
+    found = cast(Tensor, reduce(*arguments))
     if totals is not None:
         totals[call.output] = found[:1]
     return found
@@ -331,8 +332,10 @@ def _graph_operator(
     mask: Tensor | None,
 ) -> Tensor:
     match call.op:
-        case "lotan.total":
-            return _total(call, arguments[0], arguments[1], totals)
+        case "lotan.total" | "lotan.total_products":
+            return _total(call, arguments, totals)
+        case "lotan.times_total":
+            return cast(Tensor, torch.ops.lotan.times_total(*arguments))
         case "lotan.track":
             return cast(Tensor, arguments[0])
         case "lotan.vertex_input":

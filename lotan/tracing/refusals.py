@@ -30,6 +30,10 @@ SEVERAL_RESULTS = "has several results, which is not supported; use operators wi
 MOVED_ROWS = (
     "moves the rows out of the first dimension or changes their number; keep one row per vertex (or edge), first"
 )
+PRODUCT_OF_ROWS = (
+    "multiplies turned rows by something else than rows; x.t() @ y needs float32 rows of vertices, [num_vertices, k] and "
+    "[num_vertices, n]"
+)
 STATISTIC_ALONE = (
     "a statistic over all vertices, which only element-wise operators may read; combine it with the rows of vertices, as in "
     "x - x.mean(0)"

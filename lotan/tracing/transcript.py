@@ -33,6 +33,7 @@ from lotan.tracing.refusals import (
     DEPENDS_ON_VALUES,
     FOREIGN_TENSOR,
     MOVED_ROWS,
+    PRODUCT_OF_ROWS,
     READS_EDGE_INDEX,
     SEVERAL_RESULTS,
     STATISTIC_ALONE,
@@ -41,7 +42,19 @@ from lotan.tracing.refusals import (
     line_of,
     refusal,
 )
-from planner.spec import TOTAL, Argument, Call, ParameterSpec, Ref, RowCount, Rows, Spec, ValueType
+from planner.spec import (
+    TIMES_TOTAL,
+    TOTAL,
+    TOTAL_PRODUCTS,
+    Argument,
+    Call,
+    ParameterSpec,
+    Ref,
+    RowCount,
+    Rows,
+    Spec,
+    ValueType,
+)
 from planner.steps.total import shape_of_total
 
 _EXPAND = "aten.expand.default"
@@ -54,6 +67,12 @@ _OF_A_SIZE = {"rand.default": "aten.rand_like.default", "randn.default": "aten.r
 _OTHERWISE = {"bernoulli_.float": "bernoulli.p", "pow_.Scalar": "pow.Tensor_Scalar", "pow_.Tensor": "pow.Tensor_Tensor"}
 """Operators that write to their input, and those that do not, where the overloads have different names."""
 
+_TURNS = ("t.default", "numpy_T.default", "mT.default")
+_SWAPS = ("transpose.int", "swapaxes.default", "swapdims.default", "permute.default")
+_PRODUCTS = ("mm.default", "matmul.default")
+_BY_TOTAL = ("aten.mm.default", "aten.matmul.default")
+"""Operators that turn rows round, some of them with dimensions, and operators that multiply matrices."""
+
 AT_LEAST_ONE = "every row needs at least one number: give the layer an output of that"
 
 
@@ -62,6 +81,13 @@ class _Unusable:
     """A value that no call may read, and the reason."""
 
     reason: str
+
+
+@dataclass(frozen=True)
+class _Turned(_Unusable):
+    """Rows of vertices in the second dimension, which only a product with rows may read."""
+
+    rows: Ref
 
 
 class Transcript:
@@ -154,6 +180,10 @@ class Transcript:
             self._values[node] = self._unread(node) or self._argument(node, node.args[0])
         elif name == "detach_.default" and (unread := self._unread(node)) is not None:
             self._values[node] = unread
+        elif (turned := self._turned(node, name)) is not None:
+            self._values[node] = _Turned(f"{short_name(str(node.target))} {MOVED_ROWS}", turned)
+        elif name in _PRODUCTS and self._has_turned(node):
+            self._values[node] = self._products(node)
         elif (reduction := self._reduction(node, name)) is not None:
             self._reduce(node, reduction)
         else:
@@ -326,6 +356,31 @@ class Transcript:
             found = self._call(node, "aten.sqrt.default", (found,), kind=self._types[found.name])
         self._values[node] = self._as_statistic(node, found, tuple(node.meta["val"].shape))
 
+    def _turned(self, node: Node, name: str) -> Ref | None:
+        """Return the rows that a node turns round, as in x.t(), or None."""
+        x, *dims = node.args
+        value = self._values.get(x) if isinstance(x, Node) else None
+        if not isinstance(value, Ref) or value.name in self._statistics:
+            return None
+        kind = self._types[value.name]
+        swaps = name in _TURNS or (name in _SWAPS and sorted(int(dim) % 2 for dim in _leaves(dims)) == [0, 1])
+        return value if swaps and kind.rows == "vertex" and len(kind.shape) == 1 else None
+
+    def _has_turned(self, node: Node) -> bool:
+        return isinstance(self._values.get(cast(Node, node.args[0])), _Turned)
+
+    def _products(self, node: Node) -> Ref:
+        """Write the sum over all vertices of x[v] y[v]^T, for x.t() @ y. Its shape is [width of x, width of y]."""
+        turned = self._values[cast(Node, node.args[0])]
+        assert isinstance(turned, _Turned)
+        y = self._argument(node, node.args[1])
+        kinds = [self._types.get(one.name) if isinstance(one, Ref) else None for one in (turned.rows, y)]
+        if any(one is None or (one.rows, len(one.shape), one.dtype) != ("vertex", 1, "float32") for one in kinds):
+            raise refusal(node, f"{short_name(str(node.target))} {PRODUCT_OF_ROWS}")
+        shape = tuple(size for one in kinds if one is not None for size in one.shape)
+        found = self._call(node, TOTAL_PRODUCTS, (turned.rows, y), kind=ValueType("vertex", shape))
+        return self._as_statistic(node, found, shape)
+
     def _total(self, node: Node, x: Ref, kind: str, others: tuple[int, ...]) -> Ref:
         """Return a reduction over all vertices and other dimensions, which keep size 1."""
         of = self._types[x.name]
@@ -363,6 +418,10 @@ class Transcript:
             assert isinstance(source, Ref)
             self._values[node] = self._as_statistic(node, source, kind.shape)
             return
+        if form.op in _BY_TOTAL and self._is_by_total(form, kind):
+            x, total = (self._argument(node, argument) for argument in form.arguments)
+            self._values[node] = self._call(node, TIMES_TOTAL, (x, total))
+            return
         if kind.rows == "edge" or not (form.op in POINTWISE or (kind.rows == "vertex" and form.op == _EXPAND)):
             raise refusal(node, f"{short_name(form.op)} is applied to {STATISTIC_ALONE}")
         rank = len(kind.shape)
@@ -377,6 +436,13 @@ class Transcript:
         if kind.rows == "none":
             self._statistics.add(found.name)
         self._values[node] = found
+
+    def _is_by_total(self, form: Form, kind: ValueType) -> bool:
+        """Return True if a call multiplies rows [num_vertices, k] by a statistic [k, n]."""
+        x, total = (self._values.get(argument) if isinstance(argument, Node) else None for argument in form.arguments)
+        if not isinstance(x, Ref) or not isinstance(total, Ref) or x.name in self._statistics or form.keywords:
+            return False
+        return kind.rows == "vertex" and len(self._types[x.name].shape) == 1 and len(self._types[total.name].shape) == 2
 
     def _aligned(self, node: Node, value: Ref, rank: int) -> Ref:
         """Return a statistic with `rank` dimensions besides the rows, or any other value as it is."""

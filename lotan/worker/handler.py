@@ -148,7 +148,7 @@ def make_chunk(program: Program, tensors: Mapping[str, np.ndarray], spared: bool
         for i in stage.inputs:
             name = (
                 tensor_names.column(i.column)
-                if i.role == "vertex"
+                if i.role != "source"
                 else tensor_names.source(cast(EdgeSet, i.edges), i.column)
             )
             if name in tensors or not spared or i.value in program.rereads:
@@ -207,13 +207,13 @@ def _own_edges(block: EdgeBlock) -> EdgeBlock:
 
 
 def _places(program: Program, run: StageRun, room: Room) -> Places:
-    """Return the memory for the rows that come back, as far as these belong to the chunk's vertices."""
+    """Return the memory for the rows that come back, unless they belong to sources."""
     stage, rows = program.stage, run.chunk.rows
     if run.emits:
-        return {o.value: _place(room, rows, o.shape) for o in stage.outputs}
+        return {o.value: _place(room, 1 if o.few else rows, o.shape) for o in stage.outputs}
     if run.differentiates:
-        wanted = [i for i in stage.inputs if i.needs_gradient and i.role == "vertex"]
-        return {i.value: _place(room, rows, i.shape) for i in wanted}
+        wanted = [i for i in stage.inputs if i.needs_gradient and i.role != "source"]
+        return {i.value: _place(room, 1 if i.role == "total" else rows, i.shape) for i in wanted}
     return NOWHERE
 
 

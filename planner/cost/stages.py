@@ -71,7 +71,7 @@ def _columns_bytes(step: PipeStep, plan: Plan, vertices: int) -> float:
     else:
         columns = {i.column: i.width for i in stage.inputs if i.role == "vertex" and not i.static}
         given = sum(columns.values())
-    return vertices * (4.0 * given + sum(map(row_bytes, step.outputs)))
+    return vertices * (4.0 * given + sum(row_bytes(column) for column in step.outputs if not column.few))
 
 
 def _rerun(stage: Stage, density: float) -> Work:

@@ -25,10 +25,12 @@ from planner.rules import (
     push_down,
     push_down_edges,
     push_down_extremes,
+    push_down_totals,
     reuse_evaluation,
     share_models,
     share_subplans,
     split_ends,
+    sum_in_stages,
 )
 
 RULES: tuple[Rule, ...] = (
@@ -49,6 +51,10 @@ RULES: tuple[Rule, ...] = (
     push_down_extremes.RULE,
     # After push_down, which makes the sums that change places with linear maps.
     commute_linear.RULE,
+    # After the rules that make sums along edges and that leave scalings behind them.
+    push_down_totals.RULE,
+    # After that, which makes better totals: they need no stage at all.
+    sum_in_stages.RULE,
     # On the rewritten graph, where the parts that can be hoisted are as large as they get.
     hoist_invariant.RULE,
     # After all rules on both graphs, which it compares, and before these become steps.

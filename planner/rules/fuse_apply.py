@@ -40,7 +40,7 @@ def fuse_apply(
     boundaries = {node for node in order if isinstance(node, GraphOperator) and node.output.rows == "vertex"}
     for node in order:
         level[node] = max(map(level.__getitem__, node.children), default=0) + (node in boundaries)
-        if node in stages and _reads_columns(node, movable, held):
+        if node in stages and _reads_columns(node, stages.keys(), movable, held):
             movable.add(node)
     for node in reversed(order):
         if node in movable and readers[node]:  # the last level that is early enough for each reader
@@ -48,15 +48,17 @@ def fuse_apply(
     return {node: level[node] for node in stages}
 
 
-def _reads_columns(node: Node, movable: Set[Node], held: Set[Node]) -> bool:
+def _reads_columns(node: Node, staged: Set[Node], movable: Set[Node], held: Set[Node]) -> bool:
     """Return True if an operator reads only columns that exist in any case, and not too many numbers of them.
 
     These columns are static, or a graph operator makes or reads them. The outputs of movable operators count as such
-    columns too. Numbers of static columns are not counted.
+    columns too. Numbers of static columns are not counted, nor those of values that each stage computes again from them.
     """
     fresh = 0
     for child in dict.fromkeys(node.children):
         if child.output.rows == "none" or isinstance(child, StaticColumn):
+            continue
+        if child.output.rows == "vertex" and child not in staged and not isinstance(child, GraphOperator):
             continue
         if not (child in movable or child in held or isinstance(child, GraphOperator)):
             return False

@@ -30,15 +30,15 @@ class PipeStep(Step):
     """Runs a stage over all vertices: Graph Engine -> DL Engine -> Graph Engine, joined by vertex.
 
     Its `outputs` depend on the mode. In forward and predict they are the outputs of the stage. In turn and backward
-    there is one for each input with needs_gradient: a column for a "vertex" input, and *contributions* to a GatherStep
-    for a "source" input. `contributions` names the latter.
+    there is one for each input with needs_gradient: a column for a "vertex" input, a row for each chunk for a "total", and
+    *contributions* to a GatherStep for a "source" input. `contributions` names the latter.
 
     Turn and backward also commit the gradients of the stage's parameters. Turn and evaluate commit loss and metrics.
     """
 
     stage: str
     mode: Mode
-    inputs: tuple[str, ...]  # columns for the inputs with role "vertex"; "label" and "split" for turn and evaluate
+    inputs: tuple[str, ...]  # columns for the inputs that are no sources; "label" and "split" for turn and evaluate
     collections: tuple[str, ...]  # results of CollectSteps, for the inputs with role "source"
     gradients: tuple[Gradients, ...]  # for backward only
     outputs: tuple[Column, ...]
@@ -107,6 +107,8 @@ class PipeStep(Step):
                 continue
             name = gradient_name(value.value, stage.name)
             column = backward.column(value.column, value.shape, name=name)
+            if value.role == "total":
+                column = replace(column, within=None, few=True)
             outputs.append(column)
             if value.edges is not None:  # rows of sources
                 contributions.append(name)

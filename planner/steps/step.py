@@ -148,6 +148,8 @@ class ColumnStep(GraphStep):
 
     def rows(self, statistics: Statistics) -> int:
         """Return the number of rows of its output."""
+        if self.output.few:
+            return 1
         edges, within = self.output.edges, self.output.within
         return statistics.rows_within(within) if edges is None else statistics.edge_count(edges, within)
 

@@ -17,7 +17,7 @@ from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import Gradients, PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import TotalStep
+from planner.steps.total import TotalGradientStep, TotalStep
 from planner.traits import EngineTraits
 
 STATIC = Column("features", (3,), static=True)
@@ -68,8 +68,12 @@ class Recorder(Engine):
         self.note(f"propagate {column}")
         return step.output.name.upper()
 
-    def total(self, step: TotalStep, column: str) -> str:
-        self.note(f"total {column}")
+    def total(self, step: TotalStep, columns: Mapping[str, str]) -> str:
+        self.note(f"total {' '.join(columns.values())}")
+        return step.output.name.upper()
+
+    def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, str]) -> str:
+        self.note(f"total gradient {' '.join(columns.values())}")
         return step.output.name.upper()
 
     def collect(self, step: CollectStep, columns: Sequence[str]) -> str:

@@ -76,6 +76,8 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "heads": lambda x: (x.view(-1, 2, 3) - x.view(-1, 2, 3).mean((0, 2))[:, None]).flatten(1),
     "of a statistic": lambda x: x * (x.mean(0) - x.mean(0).pow(2) + 1).unsqueeze(0).expand_as(x),
     "of rows of numbers": lambda x: x / (0.1 + x.pow(2).sum(-1).mean()).sqrt(),
+    "products": lambda x: x.relu() @ (x.tanh().t() @ x) / 100,
+    "products of parts": lambda x: (x[:, :2] @ (x[:, 2:4].transpose(0, 1) @ x)) / (1 + x.pow(2).mean(0)),
     "in place": lambda x: x.mul(2.0).sub_(x.mean(0)),
 }
 

@@ -18,6 +18,7 @@ from lotan.planning.job import Job
 from lotan.training.learner import weights_of
 from planner import Options, Planned, compile_plan
 from planner.cost import Pricing
+from tests.engines.blocks.faults import FailingTasks, Place
 from tests.exactness.norms import FUNCTIONS, NORMS, Sample, model_of, sample, truth
 from tests.exactness.test_norms import (
     EPOCHS,
@@ -52,7 +53,7 @@ def assert_close(one: Outcome, other: Outcome) -> None:
             assert found.ravel().tolist() == pytest.approx(expected.ravel().tolist(), rel=1e-5)
 
 
-USUAL = ("BatchNorm1d", "GraphNorm", "variance")
+USUAL = ("BatchNorm1d", "GraphNorm", "variance", "products")
 """One of each kind of reduction and of what follows it."""
 OTHERS = [pytest.param(name, marks=pytest.mark.nightly) for name in (*NORMS, *FUNCTIONS) if name not in USUAL]
 
@@ -79,7 +80,11 @@ def test_equals_local(spark, workers, name):
     assert_equals_local(name, "blocks", BlocksEngine(spark, workers.link, workers.endpoint, settings))
 
 
-ON_ROWS = ["BatchNorm1d", *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance"))]
+ON_ROWS = [
+    "BatchNorm1d",
+    "products",
+    *(pytest.param(name, marks=pytest.mark.nightly) for name in ("PairNorm", "sum", "variance")),
+]
 
 
 @pytest.mark.parametrize("name", ON_ROWS)
@@ -101,3 +106,23 @@ def test_statistics_that_are_computed_once(spark):
     assert_equals_truth(ours, found, truth(model, drawn, EPOCHS))
     again, _ = trained(model, drawn, engine="blocks", partitions=2)
     assert_same_bits(state_of(ours), state_of(again))
+
+
+@pytest.mark.chaos
+def test_tasks_that_fail_change_no_bit(spark, workers, monkeypatch, tmp_path):
+    """A task of the stage that normalises fails in forward and in backward, after it has put out the gradient of the total."""
+    drawn, model = sample(seed=6), model_of("BatchNorm1d")
+    job = lotan.Trainer(model, drawn.graph, engine="local").job
+    plan, a_pass = planned_for("blocks", job).plan, Pass(1, weights_of(model_of("BatchNorm1d")), seed=0)
+
+    def gradients(**settings):
+        given = BlocksSettings(partitions=3, chunk_rows=8, **settings)
+        with closing(BlocksEngine(spark, workers.link, workers.endpoint, given)) as engine:
+            engine.load(job.graph, plan)
+            return dict(run(engine, plan, plan.train, a_pass).gradients)
+
+    expected = gradients()
+    failing = FailingTasks(spark, (Place("train.1", "forward"), Place("train.1", "backward")), tmp_path)
+    monkeypatch.setattr("lotan.engines.blocks.engine.facade", lambda _: failing)
+    assert_same_bits(gradients(attempts=3), expected)
+    assert failing.happened

@@ -226,8 +226,10 @@ def check_random_numbers(seed: int, graph: int, off: set[str]) -> None:
 ELSEWHERE = {
     "share_models": "tests/batch/test_model_batch.py",  # on plans of several models
     "keep_or_recompute": "tests/exactness/test_blocks.py",  # on engines with workers
+    "push_down_totals": "tests/exactness/test_norms.py",  # on models with statistics over all vertices
+    "sum_in_stages": "tests/exactness/test_norms.py",
 }
-"""Rules that never fire on a single model on `local`, and what has them fire."""
+"""Rules that fire on no drawn model on `local`, and what has them fire."""
 
 
 def test_every_rule_on_a_single_model_fires_on_some_that_are_drawn() -> None:

@@ -52,6 +52,24 @@ PYTHON = {
         "moved",
         ("planner/test_share_subplans.py",),
     ),
+    "the gradient of a total is that of the last chunk alone": Fault(
+        LOTAN,
+        "_folded(column.reshape(len(column), -1).double()) for column in columns",
+        "column.reshape(len(column), -1).double()[-1] for column in columns",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
+    "pieces of a chunk forget the gradients of totals": Fault(
+        LOTAN,
+        "total = torch.cat(list(parts)).double().sum(0, keepdim=True).float()",
+        "total = parts[-1]",
+        ("stages/test_pieces.py",),
+    ),
+    "a mean is shifted with the variance": Fault(
+        PLANNER,
+        "if select.arguments[2] == 1:\n        return moment",
+        "if select.arguments[2] == 2:\n        return moment",
+        ("exactness/test_norms.py::test_equals_plain_torch",),
+    ),
     "a statistic is taken over the vertices that the loss needs": Fault(
         PLANNER,
         "MOST_LEVELS if name in everywhere else int(name in step.hop_away)",
@@ -320,6 +338,12 @@ PYTHON = {
 JVM = {
     "self-loops stay, and nothing else": Fault(
         SCALA, "columns(edge) != rowOf(edge)", "columns(edge) == rowOf(edge)", ("lotan.CsrSuite",)
+    ),
+    "the gradient of a variance is half of what it is": Fault(
+        SCALA,
+        "numbers.map(i => (2 * gradient(i + 1) / vertices).toFloat).toArray",
+        "numbers.map(i => (gradient(i + 1) / vertices).toFloat).toArray",
+        ("lotan.TotalGradientSuite",),
     ),
     "the parts of a variance miss the distance of their means": Fault(
         SCALA,

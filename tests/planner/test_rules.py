@@ -36,6 +36,7 @@ from planner.steps.extreme import Extreme
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import ScaledPropagate
+from planner.steps.total import ChunkSum, Total
 from tests.planner.specs import FEATURES, IN_PLACE, SpecWriter, attention, gcn, jumping, planned
 
 NODE_RULES = [rule for rule in RULES if isinstance(rule, NodeRule)]
@@ -284,6 +285,73 @@ def test_explain_says_what_the_engine_lacks(kind, rule, reason):
     assert isinstance(rewritten.root, Aggregate)
     assert reason in reasons(rewritten, rule)[0]
     assert "conv" in reasons(rewritten, rule)[0]
+
+
+# --- push_down_totals -----------------------------------------------------------------------------------------------
+
+
+def with_moments(make):
+    """A sum over in-edges that `make` changes, less its mean over all vertices, times its variance; width 3."""
+    w = SpecWriter(width=3, layer="norm")
+    x = make(w, w.aggregate(w.scatter(FEATURES, "source", 3), 3))
+    moments = w.call("lotan.total", x, "moments", type=ValueType("vertex", (3, 2)))
+    mean, variance = (w.vertex("select.int", moments, 2, place, width=3) for place in (0, 1))
+    return optimize(build(w.spec(w.vertex("mul.Tensor", w.vertex("sub.Tensor", x, mean, width=3), variance, width=3))))
+
+
+def scaled_and_shifted(w, x):
+    scale = w.call("lotan.vertex_input", "gcn_scale@graph", type=ValueType("vertex", ()))
+    x = w.vertex("mul.Tensor", x, w.vertex("unsqueeze.default", scale, -1, width=1), width=3)
+    return w.vertex("add.Tensor", x, w.parameter("bias", 3), width=3)
+
+
+def test_push_down_totals_reads_the_sum_itself():
+    rewritten = with_moments(scaled_and_shifted)
+    (total,) = [node for node in topological(rewritten.root) if isinstance(node, Total)]
+    assert isinstance(total.x, Propagate)
+    assert total.scale == StaticColumn("gcn_scale@graph", ValueType("vertex", ()))
+    assert [firing.rule for firing in rewritten.firings].count("push_down_totals") >= 3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda w, x: w.vertex("relu.default", x, width=3),
+        lambda w, x: w.vertex("add.Tensor", w.linear(x, "w", 3, 3), w.parameter("bias", 3), width=3),
+        lambda w, x: w.vertex("mul.Tensor", x, w.parameter("gain", 3), width=3),
+        lambda w, x: w.vertex("add.Tensor", x, FEATURES, width=3),
+    ],
+    ids=["relu", "linear", "gain", "rows"],
+)
+def test_push_down_totals_must_not_fire_on_what_the_graph_engine_does_not_hold(make):
+    rewritten = with_moments(make)
+    (total,) = [node for node in topological(rewritten.root) if isinstance(node, Total)]
+    assert not isinstance(total.x, Propagate)
+    assert "push_down_totals" not in [firing.rule for firing in rewritten.firings]
+
+
+# --- sum_in_stages --------------------------------------------------------------------------------------------------
+
+
+def total_of(kind, make=lambda w, x: w.vertex("exp.default", x, width=3)):
+    """The total of what `make` makes of the features; width 3."""
+    w = SpecWriter(width=3)
+    shape = (3, 2) if kind == "moments" else (3,)
+    total = w.call("lotan.total", make(w, FEATURES), kind, type=ValueType("vertex", shape))
+    root = optimize(build(w.spec(total))).root
+    assert isinstance(root, Total)
+    return root
+
+
+@pytest.mark.parametrize("kind", ["sum", "mean", "sample"])
+def test_sum_in_stages_adds_up_what_a_stage_makes(kind):
+    assert isinstance(total_of(kind).x, ChunkSum)
+
+
+def test_sum_in_stages_must_not_fire_on_moments_or_on_what_lies_in_the_graph_engine():
+    assert isinstance(total_of("moments").x, Elementwise)
+    assert isinstance(total_of("sum", lambda w, x: x).x, StaticColumn)
+    assert isinstance(total_of("sum", lambda w, x: w.aggregate(w.scatter(x, "source", 3), 3)).x, Propagate)
 
 
 # --- lift_message ---------------------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "GIN": lambda: nn.GIN(**SIZES, train_eps=True),
     "GAT": lambda: nn.GAT(**SIZES, heads=2),
     "GAT of one head, elu": lambda: nn.GAT(**SIZES, act="elu"),
+    "GCN, normalised": lambda: nn.GCN(**SIZES, norm="batch_norm"),
+    "MLP, normalised": lambda: nn.MLP([WIDTH, 8, 8, OUT], norm="batch_norm", norm_kwargs={"affine": False}),
     "MLP": lambda: nn.MLP([WIDTH, 8, 8, OUT], norm=None, dropout=0.3, act="tanh"),
 }
 
@@ -48,10 +50,14 @@ def stages_of(name: str) -> tuple[Stage, ...]:
 def drawn(stage: Stage, rows: int, seed: int = 0) -> tuple[Chunk, dict[str, torch.Tensor], dict[str, torch.Tensor]]:
     """A chunk, parameters, and gradients of the outputs."""
     torch.manual_seed(seed)
-    values = {i.value: torch.randn(rows, *i.shape) for i in stage.inputs}
+    values = {
+        i.value: torch.rand(1, *i.shape) if i.role == "total" else torch.randn(rows, *i.shape) for i in stage.inputs
+    }
     label, split = torch.randint(0, OUT, (rows,)), torch.randint(-1, 3, (rows,)).to(torch.int8)
     chunk = Chunk(torch.randint(-(2**62), 2**62, (rows,)), values, label=label, split=split)
-    parameters = {p.name: torch.randn(p.shape) for p in stage.parameters}
+    parameters = {
+        p.name: torch.rand(p.shape) if p.name.endswith("var") else torch.randn(p.shape) for p in stage.parameters
+    }
     return chunk, parameters, {o.value: torch.randn(rows, *o.shape) for o in stage.outputs}
 
 

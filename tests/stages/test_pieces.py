@@ -15,7 +15,7 @@ ROWS = 23  # in pieces of 5: four whole ones and a rest
 
 @pytest.mark.parametrize("flat", [True, False])
 @pytest.mark.parametrize("keep", [True, False], ids=["kept", "run again"])
-@pytest.mark.parametrize("name", ["GCN", "GIN", "GraphSAGE, projected"])
+@pytest.mark.parametrize("name", ["GCN", "GCN, normalised", "GIN", "GraphSAGE, projected"])
 def test_rows_and_gradients_are_those_of_the_whole(name: str, keep: bool, flat: bool) -> None:
     assert name in MODELS
     for stage in stages_of(name):

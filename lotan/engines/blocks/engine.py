@@ -36,7 +36,7 @@ from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import TotalStep
+from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -233,19 +233,42 @@ class BlocksEngine(Engine):
         return Column(rows, step.output.width)
 
     @named
-    def total(self, step: TotalStep, column: Column) -> Column:
+    def total(self, step: TotalStep, columns: Mapping[str, Column]) -> Column:
         """Reduce a column over all vertices. Each partition's part is made once, and read by the tasks of all."""
-        parts = self._facade.totalParts(self._graph.blocks, self._read(column), step.kind)
+        column, scale = self._read(columns[step.input]), self._scale(step.scale, columns)
+        parts = self._facade.totalParts(self._graph.blocks, column, scale, step.kind)
         self._hold(parts)
         given = self._graph.blocks, parts, step.kind, self.settings.shuffled
         width, name = step.output.width, step.output.name
         rows = self._facade.total(*given)
-        if name in self._now.reading.by_pipes:
+        if name in self._now.reading.by_rows:
             repeated = self._facade.repeated(*given)
             self._now.ends[id(repeated)] = repeated
             return Column(rows, width, made=repeated, sums=repeated)
         self._keep(rows, [name])
         return Column(rows, width)
+
+    def _scale(self, name: str | None, columns: Mapping[str, Column]) -> Any:
+        return None if name is None else self._read(columns[name])
+
+    @named
+    def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Column]) -> Column:
+        """Add the gradient of a total to other parts of the gradient of a column."""
+
+        def readers(names: Sequence[str]) -> list[Any]:
+            found = [columns[name] for name in names]
+            for column in found:
+                self._read(column)
+            return [column.rows if column.sums is None else column.sums for column in found]
+
+        parts = self._facade.totalGradientParts(self._graph.blocks, readers(step.gradients))
+        self._hold(parts)
+        reduced = readers([name for name in (step.x, step.moments) if name is not None])
+        scale, plus = self._scale(step.scale, columns), readers(step.plus)
+        given = self._graph.blocks, parts, step.kind, self._graph.vertices, reduced, scale, plus
+        rows = self._facade.totalGradient(*given, self.settings.shuffled)
+        self._keep(rows, [step.output.name])
+        return Column(rows, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[Column]) -> Collection:
         """Note the columns of a collection. Nothing moves yet: a pipe picks the rows as it sends them."""

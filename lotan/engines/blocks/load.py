@@ -39,6 +39,7 @@ class Loaded:
     edge_keys: Mapping[EdgeSet, Any]  # for dropout of edge columns: an RDD of each partition's row keys of edges
     nearest: Mapping[int, int]  # for each partition with vertices, their lowest level
     weighted: bool
+    vertices: int  # the number of vertices
 
     def occupied(self, level: int | None = None) -> tuple[int, ...]:
         """Return the partitions with vertices within a level, which a pipe must commit."""
@@ -98,6 +99,7 @@ def load_blocks(facade: Any, spark: SparkSession, graph: Graph, plan: Plan, part
             edge_keys=_edge_keys(facade, blocks, plan),
             nearest=nearest,
             weighted=weighted,
+            vertices=graph.statistics.vertices,
         )
         undo.pop_all()
     return loaded

@@ -80,6 +80,8 @@ def pipe_step(
         spare: The names that workers do not need while they have saved the forward run.
     """
     fields = _Fields(values, pipes, spare)
+    totals = {i.column for i in stage.inputs if i.role == "total"}
+    sums = {o.value for o in stage.outputs if o.few}
     plain = {
         "run": site.run,
         "number": site.number,
@@ -88,7 +90,10 @@ def pipe_step(
         "accumulates": not step.emits,
         "chunk_rows": site.chunk_rows,
         "within": numbered(step.within),
-        "fields": [*map(fields.column, step.inputs), *map(fields.gradient, step.gradients)],
+        "fields": [
+            *(fields.column(name, name in totals) for name in step.inputs),
+            *(fields.gradient(gradients, gradients.value in sums) for gradients in step.gradients),
+        ],
         "edges": [
             {
                 "edges": edges,
@@ -111,16 +116,16 @@ class _Fields:
         self._values, self._pipes, self._spare = values, pipes, spare
         self.columns: list[Column] = []  # the columns referred to so far
 
-    def column(self, name: str) -> dict[str, Any]:
-        """Describe a column of the chunk's vertices."""
+    def column(self, name: str, one: bool) -> dict[str, Any]:
+        """Describe a column of the chunk's vertices. `one` is True if all its rows are alike, so that one is sent."""
         column = self._values[name]
-        return self._field(tensor_names.column(name), [column], name, "float32" if column.width else PLAIN_TYPES[name])
+        dtype = "float32" if column.width else PLAIN_TYPES[name]
+        return self._field(tensor_names.column(name), [column], name, dtype, one)
 
-    def gradient(self, gradients: Gradients) -> dict[str, Any]:
-        """Describe an output's gradient: the sum of the gradients from all steps that read it."""
-        return self._field(
-            tensor_names.output_gradient(gradients.value), [self._values[name] for name in gradients.columns]
-        )
+    def gradient(self, gradients: Gradients, one: bool) -> dict[str, Any]:
+        """Describe an output's gradient: the sum of the gradients from all steps that read it. `one` is as for `column`."""
+        parts = [self._values[name] for name in gradients.columns]
+        return self._field(tensor_names.output_gradient(gradients.value), parts, one=one)
 
     def sources(self, edges: EdgeSet, collections: Sequence[str]) -> list[dict[str, Any]]:
         """Describe the columns at the sources of these edges, of the collection along them, if there is one."""
@@ -131,7 +136,9 @@ class _Fields:
             for column, handle in self._values[name].columns.items()
         ]
 
-    def _field(self, tensor: str, parts: list[Column], name: str = "", dtype: str = "float32") -> dict[str, Any]:
+    def _field(
+        self, tensor: str, parts: list[Column], name: str = "", dtype: str = "float32", one: bool = False
+    ) -> dict[str, Any]:
         """Describe a tensor; `name` is given for a column or collection that other pipes may read too."""
         return {
             "tensor": tensor,
@@ -140,6 +147,7 @@ class _Fields:
             "static": all(part.static is not None for part in parts),
             "kept": self._pipes[name] > 1,
             "spare": name in self._spare,
+            "one": one,
         }
 
     def _place(self, column: Column) -> int:
@@ -164,6 +172,7 @@ def _returned(step: PipeStep, stage: Stage, returned: Sequence[ResultTensor]) ->
             "width": column.width,
             "edges": -1 if one.edges is None else places[one.edges],
             "within": numbered(column.within),
+            "one": column.few,
         }
         for column, one in zip(step.outputs, returned, strict=True)
     ]

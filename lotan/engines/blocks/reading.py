@@ -10,6 +10,7 @@ from planner.physical import Plan, Stage
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
+from planner.steps.total import TotalGradientStep
 
 Spares = Mapping[str, frozenset[str]]
 """The columns and collections that a stage's backward reads only if its forward run was not saved, by stage."""
@@ -41,8 +42,10 @@ class Reading:
         self.pipes.subtract(name for step in pipes for name in self.spared(step))
         self.as_read = self._read_once(steps)
         whole = {name for step in pipes for name in step.collections}
-        others = {name for step in steps if not isinstance(step, PipeStep) for name in step.reads}
-        self.by_pipes = frozenset(self.pipes) - whole - others  # the columns that pipes alone read, row by row
+        by_rows = [step for step in steps if isinstance(step, PipeStep | TotalGradientStep)]
+        others = {name for step in steps if not isinstance(step, PipeStep | TotalGradientStep) for name in step.reads}
+        # The columns that are read row by row alone, by tasks that have the same partition of them.
+        self.by_rows = frozenset(name for step in by_rows for name in step.reads) - whole - others
         self._steps = steps
 
     def spared(self, step: PipeStep) -> frozenset[str]:

@@ -21,7 +21,7 @@ from lotan.engines.local.edge_columns import EdgeColumns
 from lotan.engines.local.loaded_graph import Collection, Contributions, LazySums, LoadedGraph
 from lotan.engines.local.local_pass import LocalPass
 from lotan.engines.local.pipe_run import PipeRun
-from lotan.engines.local.totals import total
+from lotan.engines.local.totals import Spread, reduced, sum_of_rows, total
 from lotan.engines.local.traits import TRAITS
 from lotan.engines.observed import Extent
 from lotan.errors import EngineError, LotanError
@@ -29,13 +29,14 @@ from lotan.graph.kept_columns import KeptColumns
 from lotan.stages.edges import reduce_edges
 from planner.batch import content_names
 from planner.chunks import sharing_threads
+from planner.estimate import row_bytes
 from planner.physical import Plan
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.edge_step import EdgeStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import TotalStep
+from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,6 +168,8 @@ class LocalEngine(Engine):
         """Return the rows and bytes of the tensors; None for neighbourhoods, since nothing moves."""
         if isinstance(step, CollectStep):
             return None
+        if isinstance(step, TotalStep):
+            return Extent(1, row_bytes(step.output))
         columns = [one.rows if isinstance(one, Contributions) else one for one in made.values()]
         rows = self._loaded.chunks_within(step.within).rows if isinstance(step, PipeStep) else len(columns[0])
         return Extent(rows, sum(column.nbytes for column in columns))
@@ -188,11 +191,35 @@ class LocalEngine(Engine):
         whole = {name: column.contiguous() for name, column in columns.items()}  # a total is one row in memory
         return runs.run(step, whole, loaded.rows(step.output))
 
-    def total(self, step: TotalStep, column: Handle) -> Tensor:
+    def total(self, step: TotalStep, columns: Mapping[str, Handle]) -> Tensor:
         """Reduce a column over all vertices. [vertices, *shape] -> [vertices, *shape], all rows in the memory of one."""
         chunks = self._loaded.chunks
-        row = total(self._whole(column), step.kind, chunks, self._crew)
+        scale = None if step.scale is None else columns[step.scale].reshape(-1, 1)
+        column = self._whole(columns[step.input])
+        row = (
+            reduced(sum_of_rows([column]), step.kind, chunks.rows)
+            if step.of_chunks
+            else total(column, step.kind, chunks, self._crew, scale)
+        )
         return row.reshape(1, *step.output.shape).expand(chunks.rows, *step.output.shape)
+
+    def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, Handle]) -> Tensor:
+        """Add the gradient of a total to other parts of the gradient of a column. [vertices, *shape]."""
+        loaded, whole = self._loaded, {name: self._whole(handle) for name, handle in columns.items()}
+        chunks, gradient = loaded.chunks, sum_of_rows([whole[name] for name in step.gradients])
+        moments = None if step.moments is None else whole[step.moments][:1].reshape(-1)
+        spread = Spread(gradient, step.kind, chunks.rows, moments)
+        x, scale = (None if name is None else whole[name].reshape(chunks.rows, -1) for name in (step.x, step.scale))
+        plus = [whole[name].reshape(chunks.rows, -1) for name in step.plus]
+        out = self._columns.new(chunks.rows, step.output.shape)
+
+        def write(number: int) -> None:
+            rows = chunks[number]
+            of_x, of_scale = (None if one is None else one[rows] for one in (x, scale))
+            spread.write(of_x, of_scale, [part[rows] for part in plus], out[rows].view(-1, step.output.width))
+
+        self._crew.run(len(chunks), write)
+        return out
 
     def collect(self, step: CollectStep, columns: Sequence[Tensor]) -> Collection:
         """Return the columns as they are, with the edges to read them by."""

@@ -19,7 +19,7 @@ from lotan.stages.chunk import Chunk, Saved, padded
 from lotan.stages.programs import Program
 from lotan.stages.stage_run import StageResult, StageRun
 from planner.spec import EdgeSet
-from planner.steps.pipe import PipeStep
+from planner.steps.pipe import Gradients, PipeStep
 
 T = TypeVar("T")
 
@@ -34,6 +34,8 @@ class PipeRun:
         self._program, self._step = program, step
         self._chunks = graph.chunks_within(step.within)
         self._keep = step.mode == "forward" and step.stage in a_pass.keeping
+        self._sums = {o.value for o in program.stage.outputs if o.few}  # one row for each chunk
+        self._few = {i.value for i in program.stage.inputs if i.role == "total"} | self._sums
 
     def in_chunks(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Threads share the chunks."""
@@ -49,7 +51,7 @@ class PipeRun:
                 self._chunk(number, values, only),
                 a_pass.parameters,
                 a_pass.randomness,
-                {g.value: self._total([values[name] for name in g.columns], number) for g in step.gradients},
+                {g.value: self._gradient(g, values, number) for g in step.gradients},
                 self._keep,
                 None if kept is None else kept[number],
                 self._places(number, outputs),
@@ -85,20 +87,27 @@ class PipeRun:
         return [result for results in done for result in results]
 
     def _output_columns(self) -> dict[str, Tensor]:
-        return {o.value: self._columns.new(self._chunks.rows, o.shape) for o in self._program.stage.outputs}
+        chunks, outputs = self._chunks, self._program.stage.outputs
+        return {o.value: self._columns.new(len(chunks) if o.few else chunks.rows, o.shape) for o in outputs}
 
     def _gradient_columns(self) -> dict[str, Tensor]:
-        """Return a column for each input with a gradient; it is zero where the stage does not run."""
+        """Return a column for each input with a gradient; it is zero where the stage does not run.
+
+        The gradient of a total has a row for each chunk.
+        """
         inputs = [i for i in self._program.stage.inputs if i.needs_gradient]
         found = {}
         for i, column in zip(inputs, self._step.outputs, strict=True):
+            if i.role == "total":
+                found[i.value] = self._columns.new(len(self._chunks), i.shape)
+                continue
             found[i.value] = self._columns.new(self._graph.rows(column), i.shape)
             found[i.value][self._chunks.rows :] = 0.0
         return found
 
     def _places(self, number: int, columns: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        rows = self._chunks[number]
-        return {name: column[rows] for name, column in columns.items()}
+        rows, own = self._chunks[number], slice(number, number + 1)
+        return {name: column[own if name in self._few else rows] for name, column in columns.items()}
 
     def _chunk(self, number: int, values: Mapping[str, Handle], only: frozenset[str] | None = None) -> Chunk:
         """Return a chunk with all inputs, or with those in `only`."""
@@ -106,7 +115,12 @@ class PipeRun:
         inputs = [i for i in self._program.stage.inputs if only is None or i.value in only]
         sparse = {i.value: i.column for i in inputs if i.sparse and self._program.some_flat}
         dense = [i for i in inputs if i.value not in sparse or not self._program.flat]
-        given = {i.value: self._rows(values[i.column], number).reshape(-1, *i.shape) for i in dense}
+        given = {
+            i.value: (values[i.column][:1] if i.role == "total" else self._rows(values[i.column], number)).reshape(
+                -1, *i.shape
+            )
+            for i in dense
+        }
         label, split = values.get("label"), values.get("split")
         return Chunk(
             self._graph.keys[rows],
@@ -119,8 +133,10 @@ class PipeRun:
     def _rows(self, handle: Handle, number: int) -> Tensor:
         return handle.rows(number) if isinstance(handle, LazySums) else handle[self._chunks[number]]
 
-    def _total(self, handles: Sequence[Handle], number: int) -> Tensor:
-        return sum_columns([self._rows(handle, number) for handle in handles])
+    def _gradient(self, of: Gradients, values: Mapping[str, Handle], number: int) -> Tensor:
+        """Return the gradient of an output for a chunk. That of a sum over chunks is the same row for all."""
+        columns = [values[name] for name in of.columns]
+        return sum_columns([c[:1] if of.value in self._sums else self._rows(c, number) for c in columns])
 
     def whole(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         """Run the stage on all vertices as one chunk, with torch's threads sharing each operator: for stages that read edges.
@@ -135,7 +151,10 @@ class PipeRun:
     def _in_one(self, values: Mapping[str, Handle]) -> Mapping[str, Handle]:
         a_pass, step = self._pass, self._step
         (saved,) = a_pass.saved.pop(step.stage, [None]) if step.mode == "backward" else [None]
-        given = {g.value: sum_columns([values[name] for name in g.columns]) for g in step.gradients}
+        given = {
+            g.value: sum_columns([values[name][: 1 if g.value in self._sums else None] for name in g.columns])
+            for g in step.gradients
+        }
         run = StageRun(step.mode, self._all(values), a_pass.parameters, a_pass.randomness, given, self._keep, saved)
         found = self._program.run(run)
         if self._keep:
@@ -149,8 +168,9 @@ class PipeRun:
         collected = {values[name].edges: values[name].columns for name in self._step.collections}
         rows = {}
         for i in stage.inputs:
-            column = values[i.column][first] if i.role == "vertex" else collected[cast(EdgeSet, i.edges)][i.column]
-            rows[i.value] = column.view(-1, *i.shape)
+            column = collected[cast(EdgeSet, i.edges)][i.column] if i.role == "source" else values[i.column]
+            some = {"vertex": first, "source": slice(None), "total": slice(1)}[i.role]
+            rows[i.value] = column[some].view(-1, *i.shape)
         edges = {name: self._graph.block(stage, name, self._step.within) for name in stage.edge_sets}
         label, split = (None if target is None else target[first] for target in map(values.get, ("label", "split")))
         return Chunk(self._graph.keys[first], rows, edges, label, split)
@@ -161,7 +181,7 @@ class PipeRun:
         edges = {i.value: i.edges for i in self._program.stage.inputs}
         named = self._named(list(found.input_gradients.values()))
         for column in self._step.outputs:
-            if column.name not in self._step.contributions:
+            if column.name not in self._step.contributions and not column.few:
                 named[column.name] = padded(named[column.name], self._graph.rows(column))
         for name, value in zip(list(named), found.input_gradients, strict=True):
             if name in self._step.contributions:

@@ -26,7 +26,7 @@ from lotan.engines.rows.placement import ID, PART, Pinned, Placement, brought_ov
 from lotan.engines.rows.propagate import propagate
 from lotan.engines.rows.sums import VALUE, Form, Sums, choose_form
 from lotan.engines.rows.tables import Needs, Tables, load_tables
-from lotan.engines.rows.totals import total
+from lotan.engines.rows.totals import Spread, times, total
 from lotan.engines.rows.traits import TRAITS
 from lotan.errors import EngineError
 from messenger.coordinator import CoordinatorLink
@@ -34,11 +34,12 @@ from messenger.endpoint import Endpoint
 from messenger.settings import Settings
 from planner.chunks import CHUNK_ROWS
 from planner.physical import Plan, Stage
+from planner.spec import TotalKind
 from planner.steps.collect import CollectStep, GatherStep
 from planner.steps.pipe import PipeStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.step import Step
-from planner.steps.total import TotalStep
+from planner.steps.total import TotalGradientStep, TotalStep
 
 if TYPE_CHECKING:
     from lotan.graph import Graph
@@ -240,11 +241,29 @@ class RowsEngine(Engine):
         self._state.made.append(made)
         return ColumnHandle(made, VALUE, step.output.width)
 
-    def total(self, step: TotalStep, column: ColumnHandle) -> ColumnHandle:
+    def total(self, step: TotalStep, columns: Mapping[str, ColumnHandle]) -> ColumnHandle:
         """Reduce a column over all vertices."""
+        column = columns[step.input]
+        scaled = column.rows() if step.scale is None else times(column.rows(), columns[step.scale].rows(), column.width)
+        frame = self._total(scaled, step.kind, column.width)
+        return ColumnHandle(self._make(frame, [step.output.name]), VALUE, step.output.width)
+
+    def _total(self, column: DataFrame, kind: TotalKind, width: int) -> DataFrame:
         loaded = self._loaded
-        given = loaded.tables.vertices, column.rows(), step.kind, column.width, loaded.vertices
-        return ColumnHandle(self._make(total(*given, self._placement), [step.output.name]), VALUE, step.output.width)
+        return total(loaded.tables.vertices, column, kind, width, loaded.vertices, self._placement)
+
+    def total_gradient(self, step: TotalGradientStep, columns: Mapping[str, ColumnHandle]) -> ColumnHandle:
+        """Add the gradient of a total to other parts of the gradient of a column."""
+        loaded = self._loaded
+        gradients = [columns[name] for name in step.gradients]
+        sums = [self._total(gradient.rows(), "sum", gradient.width) for gradient in gradients]
+        x, moments, scale = (
+            None if name is None else columns[name].rows() for name in (step.x, step.moments, step.scale)
+        )
+        plus = [columns[name].rows() for name in step.plus]
+        spread = Spread(step.kind, loaded.vertices, step.output.width)
+        frame = spread(loaded.tables.vertices, loaded.tables.id_type, sums, x, moments, scale, plus)
+        return ColumnHandle(self._make(self._placement.place(frame), [step.output.name]), VALUE, step.output.width)
 
     def collect(self, step: CollectStep, columns: Sequence[ColumnHandle]) -> CollectionHandle:
         """Collect source rows for every chunk."""

@@ -9,7 +9,7 @@ are left out first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import nan
 
@@ -109,12 +109,15 @@ class PipeBuilder:
 
     def _fields(self) -> tuple[Field, ...]:
         names = self._names()
-        inputs = [self._input_field(name, names[name]) for name in self.step.inputs]
+        totals = {i.column for i in self.stage.inputs if i.role == "total"}
+        sums = {o.value for o in self.stage.outputs if o.few}
+        inputs = [replace(self._input_field(name, names[name]), one=name in totals) for name in self.step.inputs]
         gradients = [
             Field(
                 tensor_names.output_gradient(gradient.value),
                 tuple(names[column] for column in gradient.columns),
                 self.values[gradient.columns[0]].width,
+                one=gradient.value in sums,
             )
             for gradient in self.step.gradients
         ]
@@ -159,8 +162,16 @@ class PipeBuilder:
             EngineError: If the plan's step and its stage do not agree on the outputs.
         """
         return tuple(
-            Returned(one.name, f"o{number}", VERTEX if one.edges is None else self._tag(one.edges) + 1, one.edges or "")
-            for number, one in enumerate(result_tensors(self.step, self.stage))
+            Returned(
+                one.name,
+                f"o{number}",
+                VERTEX if one.edges is None else self._tag(one.edges) + 1,
+                one.edges or "",
+                column.few,
+            )
+            for number, (column, one) in enumerate(
+                zip(self.step.outputs, result_tensors(self.step, self.stage), strict=True)
+            )
         )
 
     def _static(self) -> frozenset[str]:

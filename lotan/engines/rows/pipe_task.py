@@ -45,6 +45,7 @@ class Field:
     width: int | None = None  # numbers per row of an array column; None: a column of plain numbers
     dtype: str = "float32"
     absent: float = 0.0  # the number that stands for a vertex without a row
+    one: bool = False  # True if the rows of all vertices are alike, so that one is sent
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class Returned:
     column: str
     kind: int  # VERTEX, or the tag of the sources that it belongs to
     edges: str = ""  # the edge set of these sources
+    one: bool = False  # True for one row for each chunk, which stands beside the chunk's first vertex
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ class ChunkRows:
         """Return the chunk that is sent."""
         tensors: dict[str, Array] = {tensor_names.KEYS: self.vertices.column("key").to_numpy()}
         for field in self.task.fields:
-            tensors[field.tensor] = _read(self.vertices, field)
+            tensors[field.tensor] = _read(self.vertices.slice(0, 1) if field.one else self.vertices, field)
         for neighbours in self.task.neighbours:
             tensors |= self._edges(neighbours)
         self.digest = digest(_ids(self.vertices))
@@ -234,8 +236,8 @@ class ChunkRows:
             arrays.append(pa.array(np.arange(count, dtype=np.int32)))
             names += [*constants, "position"]
         for item in self.task.returned:
-            here = item.kind == kind
-            arrays.append(to_lists(tensors[item.tensor]) if here else pa.nulls(count, pa.list_(pa.float32())))
+            given = to_lists(tensors[item.tensor]) if item.kind == kind else _nulls(count)
+            arrays.append(pa.concat_arrays([given, _nulls(count - len(given))]) if item.one else given)
             names.append(item.column)
         return pa.RecordBatch.from_arrays(arrays, names=names)
 
@@ -247,6 +249,10 @@ class ChunkRows:
             return part, ids
         positions = pa.array(self._on_edges(kind - 1, "positions", np.int64))
         return part.take(positions), ids.take(positions)
+
+
+def _nulls(count: int) -> pa.Array:
+    return pa.nulls(count, pa.list_(pa.float32()))
 
 
 def _ids(rows: pa.RecordBatch) -> Any:

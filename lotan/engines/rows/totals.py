@@ -6,7 +6,7 @@ the order of ids, and over partitions in the order of their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from itertools import pairwise
@@ -83,7 +83,7 @@ def total(
     Returns:
         part, id, VALUE, placed by part, for every vertex.
     """
-    parts = column.sortWithinPartitions(PART, ID).select(PART, VALUE).mapInArrow(_parts, PARTS)
+    parts = column.sortWithinPartitions(PART, ID).select(PART, VALUE).mapInArrow(_parting(width), PARTS)
     everywhere = F.explode(F.sequence(F.lit(0), F.lit(placement.partitions - 1))).alias("to")
     sent = parts.select(everywhere, *[F.col(name) for name in (PART, "vertices", "mean", "squares")])
     received = placement.place(sent, "to").sortWithinPartitions("to", PART)
@@ -91,21 +91,25 @@ def total(
     return vertices.select(PART, ID).join(placement.place(merged).hint("shuffle_hash"), [PART])
 
 
-def _parts(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Turn rows that are sorted by partition into one part for each partition."""
-    found: dict[int, Part] = {}
-    for batch in batches:
-        if batch.num_rows == 0:
-            continue
-        ends = [*run_starts(batch, [PART]).tolist(), batch.num_rows]
-        for start, end in pairwise(ends):
-            piece = batch.slice(start, end - start)
-            number, own = piece.column(PART)[0].as_py(), Part.of(from_lists(piece.column(VALUE)))
-            found[number] = found[number] + own if number in found else own
-    for number, part in found.items():
-        lists = [pa.array([part.mean]), pa.array([part.squares])]
-        arrays = [pa.array([number], pa.int32()), pa.array([part.count], pa.int64()), *lists]
-        yield pa.RecordBatch.from_arrays(arrays, names=[PART, "vertices", "mean", "squares"])
+def _parting(width: int) -> Run:
+    """Return a function that turns rows that are sorted by partition into one part for each partition."""
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        found: dict[int, Part] = {}
+        for batch in batches:
+            if batch.num_rows == 0:
+                continue
+            ends = [*run_starts(batch, [PART]).tolist(), batch.num_rows]
+            for start, end in pairwise(ends):
+                piece = batch.slice(start, end - start)
+                number, own = piece.column(PART)[0].as_py(), Part.of(from_lists(piece.column(VALUE), width))
+                found[number] = found[number] + own if number in found else own
+        for number, part in found.items():
+            lists = [pa.array([part.mean]), pa.array([part.squares])]
+            arrays = [pa.array([number], pa.int32()), pa.array([part.count], pa.int64()), *lists]
+            yield pa.RecordBatch.from_arrays(arrays, names=[PART, "vertices", "mean", "squares"])
+
+    return run
 
 
 def _merging(kind: TotalKind, width: int, count: int) -> Run:
@@ -128,3 +132,84 @@ def _fields(received: pa.RecordBatch) -> Iterator[tuple[int, npt.NDArray[np.floa
     means, squares = (received.column(name).to_pylist() for name in ("mean", "squares"))
     for count, mean, square in zip(counts, means, squares, strict=True):
         yield count, np.array(mean), np.array(square)
+
+
+def times(column: DataFrame, scale: DataFrame, width: int) -> DataFrame:
+    """Multiply the rows of a column by one number each.
+
+    Args:
+        column: part, id, VALUE.
+        scale: part, id, VALUE of width 1.
+        width: The width of a row of the column.
+    """
+    both = column.join(scale.withColumnRenamed(VALUE, "scale").hint("merge"), [PART, ID])
+    kind = column.schema[ID].dataType.simpleString()
+
+    def run(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = from_lists(batch.column(VALUE), width) * from_lists(batch.column("scale"), 1)
+            arrays = [batch.column(PART), batch.column(ID), to_lists(rows)]
+            yield pa.RecordBatch.from_arrays(arrays, names=[PART, ID, VALUE])
+
+    return both.select(PART, ID, VALUE, "scale").mapInArrow(run, f"{PART} int, {ID} {kind}, {VALUE} array<float>")
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The gradient of a column from the gradient of its total."""
+
+    kind: TotalKind
+    vertices: int
+    width: int  # the width of a row of the column
+
+    def __call__(
+        self,
+        vertices: DataFrame,
+        id_type: str,
+        sums: Sequence[DataFrame],
+        x: DataFrame | None,
+        moments: DataFrame | None,
+        scale: DataFrame | None,
+        plus: Sequence[DataFrame],
+    ) -> DataFrame:
+        """Return part, id, VALUE for every vertex, in no particular placement.
+
+        Args:
+            vertices: part, id.
+            id_type: The type of an id.
+            sums: The summed gradients of the total, for every vertex.
+            x: The column that was reduced, for moments.
+            moments: The total, for moments.
+            scale: The scales of rows, of width 1, or None.
+            plus: Other parts of the gradient of the column.
+        """
+        named = {f"sum{number}": frame for number, frame in enumerate(sums)}
+        named |= {name: one for name, one in (("x", x), ("moments", moments), ("scale", scale)) if one is not None}
+        named |= {f"plus{number}": frame for number, frame in enumerate(plus)}
+        rows = vertices.select(PART, ID)
+        for name, frame in named.items():
+            rows = rows.join(frame.withColumnRenamed(VALUE, name).hint("merge"), [PART, ID], "left")
+        return rows.mapInArrow(self._run, f"{PART} int, {ID} {id_type}, {VALUE} array<float>")
+
+    def _run(self, batches: Batches) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            arrays = [batch.column(PART), batch.column(ID), to_lists(self._gradient(batch))]
+            yield pa.RecordBatch.from_arrays(arrays, names=[PART, ID, VALUE])
+
+    def _gradient(self, batch: pa.RecordBatch) -> npt.NDArray[np.float32]:
+        """Return the gradient of a batch's rows, [rows, width]."""
+        wide = self.width * (2 if self.kind == "moments" else 1)
+        summed: npt.NDArray[np.float64] = np.stack(self._rows(batch, "sum", wide)).sum(axis=0, dtype=np.float64)
+        (scale,) = self._rows(batch, "scale", 1) or (np.float32(1),)
+        if self.kind == "moments":
+            (x,), (moments,) = self._rows(batch, "x", self.width), self._rows(batch, "moments", wide)
+            found = summed[:, 0::2] + 2 * (scale * x - moments[:, 0::2]) * summed[:, 1::2]
+        else:
+            found = summed
+        divisor = {"sum": 1, "sample": self.vertices - 1}.get(self.kind, self.vertices)
+        return sum(self._rows(batch, "plus", self.width), (scale * found / divisor).astype(np.float32))
+
+    @staticmethod
+    def _rows(batch: pa.RecordBatch, prefix: str, width: int) -> list[npt.NDArray[np.float32]]:
+        """Return the columns whose names begin with a prefix."""
+        return [from_lists(batch.column(name), width) for name in batch.schema.names if name.startswith(prefix)]

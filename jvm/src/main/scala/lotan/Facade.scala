@@ -85,9 +85,11 @@ object Facade {
   ): RDD[RowReader] =
     Propagate(EdgeSet(edges), weighted, reverse, within, made).asRead(graph.blocks, column, spread(graph, within))
 
-  /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result. */
-  def totalParts(graph: LoadedGraph, column: RDD[Rows], kind: String): RDD[TotalPart] =
-    Total(kind).parts(graph.blocks, column)
+  /** Returns what each partition has of a reduction over all vertices (`Total`). The caller persists the result; `scale` may be
+    * null.
+    */
+  def totalParts(graph: LoadedGraph, column: RDD[Rows], scale: RDD[Rows], kind: String): RDD[TotalPart] =
+    Total(kind).parts(graph.blocks, column, Option(scale))
 
   /** Reduces a column over all vertices, for every vertex, as `Total` describes it. */
   def total(graph: LoadedGraph, parts: RDD[TotalPart], kind: String, shuffled: Boolean): RDD[Rows] =
@@ -96,6 +98,32 @@ object Facade {
   /** Does `total` with rows that exist when a pipe reads them, for a column that pipes alone read. */
   def repeated(graph: LoadedGraph, parts: RDD[TotalPart], kind: String, shuffled: Boolean): RDD[RowReader] =
     Total(kind).asRead(graph.blocks, parts, shared(graph, shuffled))
+
+  /** Returns what each partition has of the gradient of a reduction (`TotalGradient.parts`). The caller persists the result. */
+  def totalGradientParts(graph: LoadedGraph, gradients: util.List[RDD[RowReader]]): RDD[TotalPart] =
+    TotalGradient("sum", 0).parts(graph.blocks, gradients.asScala.toSeq)
+
+  /** Computes the gradient of a column that was reduced over all vertices (`TotalGradient`).
+    *
+    * @param reduced
+    *   for moments the column and its reduction, else empty
+    * @param scale
+    *   null if rows were not scaled
+    */
+  def totalGradient(
+      graph: LoadedGraph,
+      parts: RDD[TotalPart],
+      kind: String,
+      vertices: Long,
+      reduced: util.List[RDD[RowReader]],
+      scale: RDD[Rows],
+      plus: util.List[RDD[RowReader]],
+      shuffled: Boolean
+  ): RDD[Rows] = {
+    val x = Option.when(!reduced.isEmpty)((reduced.get(0), reduced.get(1)))
+    val others = plus.asScala.toSeq
+    TotalGradient(kind, vertices)(graph.blocks, parts, x, Option(scale), others, shared(graph, shuffled))
+  }
 
   /** Returns the column `in_degree` or `gcn_scale@<edge set>` (`Degrees`). It is cheap if it is persisted. */
   def degrees(graph: LoadedGraph, name: String, weighted: Boolean): RDD[Rows] = name.split('@') match {

@@ -134,10 +134,10 @@ final private class PipeInput(
   }
 
   private def resultBytes(chunk: Int): Long =
-    step.returned.map(one => 4L * one.width * one.edges.fold(rows(chunk))(sources(_, chunk)) + 64).sum
+    step.returned.map(one => 4L * one.width * (if (one.one) 1 else one.edges.fold(rows(chunk))(sources(_, chunk))) + 64).sum
 
   private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(sums).map { case (field, rows) =>
-    field.tensor -> tensor(field, rows, first(chunk), this.rows(chunk))
+    field.tensor -> (if (field.one) tensor(field, rows, 0, 1) else tensor(field, rows, first(chunk), this.rows(chunk)))
   }
 
   private def tensor(field: PipeField, all: RowReader, first: Int, count: Int): Tensor = all match {
@@ -189,9 +189,12 @@ final private class PipeInput(
 /** The results of a partition that have been returned so far. */
 final private class PipeOutput(step: PipeStep, input: PipeInput) {
   private val columns =
-    step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(input.block.rows(one.within), one.width)).toArray
+    step.returned.filter(_.edges.isEmpty).map(one => Rows.zeros(rows(one), one.width)).toArray
   private val contributions =
     step.returned.filter(_.edges.isDefined).map(_ => new Array[Rows](input.chunkCount)).toArray
+
+  /** The rows of a returned column of the partition: one for each vertex or chunk. */
+  private def rows(one: PipeReturned): Int = if (one.one) input.chunkCount else input.block.rows(one.within)
 
   def piped: Piped = new Piped(columns, contributions)
 
@@ -208,7 +211,8 @@ final private class PipeOutput(step: PipeStep, input: PipeInput) {
       )
       one.edges match {
         case None =>
-          tensor.copyTo(columns(column).values, input.first(result.index) * one.width)
+          val row = if (one.one) result.index else input.first(result.index)
+          tensor.copyTo(columns(column).values, row * one.width)
           column += 1
         case Some(edges) =>
           val rows = Rows.zeros(input.sources(edges, result.index), one.width)

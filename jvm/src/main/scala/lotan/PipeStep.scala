@@ -22,6 +22,8 @@ import lotan.messenger.{Endpoint, Settings}
   *   true if several pipes of a pass read it
   * @param spare
   *   the worker asks for the tensor only if it has lost what it computed from it forward
+  * @param one
+  *   true if all rows are alike, so that one is sent
   */
 final case class PipeField(
     tensor: String,
@@ -29,7 +31,8 @@ final case class PipeField(
     dtype: String,
     static: Boolean,
     kept: Boolean,
-    spare: Boolean
+    spare: Boolean,
+    one: Boolean
 )
 
 /** The in-edges that are sent with a chunk, and the columns at their sources.
@@ -55,12 +58,14 @@ final case class PipeEdges(
 
 /** A tensor that is returned: `[rows x width]` for vertices, or one row for each distinct source of `edges`.
   *
+  * @param one
+  *   true if one row is returned for a chunk
   * @param edges
   *   place among the step's edges; None for vertices
   * @param within
   *   level up to which vertices have a row of it: zeros, beyond those that the pipe runs on
   */
-final case class PipeReturned(tensor: String, width: Int, edges: Option[Int], within: Int)
+final case class PipeReturned(tensor: String, width: Int, edges: Option[Int], within: Int, one: Boolean)
 
 /** A persisted RDD that only pipes read: this pipe among `readers` in all. */
 final case class Spent(rdd: Int, readers: Int)
@@ -129,7 +134,7 @@ object PipeStep {
       returned = read.list("returned").map { one =>
         val edges = one.number("edges").toInt
         val (width, within) = (one.number("width").toInt, one.number("within").toInt)
-        PipeReturned(one.text("tensor"), width, if (edges < 0) None else Some(edges), within)
+        PipeReturned(one.text("tensor"), width, if (edges < 0) None else Some(edges), within, one.flag("one"))
       },
       spent = read.list("spent").map(one => Spent(one.number("rdd").toInt, one.number("readers").toInt))
     )
@@ -142,7 +147,8 @@ object PipeStep {
       one.text("dtype"),
       one.flag("static"),
       one.flag("kept"),
-      one.flag("spare")
+      one.flag("spare"),
+      one.flag("one")
     )
 
   /** Typed reading of a map of plain data. */

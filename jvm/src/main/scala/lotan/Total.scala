@@ -14,18 +14,60 @@ import org.apache.spark.rdd.RDD
 final case class Total(kind: String) {
   require(Total.Kinds.contains(kind), s"there is no reduction '$kind' over all vertices; there are ${Total.Kinds}")
 
-  /** The part of each partition. Several tasks read it: the caller persists and unpersists it. */
-  def parts(blocks: RDD[Block], column: RDD[Rows]): RDD[TotalPart] =
-    blocks.zipPartitions(column) { (ofBlock, ofColumn) =>
-      val (block, rows) = (ofBlock.next(), ofColumn.next())
-      val mean = sums(rows).map(_ / math.max(1, block.count))
-      val squares = if (kind == "moments") squaresAround(mean, rows) else Array.emptyDoubleArray
-      Iterator.single(new TotalPart(block.partition, block.count, mean, squares))
+  private val squared = kind == "moments"
+
+  /** The part of each partition. Several tasks read it: the caller persists and unpersists it.
+    *
+    * @param scale
+    *   a number for each vertex, by which its row is multiplied first
+    */
+  def parts(blocks: RDD[Block], column: RDD[Rows], scale: Option[RDD[Rows]] = None): RDD[TotalPart] = scale match {
+    case None => blocks.zipPartitions(column)((ofBlock, of) => Iterator.single(part(ofBlock.next(), of.next(), None)))
+    case Some(scales) =>
+      blocks.zipPartitions(column, scales) { (ofBlock, of, by) =>
+        Iterator.single(part(ofBlock.next(), of.next(), Some(by.next().values)))
+      }
+  }
+
+  private def part(block: Block, rows: Rows, scale: Option[Array[Float]]): TotalPart = {
+    val near = Total.near(rows, scale)
+    val (apart, squares) = sums(rows, near, scale)
+    val zeros = (block.count - rows.count).toDouble // rows that the column lacks
+    val count = math.max(1, block.count).toDouble
+    val (mean, around) = (new Array[Double](rows.width), new Array[Double](if (squared) rows.width else 0))
+    var i = 0
+    while (i < rows.width) {
+      val all = apart(i) - zeros * near(i)
+      mean(i) = near(i) + all / count
+      if (squared) around(i) = math.max(0.0, squares(i) + zeros * near(i) * near(i) - all * all / count)
+      i += 1
     }
+    new TotalPart(block.partition, block.count, mean, around)
+  }
+
+  /** Sums of the distances from a row, and of their squares: the row keeps the digits of a small variance. */
+  private def sums(rows: Rows, near: Array[Float], scale: Option[Array[Float]]): (Array[Double], Array[Double]) = {
+    val width = rows.width
+    val (apart, squares) = (new Array[Double](width), new Array[Double](width))
+    val (ofPiece, ofSquares) = (new Array[Float](width), new Array[Float](width))
+    var row = 0
+    while (row < rows.count) {
+      val until = math.min(rows.count, row + Total.Piece)
+      while (row < until) {
+        val factor = scale.fold(1f)(_(row))
+        if (squared) Total.addBoth(ofPiece, ofSquares, rows.values, row * width, near, factor, width)
+        else Total.add(ofPiece, rows.values, row * width, near, factor, width)
+        row += 1
+      }
+      Total.drain(ofPiece, apart)
+      Total.drain(ofSquares, squares)
+    }
+    (apart, squares)
+  }
 
   /** The result for every vertex, as it is read: the memory of a row for each partition. */
   def asRead(blocks: RDD[Block], parts: RDD[TotalPart], shared: Boolean): RDD[RowReader] =
-    blocks.zipPartitions(everywhere(parts, shared)) { (ofBlock, ofParts) =>
+    blocks.zipPartitions(Total.everywhere(parts, shared)) { (ofBlock, ofParts) =>
       Iterator.single(new RepeatedRow(ofBlock.next().count, merged(ofParts.next())))
     }
 
@@ -36,46 +78,6 @@ final case class Total(kind: String) {
       row.read(0, row.count, out.values)
       out
     }
-
-  /** In every partition, the parts of all, in their order: by reference in one JVM, else by a shuffle. */
-  private def everywhere(parts: RDD[TotalPart], shared: Boolean): RDD[Array[TotalPart]] =
-    if (shared) new Everyone(parts)
-    else {
-      val partitions = parts.getNumPartitions
-      val sent = parts.flatMap(part => Iterator.range(0, partitions).map(_ -> part))
-      sent.partitionBy(Placement(partitions)).values.mapPartitions { received =>
-        Iterator.single(received.toArray.sortBy(_.partition))
-      }
-    }
-
-  private def sums(rows: Rows): Array[Double] = {
-    val out = new Array[Double](rows.width)
-    var at = 0
-    while (at < rows.values.length) {
-      var i = 0
-      while (i < rows.width) {
-        out(i) += rows.values(at + i)
-        i += 1
-      }
-      at += rows.width
-    }
-    out
-  }
-
-  private def squaresAround(mean: Array[Double], rows: Rows): Array[Double] = {
-    val out = new Array[Double](rows.width)
-    var at = 0
-    while (at < rows.values.length) {
-      var i = 0
-      while (i < rows.width) {
-        val apart = rows.values(at + i) - mean(i)
-        out(i) += apart * apart
-        i += 1
-      }
-      at += rows.width
-    }
-    out
-  }
 
   /** The row that every vertex gets. */
   private def merged(parts: Array[TotalPart]): Array[Float] = {
@@ -92,6 +94,67 @@ final case class Total(kind: String) {
 
 object Total {
   private val Kinds = Seq("sum", "mean", "sample", "moments")
+  private val Piece = 256 // rows that are summed in float; sums of pieces are added in double
+  private val Sampled = 64 // rows whose mean is the row near the mean
+
+  private type Floats = Array[Float]
+
+  /** In every partition, the parts of all, in their order: by reference in one JVM, else by a shuffle. */
+  private[lotan] def everywhere(parts: RDD[TotalPart], shared: Boolean): RDD[Array[TotalPart]] =
+    if (shared) new Everyone(parts)
+    else {
+      val partitions = parts.getNumPartitions
+      val sent = parts.flatMap(part => Iterator.range(0, partitions).map(_ -> part))
+      sent.partitionBy(Placement(partitions)).values.mapPartitions { received =>
+        Iterator.single(received.toArray.sortBy(_.partition))
+      }
+    }
+
+  /** A row near the mean of some rows: the mean of a few of them. */
+  private def near(rows: Rows, scale: Option[Floats]): Floats = {
+    val out = new Array[Float](rows.width)
+    val step = math.max(1, rows.count / Sampled)
+    val taken = Range(0, rows.count, step)
+    for (row <- taken) AddRows.oneScaled(out, 0, rows.values, row * rows.width, scale.fold(1f)(_(row)), rows.width)
+    out.map(_ / math.max(1, taken.length))
+  }
+
+  // The JIT compiler makes vector instructions of these loops: see `AddRows`.
+
+  private def add(out: Floats, rows: Floats, at: Int, near: Floats, factor: Float, width: Int): Unit = {
+    var i = 0
+    while (i < width) {
+      out(i) += factor * rows(at + i) - near(i)
+      i += 1
+    }
+  }
+
+  private def addBoth(
+      out: Floats,
+      squares: Floats,
+      rows: Floats,
+      at: Int,
+      near: Floats,
+      factor: Float,
+      width: Int
+  ): Unit = {
+    var i = 0
+    while (i < width) {
+      val apart = factor * rows(at + i) - near(i)
+      out(i) += apart
+      squares(i) += apart * apart
+      i += 1
+    }
+  }
+
+  private def drain(from: Floats, into: Array[Double]): Unit = {
+    var i = 0
+    while (i < from.length) {
+      into(i) += from(i)
+      from(i) = 0f
+      i += 1
+    }
+  }
 }
 
 /** What one partition, or several, have of a reduction.
