@@ -36,7 +36,8 @@ def seconds_again(stage: Stage, statistics: Statistics) -> float:
     The stage's inputs are sent again, and all values that backward reads are computed again.
     """
     read = set(_kept(stage))
-    sent = [i for i in stage.inputs if i.role == "source" or (i.needs_gradient and i.value not in read)]
+    rows = [i for i in stage.inputs if i.role != "total"]  # a total is one row, whatever the number of vertices
+    sent = [i for i in rows if i.role == "source" or (i.needs_gradient and i.value not in read)]
     again: list[Call] = []
     for call in reversed(stage.calls):
         if stage.edge_sets or call.output in read:

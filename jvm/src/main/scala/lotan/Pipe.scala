@@ -134,7 +134,9 @@ final private class PipeInput(
   }
 
   private def resultBytes(chunk: Int): Long =
-    step.returned.map(one => 4L * one.width * (if (one.one) 1 else one.edges.fold(rows(chunk))(sources(_, chunk))) + 64).sum
+    step.returned
+      .map(one => 4L * one.width * (if (one.one) 1 else one.edges.fold(rows(chunk))(sources(_, chunk))) + 64)
+      .sum
 
   private def fields(chunk: Int): Seq[(String, Tensor)] = step.fields.zip(sums).map { case (field, rows) =>
     field.tensor -> (if (field.one) tensor(field, rows, 0, 1) else tensor(field, rows, first(chunk), this.rows(chunk)))

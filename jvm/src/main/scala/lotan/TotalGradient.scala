@@ -95,7 +95,8 @@ final case class TotalGradient(kind: String, vertices: Long) {
       if (reduced.isEmpty) TotalGradient.constant(out.values, at, ofMean, factor, width)
       else
         reduced.head match {
-          case rows: Rows => TotalGradient.centred(out.values, at, rows.values, at, ofMean, mean, ofVariance, factor, width)
+          case rows: Rows =>
+            TotalGradient.centred(out.values, at, rows.values, at, ofMean, mean, ofVariance, factor, width)
           case rows =>
             rows.read(row, row + 1, read)
             TotalGradient.centred(out.values, at, read, 0, ofMean, mean, ofVariance, factor, width)

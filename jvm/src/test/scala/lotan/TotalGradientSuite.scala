@@ -43,7 +43,8 @@ class TotalGradientSuite extends AnyFunSuite with LocalSpark {
 
         val g = chunks.collect().toSeq.flatMap(rows => all(rows)).transpose.map(_.map(_.toDouble).sum)
         val n = graph.count
-        val (xs, ps, ss) = (rowsOf(columns("x")), rowsOf(columns("plus")), rowsOf(columns("scale")).map(_.head.toDouble))
+        val (xs, ps, ss) =
+          (rowsOf(columns("x")), rowsOf(columns("plus")), rowsOf(columns("scale")).map(_.head.toDouble))
         val factors = if (scaled) ss else ss.map(_ => 1.0)
         val mean = xs.zip(factors).map { case (row, s) => row.map(_ * s) }.transpose.map(_.sum / n)
         val rows = found.head.flatMap(part => part.values.grouped(width).map(_.toSeq))
