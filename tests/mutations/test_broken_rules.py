@@ -318,7 +318,7 @@ MUTATIONS = {
     "what has parameters is computed once": Mutation(
         hoist_invariant, "Parameter", Nothing, 0, expects=PlanError
     ),
-    "what is random is computed once": Mutation(hoist_invariant, "Dropout", Nothing, 7, dropping=True),
+    "what is random is computed once": Mutation(hoist_invariant, "Draw", Nothing, 7, dropping=True),
     "dropouts of one value are one": Mutation(labels, "_fields_but_layer", but("layer", "key"), 0, check=check_alikes),
     "sums over other weights are one": Mutation(
         labels, "_fields_but_layer", but("layer", "weighted"), 0, check=check_alikes

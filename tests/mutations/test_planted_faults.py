@@ -66,7 +66,7 @@ def planted(fault: Fault, folder: Path) -> Iterator[None]:
         sound.replace(path)  # with its time of change, so that what is compiled of it is good again
 
 
-def tests_of(fault: Fault, folder: Path) -> list[str]:
+def paths_of(fault: Fault, folder: Path) -> list[str]:
     """The paths of its tests."""
     found = []
     for test in fault.tests:
@@ -96,7 +96,7 @@ def server(copy: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_fault_in_python_is_found(name: str, copy: Path, server: subprocess.Popen[str], tmp_path: Path) -> None:
     fault, out = PYTHON[name], tmp_path / "out.txt"
     with planted(fault, copy):
-        words = ["--exitfirst", "--quiet", "-p", "no:cacheprovider", "-p", "no:xdist", *tests_of(fault, copy)]
+        words = ["--exitfirst", "--quiet", "-p", "no:cacheprovider", "-p", "no:xdist", *paths_of(fault, copy)]
         assert server.stdin is not None
         assert server.stdout is not None
         print(json.dumps([str(out), *words]), file=server.stdin, flush=True)
