@@ -1,8 +1,8 @@
 """The columns of edges that a model may read besides the weight: attributes, types, and which edges are self-loops.
 
 A column has a name in calls and plans. "edge_attr" and "edge_type" are the columns of the graph's own edges. "edge_loop"
-is 1 for a self-loop and 0 for any other edge, in every graph. In the edge set "self_loops", the value of an added loop
-stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
+is 1 for a self-loop and 0 for any other edge, in every graph. In an edge set with added self-loops, the value of an added
+loop stands in brackets behind the name: "edge_attr[mean]", "edge_type[3]", "edge_loop[2.0]".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from planner.spec import Call, EdgeSet, Ref, Spec
+from planner.spec import Call, EdgeSet, Ref, Spec, has_added_loops
 
 EdgeColumnName = Literal["edge_attr", "edge_type", "edge_loop"]
 EDGE_COLUMNS: tuple[EdgeColumnName, ...] = ("edge_attr", "edge_type", "edge_loop")
@@ -58,7 +58,7 @@ def filled(name: str, edges: EdgeSet, fill: float | str) -> str:
     ('edge_attr[1.0]', 'edge_attr[mean]', 'edge_type')
     """
     value = fill if isinstance(fill, str) or name == "edge_type" else float(fill)
-    return name if edges == "graph" else f"{name}[{value}]"
+    return f"{name}[{value}]" if has_added_loops(edges) else name
 
 
 def fill_of(name: str) -> tuple[str, float | str | None]:

@@ -30,27 +30,57 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 Rows = Literal["vertex", "edge", "none"]
 """The things that the first dimension of a value counts. "none" is for values computed from parameters and constants
 alone."""
 
-EdgeSet = Literal["graph", "self_loops"]
+EdgeSet = Literal["graph", "self_loops", "reversed", "reversed_self_loops"]
 """The name of an edge set.
 
 "graph" has the edges as given. In "self_loops", exactly one self-loop per vertex replaces the graph's own self-loops.
 It has the weight of a self-loop that was there, else 1. Of several, it is the one of the greatest weight; among equal
 weights, of the greatest type; then of the greatest attributes, compared one after the other. PyG keeps the last one, but
-tables have no order.
+tables have no order. "reversed" and "reversed_self_loops" have the edges of these two with both ends exchanged.
 """
 
-Ability = Literal["edge_columns", "edge_data", "extremes", "sparse_rows"]
+EDGE_SETS: tuple[EdgeSet, ...] = get_args(EdgeSet)
+
+_REVERSED: Mapping[EdgeSet, EdgeSet] = {
+    "graph": "reversed",
+    "self_loops": "reversed_self_loops",
+    "reversed": "graph",
+    "reversed_self_loops": "self_loops",
+}
+
+
+def reversed_set(edges: EdgeSet) -> EdgeSet:
+    """Return the edge set that has the same edges with both ends exchanged.
+
+    >>> reversed_set("graph"), reversed_set("reversed_self_loops")
+    ('reversed', 'self_loops')
+    """
+    return _REVERSED[edges]
+
+
+def is_reversed(edges: EdgeSet) -> bool:
+    """Return True if an edge set has the graph's edges with both ends exchanged."""
+    return edges in ("reversed", "reversed_self_loops")
+
+
+def has_added_loops(edges: EdgeSet) -> bool:
+    """Return True if an edge set has exactly one self-loop at each vertex."""
+    return edges in ("self_loops", "reversed_self_loops")
+
+
+Ability = Literal["edge_columns", "edge_data", "extremes", "reversed_edges", "sparse_rows"]
 """An ability that some Graph Engines lack.
 
 "edge_columns": hold values of edges and compute with them. "edge_data": give the columns of `planner.edge_columns` to
 stages.
 "extremes": take a maximum or minimum over in-edges.
+"reversed_edges": collect along edges turned round, and normalise or compare values on them.
 "sparse_rows": give the features to stages as their non-zero numbers.
 """
 
