@@ -35,6 +35,7 @@ class EdgeData:
 
     width: int | None = None  # the number of attributes of an edge; None: the edges have none
     typed: bool = False  # True if every edge has a type
+    flat: bool = False  # True if attributes are one number for each edge, [edges], which PyG's models get as they are
 
     @property
     def numbers(self) -> int:
@@ -111,6 +112,7 @@ def number_of_types(spec: Spec) -> tuple[int, str] | None:
     shapes = {parameter.name: parameter.shape for parameter in spec.parameters}
     shapes |= {call.output: call.type.shape for call in spec.calls if call.type.rows == "none"}
     found = [] if spec.types is None else [spec.types]
+    found += [(bound.limit, bound.layer) for bound in spec.bounds if bound.column == "edge_type"]
     for call in spec.calls:
         if call.op == LOOKUP and isinstance(call.arguments[2], Ref) and call.arguments[2].name in types:
             table = call.arguments[0]

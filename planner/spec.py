@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from math import log
 from typing import Any, Literal, NamedTuple, get_args
 
 Rows = Literal["vertex", "edge", "none"]
@@ -244,6 +245,16 @@ class Tracked:
 
 
 @dataclass(frozen=True)
+class Bound:
+    """A column of the graph whose numbers a layer takes as 0, 1, ..., such as types, without their fractions."""
+
+    column: str  # "features", "edge_attr" or "edge_type"
+    place: int  # the position in a row
+    limit: int  # how many different numbers the layer takes
+    layer: str  # qualified name of the layer
+
+
+@dataclass(frozen=True)
 class Spec:
     """A model traced in one mode, training or evaluation. Its only input with rows is the static column "features"."""
 
@@ -254,6 +265,7 @@ class Spec:
     tracked: tuple[Tracked, ...] = ()  # running statistics that a training step changes, in the order of their layers
     # the fewest types of edges that a layer tells apart by comparing, and the layer's name; None: no layer says so
     types: tuple[int, str] | None = None
+    bounds: tuple[Bound, ...] = ()  # columns whose numbers layers take as types or classes
 
     @property
     def totals(self) -> tuple[Call, ...]:
@@ -314,6 +326,13 @@ class LossSpec:
     class_weights: tuple[float, ...] | None = None
     form: LossForm | None = None  # None: cross-entropy, binary cross-entropy or the squared error
     metrics: tuple[str, ...] = ()  # further metrics to count for, see `lotan.settings.metric_names`
+    # the probabilities above which labels count as predicted, or for two classes with one output class 1; None: 0.5
+    thresholds: tuple[float, ...] | None = None
+
+    @property
+    def cuts(self) -> tuple[float, ...] | None:
+        """The outputs that have the probabilities of `thresholds`, or None for 0."""
+        return None if self.thresholds is None else tuple(log(one / (1 - one)) for one in self.thresholds)
 
     @property
     def binary(self) -> bool:

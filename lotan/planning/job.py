@@ -108,7 +108,7 @@ def prepare(model: torch.nn.Module, graph: Graph, config: TrainerConfig, opened:
     outputs, task = model_outputs(evaluate), config.task or graph.labels.task
     reads, types = edge_demands(train)
     classes = LossSpec(task, outputs, normalizer=1.0).classes
-    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types)
+    report = check_graph(graph, task, classes, width, takes_roots(train), reads, types, train.bounds)
     check_statistics(train, report.vertices)
     loss = loss_of(graph, task, outputs, config)
     engine, planned, needs = plan_for(train, evaluate, loss, graph, config)
@@ -324,6 +324,8 @@ def identity(job: Job, config: TrainerConfig) -> dict[str, str]:
         settings["lr_scheduler"] = words_of(config.lr_scheduler)
     if config.clip_grad_norm is not None:
         settings["clip_grad_norm"] = repr(config.clip_grad_norm)
+    if job.loss.thresholds is not None:
+        settings["threshold"] = repr(job.loss.thresholds)
     if job.loss.form is not None:
         settings["loss"] = _digest_of(job.loss.form)
     if job.partitions is not None:

@@ -96,7 +96,7 @@ def record(
     Raises:
         ModelError: the model's forward fails, branches on values, or depends on the number of rows.
     """
-    scope = Scope(model)
+    scope = Scope(model, columns.width)
     environment = _Environment(scope)
     fakes = _Fakes(environment, parameters, columns)
 

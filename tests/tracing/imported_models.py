@@ -358,6 +358,14 @@ class Hypergraph(torch.nn.Module):
 
 
 TRACED = {
+    "GroupedDNA": lambda: pyg.Sequential(
+        "x, edge_index",
+        [
+            (torch.nn.Linear(6, 8), "x -> x"),
+            (lambda x: torch.stack([x, x.relu()], 1), "x -> x"),
+            (pyg.DNAConv(8, heads=4, groups=2), "x, edge_index -> x"),
+        ],
+    ),
     "Directed": Directed,
     "Against": Against,
     "TurnedRound": TurnedRound,

@@ -302,6 +302,12 @@ class EdgeTensors:
         edges, times = reversed_set(end.index.edges), end.index.times
         return End(Index(edges, None if times is None else self.on(times, edges)), "destination")
 
+    def bounded(self, numbers: Tensor, limit: int) -> Tensor:
+        """Return integers [rows] that a layer takes as types, of which there are `limit`. The graph is checked for it."""
+        found = cast(Tensor, torch.ops.lotan.bounded(numbers, limit))
+        recipe = self._recipes.get(numbers)
+        return found if recipe is None else self._computed(found, lambda edges: self.bounded(recipe(edges), limit))
+
     # Graph operators
 
     def scatter(self, x: Tensor, end: End) -> Tensor:
@@ -390,7 +396,7 @@ class EdgeTensors:
         if landing is end:
             ones = torch.ones(self.edge_count(end.index.edges))
         else:  # copies of vertices' rows, which every engine sums against the edges
-            ones = self._scatter(torch.ones(cast(int, self.graph.num_vertices)), "source", landing.index.edges)
+            ones = self._scatter(torch.ones(self.graph.num_vertices), "source", landing.index.edges)
         return self.aggregate(ones, landing, "sum")
 
     def gcn_scale(self, end: End, weight: Tensor | None) -> Tensor:

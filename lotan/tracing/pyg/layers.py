@@ -103,7 +103,7 @@ def cheb_conv(
     norm, diagonal = _laplacian(tensors, index, weight, degree, layer.normalization)
     share = 2.0 / (2.0 if lambda_max is None else lambda_max)
 
-    def scaled(x: Tensor) -> Tensor:
+    def scaled(x: Tensor) -> Any:
         return layer.propagate(tensors.index(index), x=x, norm=norm * share) + x * (diagonal * share - 1.0)
 
     terms = [x, scaled(x)] if len(layer.lins) > 1 else [x]
@@ -132,6 +132,16 @@ def _laplacian(
     return norm * tensors.scatter(scale, index.ends) if normalization == "sym" else norm, 1.0
 
 
+def grouped_linear(tensors: EdgeTensors, original: Any, layer: Any, src: Tensor) -> Tensor:
+    """Compute the linear map of DNAConv, which has a matrix for each group of numbers, with the rows kept first."""
+    if layer.groups == 1:
+        return original(layer, src)  # type: ignore[no-any-return]
+    others = "abcdef"[: src.dim() - 2]
+    groups = src.reshape(*src.shape[:-1], layer.groups, layer.in_channels // layer.groups)
+    out = torch.einsum(f"n{others}gi,gio->n{others}go", groups, layer.weight).flatten(-2)
+    return out if layer.bias is None else out + layer.bias
+
+
 def hypergraph_conv(
     tensors: EdgeTensors,
     original: Any,
@@ -154,6 +164,7 @@ LAYERS: tuple[Leaf, ...] = (
     Leaf("torch_geometric.nn.conv.mf_conv", "MFConv", "", mf_conv),
     Leaf("torch_geometric.nn.conv.cluster_gcn_conv", "ClusterGCNConv", "", cluster_gcn_conv),
     Leaf("torch_geometric.nn.conv.supergat_conv", "SuperGATConv", "", super_gat_conv),
+    Leaf("torch_geometric.nn.conv.dna_conv", "Linear", "", grouped_linear),
     Leaf("torch_geometric.nn.conv.hgt_conv", "HGTConv", "", hgt_conv),
     Leaf("torch_geometric.nn.dense.linear", "HeteroLinear", "", hetero_linear),
 )

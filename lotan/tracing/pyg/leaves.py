@@ -129,7 +129,7 @@ def one_hot(
     """
     if num_classes is None:
         raise tensors.refuse("reads the greatest number of a column; pass num_classes to one_hot")
-    number = index.view(-1)
+    number = tensors.bounded(index.view(-1), num_classes)
     places = [number == place for place in range(num_classes)]
     return torch.stack(places, dim=-1).to(dtype or torch.get_default_dtype())
 

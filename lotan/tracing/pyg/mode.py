@@ -166,7 +166,8 @@ class EdgeMode(TorchFunctionMode):
         """Replace torch's one_hot, which compares the greatest number with `num_classes`."""
         if num_classes < 0:
             return NotImplemented
-        return torch.stack([index == number for number in range(num_classes)], dim=-1).to(torch.int64)
+        numbers = self._tensors.bounded(index, num_classes)
+        return torch.stack([numbers == number for number in range(num_classes)], dim=-1).to(torch.int64)
 
     # Indexing
 

@@ -24,6 +24,7 @@ SAME_EDGES = (
 def hetero_linear(tensors: EdgeTensors, original: Any, layer: Any, x: Tensor, type_vec: Tensor) -> Tensor:
     """Compute HeteroLinear as a sum of one term for each type. A term is 0 at rows of another type."""
     terms = []
+    type_vec = tensors.bounded(type_vec, layer.num_types)
     for number in range(layer.num_types):
         term = x @ layer.weight[number]
         term = term if layer.bias is None else term + layer.bias[number]
