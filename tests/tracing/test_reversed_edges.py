@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import warnings
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,13 +14,14 @@ from torch import Tensor
 import lotan
 from lotan.errors import ConfigurationError, ModelError
 from lotan.nn import MessagePassing
+from lotan.tracing import trace
 from planner.spec import is_reversed
 from planner.steps.edge_expression import EdgeExpressionStep
 from planner.steps.edge_sum import EdgeSumStep
 from planner.steps.propagate import PropagateStep
 from planner.steps.scaled_propagate import EdgeDotStep, ScaledPropagateStep
 from planner.turning import reversed_sets, turned
-from tests.tracing.test_pyg_layers import WIDTH, assert_same_training, messy_graph, trained_by_pyg
+from tests.tracing.test_pyg_layers import EDGES, WIDTH, assert_same_training, messy_graph, trained_by_pyg
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -57,9 +60,11 @@ class Attention(torch.nn.Module):
         return self.gine(x, edge_index, edge_attr)
 
 
-def assert_trains_as_pyg(kind: type[torch.nn.Module], **options: object) -> lotan.results.run.Run:
+def assert_trains_as_pyg(
+    kind: type[torch.nn.Module], graph: lotan.Graph | None = None, **options: object
+) -> lotan.results.run.Run:
     torch.manual_seed(0)
-    graph, ours = messy_graph(), kind()
+    graph, ours = graph or messy_graph(), kind()
     theirs = copy.deepcopy(ours)
     settings = {"optimizer": lotan.SGD(lr=0.05), "epochs": 3, "progress": False, **options}
     run = lotan.Trainer(ours, graph, **settings).fit()
@@ -173,3 +178,25 @@ def test_steps_exchange_the_ends(step: str, other: str) -> None:
     assert found.output.edges is None or not is_reversed(found.output.edges)
     (again,) = [found.turned()]
     assert again == made
+
+
+def test_ends_that_are_not_exchanged_are_found_before_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lotan.tracing.pyg.edge_tensors.is_reversed", lambda edges: False)
+    with pytest.raises(ModelError, match="the traced model differs from the model itself in its output"):
+        trace(Attention(), WIDTH, training=True, data=EDGES, weighted=True)
+
+
+def test_a_step_that_keeps_its_ends_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PropagateStep, "turned", lambda step: replace(step, edges="graph"))
+    with pytest.raises(AssertionError):
+        assert_trains_as_pyg(Sums, engine="local")
+
+
+def test_few_vertices_are_trained_on() -> None:
+    """Vertices are then in the order of their levels, which follow the edges as they are."""
+    graph = messy_graph(vertices=400, edges=900)
+    split = np.full(400, -1, dtype=np.int8)
+    split[[3, 50, 77, 90]] = 0
+    few = graph.relabelled(graph.arrays().label, split)
+    assert lotan.Trainer(Sums(), few, engine="local", progress=False).job.plan.levels is not None
+    assert_trains_as_pyg(Sums, few, engine="local")
