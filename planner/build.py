@@ -133,7 +133,8 @@ def _edges(argument: Argument, call: Call) -> EdgeSet:
         if argument == known:
             return known
     raise PlanError(
-        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected one of {EDGE_SETS}"
+        f"{call.op} ({call.where or call.layer}) names the edge set {argument!r}; expected "
+        f"{', '.join(map(repr, EDGE_SETS))}"
     )
 
 
